@@ -1,0 +1,61 @@
+"""Tasks: what a model is asked to do, as a frozen configuration and a pure sampler.
+
+    from coefdyn.tasks import NoisyRecallConfig, explain, splits
+
+    config = NoisyRecallConfig.quick()
+    explain(config)
+    train, test = splits(config, seed=0)
+
+Tasks know nothing of models. Only torch, numpy and the standard library are needed.
+"""
+
+from __future__ import annotations
+
+from coefdyn.tasks.base import (
+    IGNORE,
+    TASKS,
+    Batch,
+    Split,
+    Splits,
+    Task,
+    TaskConfig,
+    config_from_dict,
+    explain,
+    explanation,
+    get_task,
+    make_config,
+    sample,
+    split_generator,
+    splits,
+    task_of,
+)
+from coefdyn.tasks.copying import SelectiveCopyingConfig
+from coefdyn.tasks.fuzzy import FuzzyRecallConfig
+from coefdyn.tasks.metrics import macro_accuracy, mean_batch_macro_accuracy, micro_accuracy
+from coefdyn.tasks.recall import NoisyRecallConfig, RecallConfig
+
+__all__ = [
+    "IGNORE",
+    "TASKS",
+    "Batch",
+    "FuzzyRecallConfig",
+    "NoisyRecallConfig",
+    "RecallConfig",
+    "SelectiveCopyingConfig",
+    "Split",
+    "Splits",
+    "Task",
+    "TaskConfig",
+    "config_from_dict",
+    "explain",
+    "explanation",
+    "get_task",
+    "macro_accuracy",
+    "make_config",
+    "mean_batch_macro_accuracy",
+    "micro_accuracy",
+    "sample",
+    "split_generator",
+    "splits",
+    "task_of",
+]

@@ -1,0 +1,275 @@
+"""What every task shares: configuration, splits, the registry, and worked examples.
+
+A task is a frozen configuration and a pure sampler. ``sample(config, n, generator)`` returns a
+``Batch`` of token ids and targets; a target of ``IGNORE`` (-100) is not scored. The same
+configuration, seed and split always give the same sequences.
+
+The book's section "Tasks" and each task's module name the source of its definition.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+IGNORE = -100
+Split = Literal["train", "test"]
+SPLITS: tuple[Split, ...] = ("train", "test")
+
+
+class Batch(NamedTuple):
+    """A set of sequences.
+
+    inputs:  (N, L) int64 token ids in [0, vocab_size).
+    targets: (N, L) int64 in [0, num_classes), or -100 where nothing is scored.
+    """
+
+    inputs: Tensor
+    targets: Tensor
+
+
+class Splits(NamedTuple):
+    """The training and the test sequences of one configuration and seed."""
+
+    train: Batch
+    test: Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskConfig:
+    """Fields every task has. Subclasses add their own and check them in ``check``.
+
+    vocab_size:     number of input token ids.
+    seq_len:        nominal length in tokens; ``input_length`` is what a model is fed.
+    train_examples: number of training sequences that ``splits`` draws.
+    test_examples:  number of test sequences that ``splits`` draws.
+    """
+
+    task_name: ClassVar[str] = ""
+
+    vocab_size: int
+    seq_len: int
+    train_examples: int = 12_800
+    test_examples: int = 1_280
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "seq_len", "train_examples", "test_examples"):
+            at_least(self, name, 1)
+        self.check()
+
+    def check(self) -> None:
+        """Raise ``ValueError`` when the fields do not fit together."""
+
+    @property
+    def input_length(self) -> int:
+        """Length in tokens of ``Batch.inputs``."""
+        return self.seq_len
+
+    @property
+    def num_classes(self) -> int:
+        """Size of the output vocabulary: targets lie in [0, num_classes)."""
+        return self.vocab_size
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Self:
+        """A copy with some fields replaced; an unknown name is an error."""
+        known_keys(type(self), changes)
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields as plain values, with the task's name under ``"task"``."""
+        return {"task": self.task_name, **dataclasses.asdict(self)}
+
+
+def at_least(config: TaskConfig, name: str, bound: int) -> None:
+    """Raise unless the named integer field is an int >= bound."""
+    value = getattr(config, name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < bound:
+        raise ValueError(
+            f"{type(config).__name__}.{name} must be an integer >= {bound}; got {value!r}."
+        )
+
+
+def known_keys(config_type: type[TaskConfig], keys: Iterable[str]) -> None:
+    """Raise ``ValueError`` for a key that is no field, naming the nearest field."""
+    fields = [field.name for field in dataclasses.fields(config_type)]
+    for key in keys:
+        if key not in fields:
+            raise ValueError(
+                f"{config_type.__name__} has no field {key!r}; {nearest(key, fields)}"
+            )
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """'did you mean ...' for a misspelt word, or the list of the known ones."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}."
+
+
+Sampler = Callable[[Any, int, torch.Generator, Split], Batch]
+TokenName = Callable[[Any, int], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Task:
+    """A registered task.
+
+    name:       the key in the registry, e.g. ``"noisy-recall"``.
+    config:     its configuration class; instances select the task.
+    sampler:    ``(config, n, generator, split) -> Batch``.
+    token_name: ``(config, id) -> str``, the short label of an input token.
+    class_name: the same for targets; ``None`` when targets are tokens.
+    about:      one sentence that says what is asked.
+    """
+
+    name: str
+    config: type[TaskConfig]
+    sampler: Sampler
+    token_name: TokenName
+    about: str
+    class_name: TokenName | None = None
+
+
+TASKS: dict[str, Task] = {}
+
+
+def register(task: Task) -> None:
+    """Add a task to the registry under its name."""
+    assert task.name not in TASKS, f"task {task.name!r} is registered twice"
+    assert task.config.task_name == task.name, f"{task.config.__name__}.task_name differs"
+    TASKS[task.name] = task
+
+
+def get_task(name: str) -> Task:
+    """The registered task of this name; ``ValueError`` names the nearest known one."""
+    if name not in TASKS:
+        raise ValueError(f"no task is called {name!r}; {nearest(name, TASKS)}")
+    return TASKS[name]
+
+
+def task_of(config: TaskConfig) -> Task:
+    """The registered task a configuration belongs to."""
+    task = TASKS.get(getattr(config, "task_name", ""))
+    if task is None or type(config) is not task.config:
+        raise ValueError(
+            f"expected the configuration of a registered task; got {type(config).__name__}. "
+            f"Registered: {', '.join(sorted(TASKS))}."
+        )
+    return task
+
+
+def make_config(
+    name: str, preset: str = "paper", changes: Mapping[str, Any] | None = None
+) -> TaskConfig:
+    """A task's preset (``"paper"`` or ``"quick"``) with some fields replaced."""
+    presets = ("paper", "quick")
+    if preset not in presets:
+        raise ValueError(f"no preset is called {preset!r}; {nearest(preset, presets)}")
+    config = getattr(get_task(name).config, preset)()
+    return config.with_changes(changes or {})
+
+
+def config_from_dict(values: Mapping[str, Any]) -> TaskConfig:
+    """The inverse of ``TaskConfig.to_dict``."""
+    if "task" not in values:
+        raise ValueError(f"a task's dictionary needs the key 'task'; got {sorted(values)}.")
+    config_type = get_task(values["task"]).config
+    fields = {key: value for key, value in values.items() if key != "task"}
+    known_keys(config_type, fields)
+    return config_type(**fields)
+
+
+def split_generator(
+    seed: int, split: Split, device: torch.device | str = "cpu"
+) -> torch.Generator:
+    """A generator whose state depends on (seed, split) alone; nothing is seeded globally."""
+    check_split(split)
+    digest = hashlib.sha256(f"{seed}/{split}".encode()).digest()
+    return torch.Generator(device).manual_seed(int.from_bytes(digest[:8], "big") >> 1)
+
+
+def check_split(split: str) -> None:
+    """Raise ``ValueError`` unless the split is ``"train"`` or ``"test"``."""
+    if split not in SPLITS:
+        raise ValueError(f"split must be 'train' or 'test'; got {split!r}.")
+
+
+def sample(
+    config: TaskConfig, n: int, generator: torch.Generator, split: Split = "train"
+) -> Batch:
+    """Draw n sequences of a split, on the generator's device.
+
+    Where training and test sequences differ (the three recall tasks score every next token in
+    training and only derivable values in test) ``split`` selects the kind. Raises ``ValueError``
+    for n < 1, an unknown split, or a configuration of no registered task.
+    """
+    check_split(split)
+    if n < 1:
+        raise ValueError(f"the number of sequences must be at least 1; got n={n}.")
+    task = task_of(config)
+    batch = task.sampler(config, n, generator, split)
+    shape = (n, config.input_length)
+    assert batch.inputs.shape == shape, f"{task.name}: inputs {tuple(batch.inputs.shape)}"
+    assert batch.targets.shape == shape, f"{task.name}: targets {tuple(batch.targets.shape)}"
+    return batch
+
+
+def splits(config: TaskConfig, seed: int) -> Splits:
+    """Training and test sequences of a seed, ``config.train_examples`` and ``.test_examples``."""
+    return Splits(
+        train=sample(config, config.train_examples, split_generator(seed, "train"), "train"),
+        test=sample(config, config.test_examples, split_generator(seed, "test"), "test"),
+    )
+
+
+def explanation(config: TaskConfig, seed: int = 0, split: Split = "test") -> str:
+    """One sequence as a labelled table: position, input and target; '.' is not scored."""
+    task = task_of(config)
+    batch = sample(config, 1, split_generator(seed, split), split)
+    inputs, targets = batch.inputs[0].tolist(), batch.targets[0].tolist()
+    name_of_class = task.class_name or task.token_name
+    columns = [
+        (
+            str(position),
+            task.token_name(config, token),
+            "." if target == IGNORE else name_of_class(config, target),
+        )
+        for position, (token, target) in enumerate(zip(inputs, targets, strict=True))
+    ]
+    scored = sum(target != IGNORE for target in targets)
+    head = (
+        f"{task.name} ({split}): {task.about}\n"
+        f"{config.vocab_size} tokens, {config.num_classes} classes, length {len(inputs)}, "
+        f"{scored} positions scored."
+    )
+    return "\n\n".join([head, *_wrap(columns, ("position", "input", "target"))])
+
+
+def explain(config: TaskConfig, seed: int = 0, split: Split = "test") -> None:
+    """Print a labelled example of a task."""
+    print(explanation(config, seed, split))
+
+
+def _wrap(
+    columns: list[tuple[str, ...]], heads: tuple[str, ...], width: int = 92
+) -> list[str]:
+    """Set columns side by side, as many as fit in a block of ``width`` characters."""
+    cell = 1 + max(len(text) for column in columns for text in column)
+    margin = max(map(len, heads)) + 1
+    per_block = max(1, (width - margin) // cell)
+    blocks = []
+    for start in range(0, len(columns), per_block):
+        part = columns[start : start + per_block]
+        lines = [
+            head.ljust(margin) + "".join(column[row].rjust(cell) for column in part)
+            for row, head in enumerate(heads)
+        ]
+        blocks.append("\n".join(lines))
+    return blocks
