@@ -1,0 +1,93 @@
+"""Input checks of CoefficientDynamics. Every message: what was asked, what came, the remedy."""
+
+from __future__ import annotations
+
+import torch
+
+from coefdyn.shapes import Tensor
+
+__all__ = ["check_finite", "check_tensor", "common_batch"]
+
+
+def check_tensor(name: str, value: object, like: Tensor | None = None) -> Tensor:
+    """A real floating tensor with the dtype and device of ``like``."""
+    if not isinstance(value, Tensor):
+        raise ValueError(
+            f"{name} must be a torch.Tensor, got {type(value).__name__}; "
+            "convert it, for example with torch.as_tensor(..., dtype=torch.float64)."
+        )
+    if not value.is_floating_point():
+        raise ValueError(
+            f"{name} must be real floating point, got {value.dtype}; "
+            "convert it, for example with .float() (complex keys are not supported)."
+        )
+    if like is not None and (value.dtype != like.dtype or value.device != like.device):
+        raise ValueError(
+            f"{name} has dtype {value.dtype} on {value.device}, but q has {like.dtype} on "
+            f"{like.device}; convert it with {name}.to(q)."
+        )
+    return value
+
+
+def check_axes(name: str, value: Tensor, axes: str, sizes: dict[str, int]) -> None:
+    """The trailing axes of ``value`` have exactly the sizes named by ``axes``; nothing broadcasts."""
+    expected = tuple(sizes[axis] for axis in axes)
+    got = tuple(value.shape)
+    if got[len(got) - len(axes) :] != expected:
+        legend = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
+        raise ValueError(
+            f"{name} must have shape (..., {', '.join(axes)}) with {legend}, got {got}. "
+            "Trailing axes are not broadcast; use .expand if one value is meant for all."
+        )
+
+
+def common_batch(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """The broadcast of all leading shapes: each has every leading axis (1 broadcasts) or none.
+
+    Raises:
+        ValueError: for a tensor with only some of the leading axes, since torch would align them
+            from the right, silently and often wrongly (batch against heads).
+    """
+    rank = max(len(shape) for shape in shapes.values())
+    listing = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+    for name, shape in shapes.items():
+        if len(shape) not in (0, rank):
+            raise ValueError(
+                f"the leading axes of {name} are {shape}, those of others have {rank} axes "
+                f"({listing}). Give all of them, with size 1 where it broadcasts, or none."
+            )
+    try:
+        return tuple(torch.broadcast_shapes(*shapes.values()))
+    except RuntimeError as error:
+        raise ValueError(f"the leading axes do not broadcast together: {listing}.") from error
+
+
+def can_look_at(value: Tensor) -> bool:
+    """Whether the values may be read here without cost: a plain CPU tensor, outside training.
+
+    Training is left alone on purpose: a run that turns NaN is a result there, not a mistake.
+    """
+    return (
+        value.device.type == "cpu"
+        and torch.is_grad_enabled()
+        and not value.requires_grad
+        and not torch.compiler.is_compiling()
+        and type(value) in (torch.Tensor, torch.nn.Parameter)
+        and not torch._C._functorch.is_functorch_wrapped_tensor(value)
+    )
+
+
+def check_finite(name: str, value: Tensor) -> None:
+    """No NaN or infinity, where that can be told without cost (see ``can_look_at``)."""
+    if can_look_at(value) and not bool(torch.isfinite(value).all()):
+        bad = int((~torch.isfinite(value)).sum())
+        raise ValueError(
+            f"{name} holds {bad} value(s) that are NaN or infinite out of {value.numel()}; "
+            "find where they arise (torch.isfinite), or for a full reset use a log_decay of -1e4."
+        )
+
+
+def check_sign(name: str, value: Tensor) -> None:
+    """Every element is +1 or -1."""
+    if can_look_at(value) and not bool((value.abs() == 1).all()):
+        raise ValueError(f"{name} must hold only +1 and -1; magnitudes belong in log_decay.")

@@ -1,0 +1,231 @@
+"""CoefficientDynamics: queries, keys and the four ingredients, ready to be looked at or run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from coefdyn.dynamics import checks
+from coefdyn.dynamics.evolution import Evolution
+from coefdyn.dynamics.normalizer import Normalizer
+from coefdyn.dynamics.readout import Readout
+from coefdyn.shapes import Float, Tensor
+
+if TYPE_CHECKING:
+    from coefdyn.execution.state import State
+
+__all__ = ["CoefficientDynamics"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CoefficientDynamics:
+    r"""One causal sequence mixer on one input, as coefficient dynamics (paper, eq. 2-4).
+
+        h_{i,j}     = A_i A_{i-1} ... A_{j+1} b_j k_j
+        alpha_{i,j} = phi(q_i^T h_{i,j})   for j <= i, 0 otherwise
+        y_i         = (1/eta_i) sum_{j <= i} alpha_{i,j} v_j
+
+    One head per leading index: batch, heads and replicas are leading axes. A tensor has all of
+    them (size 1 broadcasts) or none.
+
+    Args:
+        q: queries, ``(..., L, n)``, real floating point.
+        k: keys, ``(..., L, n)``.
+        evolution: A_t, from ``coefdyn.evolution``.
+        scaling: b_j, a float or ``(..., L)``.
+        readout: phi, from ``coefdyn.readout``.
+        normalizer: eta_i, from ``coefdyn.normalizer``.
+        log_scaling: None or ``(..., L)`` in nats: b_j is then scaling_j exp(log_scaling_j), computed
+            so that gates of some hundred nats stay finite where eta_i cancels them (mLSTM).
+
+    Raises:
+        ValueError: for shapes, dtypes or devices that do not fit, L = 0, integer or complex input,
+            or non-finite values (told only for plain CPU tensors that carry no gradient).
+    """
+
+    q: Float[Tensor, "*batch L n"]
+    k: Float[Tensor, "*batch L n"]
+    evolution: Evolution
+    scaling: float | Float[Tensor, "*batch L"]
+    readout: Readout
+    normalizer: Normalizer
+    log_scaling: Float[Tensor, "*batch L"] | None = None
+
+    def __post_init__(self) -> None:
+        self._check_types()
+        q = checks.check_tensor("q", self.q)
+        if q.ndim < 2 or q.shape[-2] == 0 or q.shape[-1] == 0:
+            raise ValueError(
+                f"q must have shape (..., L, n) with L >= 1 and n >= 1, got {tuple(q.shape)}."
+            )
+        sizes = {"L": q.shape[-2], "n": q.shape[-1]}
+        for name, (value, axes) in self._named_tensors().items():
+            checks.check_tensor(name, value, like=q)
+            checks.check_axes(name, value, axes, sizes)
+            checks.check_finite(name, value)
+            if name.endswith(".sign"):
+                checks.check_sign(name, value)
+        _ = self.batch_shape
+
+    def _check_types(self) -> None:
+        kinds = {"evolution": Evolution, "readout": Readout, "normalizer": Normalizer}
+        for name, kind in kinds.items():
+            value = getattr(self, name)
+            if not isinstance(value, kind):
+                hint = f"{value.__name__}()" if isinstance(value, type) else f"coefdyn.{name}"
+                raise ValueError(
+                    f"{name} must be one of coefdyn.{name}, got {value!r}; did you mean {hint}?"
+                )
+        if not isinstance(self.scaling, (int, float, Tensor)):
+            raise ValueError(
+                f"scaling must be a number or a tensor (..., L), got {type(self.scaling).__name__}."
+            )
+
+    def _named_tensors(self) -> dict[str, tuple[Tensor, str]]:
+        """Every tensor with its trailing axes."""
+        named = {"q": (self.q, "Ln"), "k": (self.k, "Ln")}
+        if isinstance(self.scaling, Tensor):
+            named["scaling"] = (self.scaling, "L")
+        if self.log_scaling is not None:
+            named["log_scaling"] = (self.log_scaling, "L")
+        for name, value in self.evolution.tensors().items():
+            named[f"evolution.{name}"] = (value, self.evolution.axes[name])
+        for name, value in self.normalizer.tensors().items():
+            named[f"normalizer.{name}"] = (value, "L")
+        return named
+
+    @property
+    def length(self) -> int:
+        """L."""
+        return self.q.shape[-2]
+
+    @property
+    def key_dim(self) -> int:
+        """n."""
+        return self.q.shape[-1]
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """The broadcast of all leading axes."""
+        named = self._named_tensors().items()
+        return checks.common_batch(
+            {name: tuple(value.shape[: value.ndim - len(axes)]) for name, (value, axes) in named}
+        )
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.q.dtype
+
+    @property
+    def device(self) -> torch.device:
+        return self.q.device
+
+    def scaled_keys(self) -> Float[Tensor, "*batch L n"]:
+        """b_j k_j without the factor exp(log_scaling_j)."""
+        if isinstance(self.scaling, Tensor):
+            return self.scaling[..., None] * self.k
+        return self.scaling * self.k
+
+    def to(self, *args: torch.dtype | torch.device) -> CoefficientDynamics:
+        """The same dynamics with every tensor passed through ``Tensor.to``."""
+        return replace(
+            self,
+            q=self.q.to(*args),
+            k=self.k.to(*args),
+            evolution=self.evolution.to(*args),
+            scaling=self.scaling.to(*args) if isinstance(self.scaling, Tensor) else self.scaling,
+            normalizer=self.normalizer.to(*args),
+            log_scaling=None if self.log_scaling is None else self.log_scaling.to(*args),
+        )
+
+    def narrow(self, start: int, length: int) -> CoefficientDynamics:
+        """The ingredients of positions start .. start + length - 1 (not their past)."""
+        cut = self.log_scaling
+        return replace(
+            self,
+            q=self.q.narrow(-2, start, length),
+            k=self.k.narrow(-2, start, length),
+            evolution=self.evolution.narrow(start, length),
+            scaling=self.scaling.narrow(-1, start, length)
+            if isinstance(self.scaling, Tensor)
+            else self.scaling,
+            normalizer=self.normalizer.narrow(start, length),
+            log_scaling=None if cut is None else cut.narrow(-1, start, length),
+        )
+
+    # The methods below hand over to coefdyn.execution: the one arrow that points upwards.
+
+    def coefficients(
+        self, normalized: bool = False, method: str = "auto"
+    ) -> Float[Tensor, "*batch L L"]:
+        """alpha_{i,j}, or alpha_{i,j} / eta_i; exact zeros above the diagonal.
+
+        Args:
+            normalized: divide each row by eta_i.
+            method: "auto", "reference" or "parallel".
+
+        Raises:
+            ValueError: for another method.
+        """
+        from coefdyn.execution import apply
+
+        return apply.coefficients(self, normalized=normalized, method=method)
+
+    def states(self, j: int) -> Float[Tensor, "*batch L-j n"]:
+        """h_{i,j} for i = j .. L-1: the impulse response of token j (0-based).
+
+        Raises:
+            ValueError: if j is not a position.
+        """
+        from coefdyn.execution import reference
+
+        return reference.states(self, j)
+
+    def apply(
+        self, v: Float[Tensor, "*batch L dv"], method: str = "auto"
+    ) -> Float[Tensor, "*batch L dv"]:
+        """y_i = (1/eta_i) sum_j alpha_{i,j} v_j.
+
+        Args:
+            v: values, ``(..., L, d_v)``, dtype and device of q.
+            method: "auto", or one of ``coefdyn.execution.apply.METHODS``. An explicit request that cannot
+                be met raises; it never falls back.
+
+        Raises:
+            ValueError: for a v that does not fit, or a method that cannot compute this readout and
+                evolution (the message names one that can).
+        """
+        from coefdyn.execution import apply
+
+        return apply.apply(self, v, method=method)
+
+    def step(
+        self, v: Float[Tensor, "*batch L dv"], state: State | None = None
+    ) -> tuple[Tensor, State]:
+        """Continue a sequence: these tokens come after those already in ``state``.
+
+        Feeding a sequence piece by piece gives the whole-sequence result. The state of a linear
+        readout has a fixed size n x d_v; any other readout has to keep every key and value (Lemma 1).
+
+        Args:
+            v: values of the next token(s), ``(..., L, d_v)``, L >= 1.
+            state: what the previous call returned; None before the first token.
+
+        Returns:
+            y of these tokens, and the state after them.
+        """
+        from coefdyn.execution import state as stepping
+
+        return stepping.step(self, v, state)
+
+    def __repr__(self) -> str:
+        scaling: Any = (
+            tuple(self.scaling.shape) if isinstance(self.scaling, Tensor) else self.scaling
+        )
+        return (
+            f"CoefficientDynamics(L={self.length}, n={self.key_dim}, batch={self.batch_shape}, "
+            f"A_t={type(self.evolution).__name__}, b_j={scaling}, phi={self.readout.name}, "
+            f"eta_i={self.normalizer.name})"
+        )

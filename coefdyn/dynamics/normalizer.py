@@ -1,0 +1,104 @@
+"""Normalizers eta_i: what the row of coefficients is divided by.
+
+    y_i = (1/eta_i) sum_j alpha_{i,j} v_j               (paper, eq. 2)
+
+Only four kinds occur in Table 1: none, the row sum, a floored absolute row sum (mLSTM), and a
+function of the current input. A row sum of exactly zero (a ReLU row with no positive score) gives
+zero output and zero gradient.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["FlooredRowSum", "Given", "Normalizer", "One", "RowSum"]
+
+
+@dataclass(frozen=True, eq=False)
+class Normalizer:
+    """Base of all normalizers."""
+
+    @property
+    def cancels_scale(self) -> bool:
+        """Whether a factor common to a row of coefficients drops out (or can be tracked) in eta."""
+        return False
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {}
+
+    def narrow(self, start: int, length: int) -> Normalizer:
+        """The same normalizer restricted to positions start .. start + length - 1."""
+        return self
+
+    def to(self, *args: torch.dtype | torch.device) -> Normalizer:
+        return self
+
+
+@dataclass(frozen=True, eq=False)
+class One(Normalizer):
+    """eta_i = 1."""
+
+
+@dataclass(frozen=True, eq=False)
+class RowSum(Normalizer):
+    """eta_i = sum_{j <= i} alpha_{i,j} (softmax and linear attention).
+
+    Coefficients lie in [0, 1] only if every alpha >= 0 (Corollary 6.1); with readouts of both signs
+    the sum can cross zero and the output blows up.
+    """
+
+    @property
+    def cancels_scale(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class FlooredRowSum(Normalizer):
+    """eta_i = max(|sum_{j <= i} alpha_{i,j}|, floor) (mLSTM).
+
+    Args:
+        floor: a positive number.
+    """
+
+    floor: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not self.floor > 0:
+            raise ValueError(
+                f"FlooredRowSum needs floor > 0, got {self.floor!r}; for no floor use RowSum()."
+            )
+
+    @property
+    def cancels_scale(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True, eq=False)
+class Given(Normalizer):
+    """eta_i handed in, any function of x_i or of i (normalized attention; 1.05^i in Principle 6).
+
+    Args:
+        eta: ``(..., L)``, nonzero.
+    """
+
+    eta: Float[Tensor, "*batch L"]
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"eta": self.eta}
+
+    def narrow(self, start: int, length: int) -> Given:
+        return Given(self.eta.narrow(-1, start, length))
+
+    def to(self, *args: torch.dtype | torch.device) -> Given:
+        return Given(self.eta.to(*args))
+
+    def __repr__(self) -> str:
+        return f"Given(eta={tuple(self.eta.shape)})"

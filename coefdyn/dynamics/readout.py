@@ -1,0 +1,137 @@
+"""Readout maps phi: how a stored key becomes a coefficient.
+
+    alpha_{i,j} = phi(q_i^T h_{i,j})                    (paper, eq. 3c)
+
+A pointwise readout sees only the score q^T h. A feature map reads alpha = psi(q)^T psi(h), the
+linear-attention row of Table 1; with A_t = I it is a linear readout in the space of psi.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch.nn import functional
+
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["FeatureMap", "Pointwise", "Readout", "exp", "identity", "relu", "softplus"]
+
+
+@dataclass(frozen=True, eq=False)
+class Readout:
+    """Base of all readouts."""
+
+    fn: Callable[[Tensor], Tensor]
+    name: str = ""
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether phi is the identity, so that the sum over j can be kept as one state (Lemma 1)."""
+        return False
+
+    @property
+    def is_homogeneous(self) -> bool:
+        """Whether phi(c s) = c phi(s) for every c > 0: a scale can then be taken out of the row."""
+        return False
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Pointwise(Readout):
+    """alpha = phi(s), one score at a time.
+
+    Args:
+        fn: phi, a torch function that maps a tensor elementwise to one of the same shape.
+        name: how it is shown; the function's own name when empty.
+
+    Raises:
+        ValueError: if fn changes the shape, or an element's value depends on its neighbours
+            (a softmax, a sort, a normalisation): that is a normaliser, not a readout.
+    """
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            raise ValueError(
+                f"Pointwise needs a function of a tensor, got {type(self.fn).__name__}."
+            )
+        if not self.name:
+            object.__setattr__(self, "name", getattr(self.fn, "__name__", "phi"))
+        _check_elementwise(self.fn, self.name)
+
+    def __call__(self, scores: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+        return self.fn(scores)
+
+    @property
+    def is_linear(self) -> bool:
+        return self is identity
+
+    @property
+    def is_homogeneous(self) -> bool:
+        return self is identity or self is relu
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FeatureMap(Readout):
+    """alpha = psi(q)^T psi(h): psi maps the last axis n to m features (linear attention, eq. 6).
+
+    b_j and the evolution sit *inside* psi: alpha_{i,j} = psi(q_i)^T psi(A_i ... A_{j+1} b_j k_j).
+
+    Args:
+        fn: psi, maps ``(..., n)`` to ``(..., m)``.
+        name: how it is shown; the function's own name when empty.
+    """
+
+    def __post_init__(self) -> None:
+        if not callable(self.fn):
+            raise ValueError(
+                f"FeatureMap needs a function of a tensor, got {type(self.fn).__name__}."
+            )
+        if not self.name:
+            object.__setattr__(self, "name", getattr(self.fn, "__name__", "psi"))
+
+    def features(self, x: Float[Tensor, "*any n"]) -> Float[Tensor, "*any m"]:
+        """psi applied to queries or to stored keys."""
+        mapped = self.fn(x)
+        if mapped.shape[:-1] != x.shape[:-1]:
+            raise ValueError(
+                f"the feature map '{self.name}' turned shape {tuple(x.shape)} into "
+                f"{tuple(mapped.shape)}: psi may change the last axis only."
+            )
+        return mapped
+
+
+def _check_elementwise(fn: Callable[[Tensor], Tensor], name: str) -> None:
+    """Evaluate fn on a block and on its elements one by one; both must agree."""
+    probe = torch.tensor([[-1.3, -0.2, 0.0], [0.4, 1.1, 2.7]], dtype=torch.float64)
+    with torch.no_grad():
+        together = fn(probe)
+        if not isinstance(together, Tensor) or together.shape != probe.shape:
+            got = tuple(together.shape) if isinstance(together, Tensor) else type(together).__name__
+            raise ValueError(
+                f"the readout '{name}' is not elementwise: for shape {tuple(probe.shape)} it gave "
+                f"{got}. A readout maps each score on its own."
+            )
+        alone = torch.stack([fn(value.reshape(1, 1)).reshape(()) for value in probe.flatten()])
+    if not torch.allclose(together.flatten(), alone, rtol=1e-9, atol=1e-12, equal_nan=True):
+        raise ValueError(
+            f"the readout '{name}' is not elementwise: its value for one score depends on the "
+            "others. Use an elementwise phi and put the rest into the normalizer (RowSum)."
+        )
+
+
+def _identity(scores: Tensor) -> Tensor:
+    return scores
+
+
+#: phi(s) = s: the only readout with a finite state (Lemma 1).
+identity = Pointwise(_identity, name="identity")
+#: phi(s) = exp(s): softmax attention's readout; its near-zero set is s < log epsilon.
+exp = Pointwise(torch.exp, name="exp")
+#: phi(s) = max(s, 0): half of the line is the zero set (Principle 2).
+relu = Pointwise(torch.relu, name="relu")
+#: phi(s) = log(1 + exp(s)).
+softplus = Pointwise(functional.softplus, name="softplus")

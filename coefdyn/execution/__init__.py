@@ -1,0 +1,1 @@
+"""HOW coefficient dynamics are computed: one entry (``apply.py``), one visible dispatch table."""

@@ -1,0 +1,94 @@
+"""The equation itself, one token at a time. Never optimised: it alone defines what is correct.
+
+Run it in float64. The stored keys h_{i,j} of all j <= i are evolved literally, eq. 3a; only a growth
+common to all directions is summed in the log, so that long products stay finite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.readout import FeatureMap, Pointwise
+from coefdyn.execution.rows import Rows, normalize, read
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["apply", "coefficients", "states"]
+
+
+class Stored(NamedTuple):
+    """All keys written so far, as seen at position i: h_{i,j} = vectors_j * exp(log_weights_j)."""
+
+    vectors: Float[Tensor, "*batch j n"]
+    log_weights: Float[Tensor, "*batch j"]
+
+
+def evolve(dynamics: CoefficientDynamics) -> Iterator[Stored]:
+    """Yield the stored keys at i = 0, 1, ..., L - 1 (eq. 3a-3b)."""
+    batch, n = dynamics.batch_shape, dynamics.key_dim
+    keys = dynamics.scaled_keys().expand(*batch, dynamics.length, n)
+    log_b = dynamics.log_scaling
+    growth = dynamics.evolution.common_log_decay
+    h = keys[..., :0, :]
+    w = h[..., 0]
+    for i in range(dynamics.length):
+        h = dynamics.evolution.rotate(h, i).expand(*batch, i, n)
+        if growth is not None:
+            w = w + growth[..., i, None]
+        written = torch.zeros_like(keys[..., i, :1]) if log_b is None else log_b[..., i, None]
+        h = torch.cat([h, keys[..., i : i + 1, :]], dim=-2)
+        w = torch.cat([w, written.expand(*batch, 1)], dim=-1)
+        yield Stored(h, w)
+
+
+def read_row(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Rows:
+    """alpha_{i,j} = phi(q_i^T h_{i,j}) for all j <= i (eq. 3c)."""
+    q = dynamics.q[..., i : i + 1, :]
+    phi = dynamics.readout
+    if isinstance(phi, FeatureMap):
+        h = stored.vectors * stored.log_weights.exp()[..., None]
+        return Rows(phi.features(q) @ phi.features(h).transpose(-1, -2), None)
+    assert isinstance(phi, Pointwise), f"unknown readout {phi!r}"
+    scores = q @ stored.vectors.transpose(-1, -2)
+    return read(scores, stored.log_weights[..., None, :], None, phi, dynamics.normalizer)
+
+
+def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tensor, "*batch L L"]:
+    """alpha, or alpha / eta, row by row; zeros above the diagonal."""
+    rows = []
+    for i, stored in enumerate(evolve(dynamics)):
+        row, offset = read_row(dynamics, stored, i)
+        if normalized:
+            eta = dynamics.normalizer.narrow(i, 1)
+            row = normalize(row, row.sum(-1, keepdim=True), offset, eta)
+        rows.append(torch.nn.functional.pad(row, (0, dynamics.length - 1 - i)))
+    return torch.cat(rows, dim=-2)
+
+
+def apply(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) -> Tensor:
+    """y_i = (1/eta_i) sum_{j <= i} alpha_{i,j} v_j (eq. 2)."""
+    outputs = []
+    for i, stored in enumerate(evolve(dynamics)):
+        row, offset = read_row(dynamics, stored, i)
+        weights = normalize(
+            row, row.sum(-1, keepdim=True), offset, dynamics.normalizer.narrow(i, 1)
+        )
+        outputs.append(weights @ v[..., : i + 1, :])
+    return torch.cat(outputs, dim=-2)
+
+
+def states(dynamics: CoefficientDynamics, j: int) -> Float[Tensor, "*batch L-j n"]:
+    """h_{i,j} for i = j .. L - 1."""
+    if not -dynamics.length <= j < dynamics.length:
+        raise ValueError(
+            f"states(j) needs a position 0 <= j < L = {dynamics.length}, got {j} (0-based)."
+        )
+    j = j % dynamics.length
+    path = []
+    for i, stored in enumerate(evolve(dynamics)):
+        if i >= j:
+            path.append(stored.vectors[..., j, :] * stored.log_weights[..., j, None].exp())
+    return torch.stack(path, dim=-2)

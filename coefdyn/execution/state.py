@@ -1,0 +1,147 @@
+"""Token by token: what has to be remembered between two steps.
+
+A linear readout lets the sum over j move inside (Lemma 1): one matrix S of n x d_v numbers, forever.
+Any other readout needs every stored key h_{i,j} and every value, so its state grows with L.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.evolution import Identity
+from coefdyn.dynamics.normalizer import FlooredRowSum, RowSum
+from coefdyn.dynamics.readout import FeatureMap, Pointwise
+from coefdyn.execution.reference import Stored, read_row
+from coefdyn.execution.rows import normalize
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["CacheState", "LinearState", "State", "has_finite_state", "step"]
+
+
+@dataclass(frozen=True, eq=False)
+class LinearState:
+    """S_i = sum_j (A_i ... A_{j+1} b_j k_j) v_j^T, as rows: one per value channel, of length n.
+
+    Where eta needs the row sum, one more channel carries the value 1. ``matrix * exp(offset)`` is
+    the true state; the offset is None unless a normalizer that cancels it is in use.
+    """
+
+    matrix: Float[Tensor, "*batch dv n"]
+    offset: Float[Tensor, "*batch"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class CacheState:
+    """Every stored key as evolved so far, its log weight, and every value."""
+
+    stored: Stored
+    values: Float[Tensor, "*batch j dv"]
+
+
+State = LinearState | CacheState
+
+
+def has_finite_state(dynamics: CoefficientDynamics) -> bool:
+    """Whether the past fits into one matrix: identity readout, or a feature map with A_t = I."""
+    phi = dynamics.readout
+    return phi.is_linear or (
+        isinstance(phi, FeatureMap) and isinstance(dynamics.evolution, Identity)
+    )
+
+
+def step(
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], state: State | None
+) -> tuple[Tensor, State]:
+    """Run the tokens held by ``dynamics`` after those remembered in ``state``."""
+    from coefdyn.execution.apply import check_values, in_working_precision
+
+    check_values(dynamics, v)
+    dtype = v.dtype
+    dynamics, v = in_working_precision(dynamics, v)
+    expected = LinearState if has_finite_state(dynamics) else CacheState
+    if state is not None and not isinstance(state, expected):
+        raise ValueError(
+            f"this design continues a {expected.__name__}, got a {type(state).__name__}: "
+            "the readout or evolution changed along the sequence. Start again with state=None."
+        )
+    run = _step_linear if expected is LinearState else _step_cache
+    y, state = run(dynamics, v, state)  # type: ignore[arg-type]
+    return y.to(dtype), state
+
+
+def _step_linear(
+    dynamics: CoefficientDynamics, v: Tensor, state: LinearState | None
+) -> tuple[Tensor, LinearState]:
+    eta = dynamics.normalizer
+    q, k, log_b = _linear_inputs(dynamics)
+    growth = dynamics.evolution.common_log_decay
+    batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
+    if eta.cancels_scale:
+        v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
+    weighted = eta.cancels_scale and (growth is not None or log_b is not None)
+    zero = v.new_zeros(())
+    if state is None:
+        start = 0.0 if isinstance(eta, FlooredRowSum) else -torch.inf
+        offset = v.new_full(batch, start) if weighted else None
+        state = LinearState(v.new_zeros(*batch, v.shape[-1], k.shape[-1]), offset)
+    s, m = state.matrix, state.offset
+    outputs = []
+    for t in range(dynamics.length):
+        g = zero if growth is None else growth[..., t]
+        log_w = zero if log_b is None else log_b[..., t]
+        if weighted:
+            assert m is not None, "a weighted state carries its offset"
+            new = torch.maximum(m + g, log_w).detach()
+            new = new.clamp(min=0.0) if isinstance(eta, FlooredRowSum) else new
+            g, log_w, m = m + g - new, log_w - new, new
+        written = v[..., t, :, None] * (log_w.exp()[..., None] * k[..., t, :])[..., None, :]
+        s = g.exp()[..., None, None] * dynamics.evolution.rotate(s, t) + written
+        out = (s @ q[..., t, :, None])[..., None, :, 0]
+        outputs.append(_divide(out, m, dynamics, t))
+    return torch.cat(outputs, dim=-2), LinearState(s, m)
+
+
+def _linear_inputs(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor, Tensor | None]:
+    """q, b k and the log scaling, in the space where the readout is linear."""
+    phi, k, log_b = dynamics.readout, dynamics.scaled_keys(), dynamics.log_scaling
+    if isinstance(phi, FeatureMap):
+        k = k if log_b is None else k * log_b.exp()[..., None]
+        return phi.features(dynamics.q), phi.features(k), None
+    assert isinstance(phi, Pointwise) and phi.is_linear, f"{phi!r} has no finite state"
+    return dynamics.q, k, log_b
+
+
+def _divide(out: Tensor, offset: Tensor | None, dynamics: CoefficientDynamics, t: int) -> Tensor:
+    """Split off the channel of ones and divide by eta_t."""
+    eta = dynamics.normalizer.narrow(t, 1)
+    if not isinstance(eta, (RowSum, FlooredRowSum)):
+        return normalize(out, out, None, eta)
+    m = None if offset is None else offset[..., None, None]
+    return normalize(out[..., :-1], out[..., -1:], m, eta)
+
+
+def _step_cache(
+    dynamics: CoefficientDynamics, v: Tensor, state: CacheState | None
+) -> tuple[Tensor, CacheState]:
+    batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
+    keys = dynamics.scaled_keys().expand(*batch, dynamics.length, dynamics.key_dim)
+    v = v.expand(*batch, *v.shape[-2:])
+    growth, log_b = dynamics.evolution.common_log_decay, dynamics.log_scaling
+    if state is None:
+        state = CacheState(Stored(keys[..., :0, :], keys[..., :0, 0]), v[..., :0, :])
+    (h, w), past = state.stored, state.values
+    outputs = []
+    for t in range(dynamics.length):
+        h = dynamics.evolution.rotate(h, t)
+        w = w if growth is None else w + growth[..., t, None]
+        new_w = torch.zeros_like(keys[..., t, :1]) if log_b is None else log_b[..., t, None]
+        h = torch.cat([h, keys[..., t : t + 1, :]], dim=-2)
+        w = torch.cat([w, new_w.expand(*batch, 1)], dim=-1)
+        past = torch.cat([past, v[..., t : t + 1, :]], dim=-2)
+        row, offset = read_row(dynamics, Stored(h, w), t)
+        eta = dynamics.normalizer.narrow(t, 1)
+        outputs.append(normalize(row, row.sum(-1, keepdim=True), offset, eta) @ past)
+    return torch.cat(outputs, dim=-2), CacheState(Stored(h, w), past)

@@ -1,0 +1,37 @@
+"""Axis legend and tensor type aliases.
+
+One layout everywhere. Leading axes (batch, heads, replicas) come first and are written ``*batch``;
+a reader can call everything with none of them.
+
+======  =======================================================================
+``L``   sequence length; index i (output) or j (input), 0-based in code
+``n``   key dimension: the size of q_i, k_j and of the state h_{i,j}
+``dv``  value dimension
+======  =======================================================================
+
+``Float[Tensor, "*batch L n"]`` is jaxtyping's notation. It is checked at run time in the tests
+only; without jaxtyping installed the annotations stay readable and do nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+__all__ = ["Bool", "Float", "Int", "Tensor"]
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float, Int
+else:
+    try:
+        from jaxtyping import Bool, Float, Int
+    except ImportError:
+
+        class _Annotation:
+            """Stands in for jaxtyping's types: ``Float[Tensor, "..."]`` is then just ``Tensor``."""
+
+            def __class_getitem__(cls, item: Any) -> Any:
+                return item[0] if isinstance(item, tuple) else item
+
+        Bool = Float = Int = _Annotation
