@@ -1,0 +1,27 @@
+"""Settings for every pytest run, of `tests/` and of the book's notebooks (`pytest --nbval book/`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# One thread per process, before anything imports torch; notebook kernels inherit it.
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_name, "1")
+os.environ.setdefault("PYTHONHASHSEED", "0")
+# The kernel of this environment, not one of the same name in the reader's home.
+os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
+os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
+
+SANITIZERS = Path(__file__).parent / "book" / "tools" / "nbval.cfg"
+
+collect_ignore_glob = ["book/_build/*", "book/*/.ipynb_checkpoints/*"]
+
+
+def pytest_configure(config) -> None:
+    """Notebooks run on this environment's kernel, compared after sanitising; no options needed."""
+    if getattr(config.option, "nbval", False) or getattr(config.option, "nbval_lax", False):
+        config.option.nbval_kernel_name = None
+        config.option.nbval_current_env = True
+        config.option.nbval_sanitize_with = config.option.nbval_sanitize_with or str(SANITIZERS)
+        config.option.nbval_kernel_startup_timeout = 180

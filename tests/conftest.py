@@ -1,0 +1,99 @@
+"""Shared by all tests: shapes checked at run time, one torch thread, a browser.
+
+Shape annotations are checked by jaxtyping with beartype while tests run. Tests marked `compile`
+run without that check, since torch.compile cannot trace it: `pytest -m compile --no-shape-checks`
+(`make test` runs both).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+MAC_BROWSERS = (
+    "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
+    "/Applications/Chromium.app/Contents/MacOS/Chromium",
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--no-shape-checks",
+        action="store_true",
+        help="do not check shape annotations at run time; torch.compile tests need this",
+    )
+
+
+def _shapes_are_checked(config: pytest.Config) -> bool:
+    have = all(importlib.util.find_spec(name) for name in ("jaxtyping", "beartype"))
+    return bool(have) and not config.getoption("--no-shape-checks")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if _shapes_are_checked(config) and "coefdyn" not in sys.modules:
+        from jaxtyping import install_import_hook
+
+        install_import_hook("coefdyn", "beartype.beartype")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests of torch.compile are left to the run without shape checks."""
+    if not _shapes_are_checked(config):
+        return
+    later = [item for item in items if item.get_closest_marker("compile")]
+    if later:
+        config.hook.pytest_deselected(items=later)
+        items[:] = [item for item in items if item not in later]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    """Tests run beside each other, one to a core."""
+    import torch
+
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str | None:
+    """The installed Chromium; None lets Playwright use the one it installed itself.
+
+    Where there is neither, browser tests are skipped, or fail with COEFDYN_REQUIRE_BROWSER=1.
+    """
+    found = next(filter(None, map(shutil.which, BROWSERS)), None)
+    found = found or next((path for path in MAC_BROWSERS if Path(path).exists()), None)
+    if found or _playwright_has_chromium():
+        return found
+    message = (
+        "browser tests need Chromium and found none: install the system's package 'chromium', "
+        "or run '.venv/bin/python -m playwright install chromium'"
+    )
+    if os.environ.get("COEFDYN_REQUIRE_BROWSER") == "1":
+        pytest.fail(message)
+    pytest.skip(message)
+
+
+def _playwright_has_chromium() -> bool:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        return Path(playwright.chromium.executable_path).exists()
+
+
+@pytest.fixture(scope="session")
+def browser(chromium_path):
+    """A headless Chromium for the session, with no background network use of its own."""
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+    quiet += ["--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic"]
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=chromium_path, args=quiet)
+        yield chromium
+        chromium.close()
