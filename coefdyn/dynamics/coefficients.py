@@ -173,7 +173,7 @@ class CoefficientDynamics:
 
         return apply.coefficients(self, normalized=normalized, method=method)
 
-    def states(self, j: int) -> Float[Tensor, "*batch L-j n"]:
+    def states(self, j: int) -> Float[Tensor, "*batch rows n"]:
         """h_{i,j} for i = j .. L-1: the impulse response of token j (0-based).
 
         Raises:

@@ -80,7 +80,7 @@ def apply(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) -> Ten
     return torch.cat(outputs, dim=-2)
 
 
-def states(dynamics: CoefficientDynamics, j: int) -> Float[Tensor, "*batch L-j n"]:
+def states(dynamics: CoefficientDynamics, j: int) -> Float[Tensor, "*batch rows n"]:
     """h_{i,j} for i = j .. L - 1."""
     if not -dynamics.length <= j < dynamics.length:
         raise ValueError(
