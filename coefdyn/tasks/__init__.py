@@ -29,16 +29,24 @@ from coefdyn.tasks.base import (
     splits,
     task_of,
 )
+from coefdyn.tasks.compression import CompressionConfig
 from coefdyn.tasks.copying import SelectiveCopyingConfig
 from coefdyn.tasks.fuzzy import FuzzyRecallConfig
+from coefdyn.tasks.listops import ListOpsConfig
+from coefdyn.tasks.memorization import MemorizationConfig
 from coefdyn.tasks.metrics import macro_accuracy, mean_batch_macro_accuracy, micro_accuracy
+from coefdyn.tasks.mqar import MqarConfig
 from coefdyn.tasks.recall import NoisyRecallConfig, RecallConfig
 
 __all__ = [
     "IGNORE",
     "TASKS",
     "Batch",
+    "CompressionConfig",
     "FuzzyRecallConfig",
+    "ListOpsConfig",
+    "MemorizationConfig",
+    "MqarConfig",
     "NoisyRecallConfig",
     "RecallConfig",
     "SelectiveCopyingConfig",

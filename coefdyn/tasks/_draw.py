@@ -53,11 +53,19 @@ def ordered_distinct(
     The i-th id is a rank among those not taken yet, raised past each smaller taken one.
     """
     assert size <= count, f"cannot draw {size} distinct ids from {count}"
-    taken: list[Tensor] = []
+    drawn: list[Tensor] = []
+    ascending: list[Tensor] = []
     for i in range(size):
         rank = integers(0, count - i, shape, generator)
-        if taken:
-            for earlier in torch.stack(taken, dim=-1).sort(dim=-1).values.unbind(dim=-1):
-                rank = rank + (rank >= earlier)
-        taken.append(rank)
-    return torch.stack(taken, dim=-1) + low
+        for earlier in ascending:
+            rank += rank >= earlier
+        drawn.append(rank)
+        _insert(ascending, rank)
+    return torch.stack(drawn, dim=-1) + low
+
+
+def _insert(ascending: list[Tensor], value: Tensor) -> None:
+    """Insert elementwise into a list that is elementwise sorted."""
+    for place, held in enumerate(ascending):
+        ascending[place], value = torch.minimum(held, value), torch.maximum(held, value)
+    ascending.append(value)

@@ -101,9 +101,7 @@ def known_keys(config_type: type[TaskConfig], keys: Iterable[str]) -> None:
     fields = [field.name for field in dataclasses.fields(config_type)]
     for key in keys:
         if key not in fields:
-            raise ValueError(
-                f"{config_type.__name__} has no field {key!r}; {nearest(key, fields)}"
-            )
+            raise ValueError(f"{config_type.__name__} has no field {key!r}; {nearest(key, fields)}")
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -186,9 +184,7 @@ def config_from_dict(values: Mapping[str, Any]) -> TaskConfig:
     return config_type(**fields)
 
 
-def split_generator(
-    seed: int, split: Split, device: torch.device | str = "cpu"
-) -> torch.Generator:
+def split_generator(seed: int, split: Split, device: torch.device | str = "cpu") -> torch.Generator:
     """A generator whose state depends on (seed, split) alone; nothing is seeded globally."""
     check_split(split)
     digest = hashlib.sha256(f"{seed}/{split}".encode()).digest()
@@ -201,9 +197,7 @@ def check_split(split: str) -> None:
         raise ValueError(f"split must be 'train' or 'test'; got {split!r}.")
 
 
-def sample(
-    config: TaskConfig, n: int, generator: torch.Generator, split: Split = "train"
-) -> Batch:
+def sample(config: TaskConfig, n: int, generator: torch.Generator, split: Split = "train") -> Batch:
     """Draw n sequences of a split, on the generator's device.
 
     Where training and test sequences differ (the three recall tasks score every next token in
@@ -257,9 +251,7 @@ def explain(config: TaskConfig, seed: int = 0, split: Split = "test") -> None:
     print(explanation(config, seed, split))
 
 
-def _wrap(
-    columns: list[tuple[str, ...]], heads: tuple[str, ...], width: int = 92
-) -> list[str]:
+def _wrap(columns: list[tuple[str, ...]], heads: tuple[str, ...], width: int = 92) -> list[str]:
     """Set columns side by side, as many as fit in a block of ``width`` characters."""
     cell = 1 + max(len(text) for column in columns for text in column)
     margin = max(map(len, heads)) + 1

@@ -103,9 +103,7 @@ class NoisyRecallConfig(RecallConfig):
         return cls(vocab_size=18, seq_len=32, noise_vocab=6, test_examples=640)
 
 
-def sample_recall(
-    config: RecallConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
+def sample_recall(config: RecallConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
     """Draw n sequences; ``inputs`` and ``targets`` are (n, input_length).
 
     Train targets are the input shifted by one, nothing masked. Test targets are the values of
@@ -129,9 +127,7 @@ def sample_recall(
     return shift(*lay_out(pairs, asked, final, copy), split)
 
 
-def _noise_slots(
-    config: RecallConfig, n: int, slots: int, generator: torch.Generator
-) -> Tensor:
+def _noise_slots(config: RecallConfig, n: int, slots: int, generator: torch.Generator) -> Tensor:
     """Which slots are noise: (n, slots) bool, never all of a row.
 
     One protected index is drawn over the slots and the final pair, as in the reference; when it
@@ -144,9 +140,7 @@ def _noise_slots(
     return noise
 
 
-def lay_out(
-    pairs: Tensor, asked: Tensor, final: Tensor, copy: int | None
-) -> tuple[Tensor, Tensor]:
+def lay_out(pairs: Tensor, asked: Tensor, final: Tensor, copy: int | None) -> tuple[Tensor, Tensor]:
     """Write slots one after another, then the final pair.
 
     pairs: (n, S, 2) ids; asked: (n, S) bool, whether the slot's second token is scored;
