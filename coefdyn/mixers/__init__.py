@@ -1,0 +1,44 @@
+"""Mixers: projections of x to the four ingredients; one file per row of Table 1."""
+
+from coefdyn.mixers.base import Mixer, MixerState, Symbols, Tokens
+from coefdyn.mixers.deltanet import DeltaNet
+from coefdyn.mixers.design import DesignMixer
+from coefdyn.mixers.gated_deltanet import GatedDeltaNet
+from coefdyn.mixers.gla import GLA
+from coefdyn.mixers.linear_attention import LinearAttention
+from coefdyn.mixers.mamba2 import Mamba2
+from coefdyn.mixers.mlstm import MLSTM
+from coefdyn.mixers.normalized_attention import NormalizedAttention
+from coefdyn.mixers.softmax_attention import SoftmaxAttention
+
+#: the rows of Table 1, in its order
+MIXERS: dict[str, type[Mixer]] = {
+    mixer.__name__: mixer
+    for mixer in (
+        SoftmaxAttention,
+        LinearAttention,
+        NormalizedAttention,
+        GLA,
+        Mamba2,
+        DeltaNet,
+        GatedDeltaNet,
+        MLSTM,
+    )
+}
+
+__all__ = [
+    "GLA",
+    "MIXERS",
+    "MLSTM",
+    "DeltaNet",
+    "DesignMixer",
+    "GatedDeltaNet",
+    "LinearAttention",
+    "Mamba2",
+    "Mixer",
+    "MixerState",
+    "NormalizedAttention",
+    "SoftmaxAttention",
+    "Symbols",
+    "Tokens",
+]

@@ -1,0 +1,190 @@
+"""A mixer of one's own, every ingredient chosen by name: the principle experiments use it."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.evolution import Evolution
+from coefdyn.dynamics.normalizer import Normalizer
+from coefdyn.dynamics.readout import Readout
+from coefdyn.mixers.base import Mixer, Tokens
+from coefdyn.mixers.gates import ETA_MAPS, HeadGate, LowRankDecay, TimestepDecay, timestep_gate
+from coefdyn.mixers.linear_attention import FEATURE_MAPS
+from coefdyn.mixers.options import check_choice
+from coefdyn.mixers.projections import l2_normalize
+from coefdyn.shapes import Tensor
+
+__all__ = ["EVOLUTIONS", "NORMALIZERS", "READOUTS", "SCALINGS", "DesignMixer"]
+
+EVOLUTIONS = ("identity", "constant", "scalar", "diagonal", "householder", "householder_learned")
+READOUTS: dict[str, Readout] = {
+    "identity": readout.identity,
+    "exp": readout.exp,
+    "relu": readout.relu,
+    "softplus": readout.softplus,
+    **{f"psi_{name}": psi for name, psi in FEATURE_MAPS.items()},
+}
+NORMALIZERS = ("one", "row_sum", "floored", "geometric", *ETA_MAPS)
+SCALINGS = ("one", "inverse_sqrt", "gate", "gate_inverse_sqrt", "delta")
+
+
+class DesignMixer(Mixer):
+    r"""Any choice of the four ingredients.
+
+    Args:
+        evolution: "identity"; "constant" (A_t = constant I for every t); "scalar" or "diagonal" (an
+            input-dependent decay); "householder" (I - beta_t k_t k_t^T with the normalised key);
+            "householder_learned" (I - beta_t z_t z_t^T, z_t = W_z x_t L2-normalised).
+        constant: lambda of "constant": 0.95 decays, 1.05 grows, a negative one flips.
+        decay: parameterisation of "scalar" and "diagonal", "mamba2" or "gla" (see
+            ``TimestepDecay`` and ``LowRankDecay``).
+        beta: for both Householder forms, "fixed" (2: a reflection) or "learned" (2 sigmoid(W x_t)).
+        readout: "identity", "exp", "relu", "softplus"; a feature map "psi_elu1", "psi_relu",
+            "psi_softplus", "psi_exp"; or any ``coefdyn.readout.Pointwise`` or ``FeatureMap``.
+        normalizer: "one"; "row_sum"; "floored" (max(|row sum|, 1)); "geometric" (eta_i = ratio^i,
+            i from 1); "exp", "softplus" or "sigmoid" (that map of W_eta x_i).
+        ratio: of "geometric"; ratio^i overflows float32 for ratio 1.05 after 1800 tokens.
+        scaling: b_j: "one", "inverse_sqrt" (1/sqrt(n)), "gate" (z_j = sigmoid(w^T x_j)),
+            "gate_inverse_sqrt" (z_j / sqrt(n)), "delta" (Delta_j; the evolution's own Delta for a
+            "scalar" evolution with decay "mamba2").
+        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
+        query_key_norm, output_gate, output_norm, bias: see ``Mixer``.
+
+    Source: the paper's section 5 and Appendix D and E (Principles 2 to 6).
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        n_heads: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        evolution: str = "identity",
+        constant: float = 0.95,
+        decay: str = "mamba2",
+        beta: str = "learned",
+        readout: str | Readout = "exp",
+        normalizer: str = "row_sum",
+        ratio: float = 1.05,
+        scaling: str = "inverse_sqrt",
+        position: str = "none",
+        max_length: int | None = None,
+        short_convolution: int = 0,
+        query_key_norm: bool = False,
+        output_gate: str = "none",
+        output_norm: str = "none",
+        bias: bool = False,
+    ) -> None:
+        super().__init__(
+            d_model=d_model,
+            n_heads=n_heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            position=position,
+            max_length=max_length,
+            short_convolution=short_convolution,
+            query_key_norm=query_key_norm,
+            output_gate=output_gate,
+            output_norm=output_norm,
+            bias=bias,
+            learned_direction=evolution == "householder_learned",
+        )
+        self.evolution = check_choice("evolution", evolution, EVOLUTIONS)
+        self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
+        self.scaling = check_choice("scaling", scaling, SCALINGS)
+        self.readout = _readout(readout)
+        self.constant, self.ratio = _check_factors(constant, ratio)
+        self.decay, self.beta = self._evolution_gates(
+            check_choice("decay", decay, ("mamba2", "gla")),
+            check_choice("beta", beta, ("learned", "fixed")),
+        )
+        self.eta = self._gate(normalizer) if normalizer in ETA_MAPS else None
+        self.write = self._write_gate()
+
+    def _gate(self, kind: str, factor: float = 1.0) -> HeadGate:
+        return HeadGate(d_model=self.d_model, n_heads=self.n_heads, kind=kind, factor=factor)
+
+    def _evolution_gates(self, decay: str, beta: str) -> tuple[nn.Module | None, HeadGate | None]:
+        if self.evolution in ("scalar", "diagonal"):
+            width = self.key_dim if self.evolution == "diagonal" else None
+            form = TimestepDecay if decay == "mamba2" else LowRankDecay
+            return form(d_model=self.d_model, n_heads=self.n_heads, width=width), None
+        learned = self.evolution.startswith("householder") and beta == "learned"
+        return None, self._gate("sigmoid", factor=2.0) if learned else None
+
+    def _write_gate(self) -> HeadGate | None:
+        if self.scaling.startswith("gate"):
+            return self._gate("sigmoid")
+        shared = self.evolution == "scalar" and isinstance(self.decay, TimestepDecay)
+        if self.scaling == "delta" and not shared:
+            return timestep_gate(d_model=self.d_model, n_heads=self.n_heads)
+        return None
+
+    def build(self, tokens: Tokens) -> CoefficientDynamics:
+        matrices, delta = self._evolution(tokens)
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=tokens.k,
+            evolution=matrices,
+            scaling=self._scaling(tokens, delta),
+            readout=self.readout,
+            normalizer=self._normalizer(tokens),
+        )
+
+    def _evolution(self, tokens: Tokens) -> tuple[Evolution, Tensor | None]:
+        """A_t, and Mamba-2's Delta_t where A_t has one."""
+        if self.evolution == "identity":
+            return evolution.Identity(), None
+        ones = torch.ones_like(tokens.q[..., 0])
+        if self.evolution == "constant":
+            sign = -ones if self.constant < 0 else None
+            log_decay = math.log(abs(self.constant)) * ones
+            return evolution.Scalar(log_decay=log_decay, sign=sign), None
+        if self.decay is not None:
+            form = evolution.Scalar if self.evolution == "scalar" else evolution.Diagonal
+            decay = self.decay(tokens.x)
+            log_decay, delta = decay if isinstance(decay, tuple) else (decay, None)
+            return form(log_decay=tokens.match(log_decay)), delta
+        beta = 2.0 * ones if self.beta is None else tokens.match(self.beta(tokens.x))
+        direction = l2_normalize(tokens.k if tokens.z is None else tokens.z)
+        return evolution.Householder(direction=direction, beta=beta), None
+
+    def _scaling(self, tokens: Tokens, delta: Tensor | None) -> float | Tensor:
+        inverse_sqrt = self.key_dim**-0.5
+        if self.write is not None:
+            gate = tokens.match(self.write(tokens.x))
+            return gate * inverse_sqrt if self.scaling == "gate_inverse_sqrt" else gate
+        if self.scaling == "delta":
+            return tokens.match(delta)
+        return inverse_sqrt if self.scaling == "inverse_sqrt" else 1.0
+
+    def _normalizer(self, tokens: Tokens) -> Normalizer:
+        if self.eta is not None:
+            return normalizer.Given(tokens.match(self.eta(tokens.x)))
+        if self.normalizer == "geometric":
+            first, length = tokens.start + 1, tokens.x.shape[-2]
+            exponent = torch.arange(first, first + length, device=tokens.q.device)
+            return normalizer.Given((exponent * math.log(self.ratio)).exp().to(tokens.q))
+        forms = {"one": normalizer.One, "row_sum": normalizer.RowSum}
+        return forms.get(self.normalizer, normalizer.FlooredRowSum)()
+
+
+def _readout(value: str | Readout) -> Readout:
+    if isinstance(value, Readout):
+        return value
+    return READOUTS[check_choice("readout", value, tuple(READOUTS))]
+
+
+def _check_factors(constant: float, ratio: float) -> tuple[float, float]:
+    if constant == 0 or not math.isfinite(constant):
+        raise ValueError(
+            f"constant must be finite and not 0, got {constant}; to forget at once, give 1e-6."
+        )
+    if not (ratio > 0 and math.isfinite(ratio)):
+        raise ValueError(f"ratio must be positive and finite, got {ratio}.")
+    return constant, ratio

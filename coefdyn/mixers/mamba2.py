@@ -1,0 +1,111 @@
+"""Mamba-2 (Dao & Gu, 2024): Table 1, fifth row."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.mixers.base import Mixer, Symbols, Tokens
+from coefdyn.mixers.gates import TimestepDecay
+from coefdyn.mixers.options import check_choice, check_count, check_flag
+from coefdyn.shapes import Tensor
+
+__all__ = ["Mamba2"]
+
+
+class Mamba2(Mixer):
+    r"""Mamba-2; in its authors' letters q = C, k = B, v = x.
+
+        A_t = exp(-Delta_t a) I    b_j = Delta_j    phi = identity    eta_i = 1
+        Delta_t = softplus(W x_t + c)    output = W_o RMSNorm((y + D v) * SiLU(W_z x))
+
+    Args:
+        n_groups: number of different (q, k) pairs, shared by n_heads / n_groups heads each. The
+            authors use 1; n_heads gives every head its own.
+        scaling: "delta" (Delta_j), "inverse_sqrt" (1/sqrt(n)) or "one": the language-model ablation
+            of Principle 5. Mamba-2 itself has no 1/sqrt(n).
+        fixed_delta: Delta = softplus(c), the same for every token (eigenvalue paper, section 5).
+        skip: the term D v, one learned number per head, 1 at the start.
+        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
+        query_key_norm, output_gate, output_norm, bias: see ``Mixer``. The gate comes before the
+        norm, which runs over all heads at once. The authors use key_dim = 128 and
+        value_dim = 2 d_model / n_heads = 64; output_gate="none" with output_norm="none" is the SSD
+        layer of the DSF and eigenvalue papers.
+
+    Initialisation: Delta log-uniform in [0.001, 0.1], a uniform in [1, 16]; a, c and D are exempt
+    from weight decay.
+    """
+
+    no_weight_decay = (*Mixer.no_weight_decay, "skip")
+    symbols = Symbols(
+        evolution=r"e^{-\Delta_t a}\, \mathbb{I}_n",
+        scaling=r"\Delta_j",
+        readout=r"\mathrm{Id}(\cdot)",
+        normalizer=r"1",
+        source="Lemma 11",
+    )
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        n_heads: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        n_groups: int = 1,
+        scaling: str = "delta",
+        fixed_delta: bool = False,
+        skip: bool = True,
+        position: str = "none",
+        max_length: int | None = None,
+        short_convolution: int = 4,
+        query_key_norm: bool = False,
+        output_gate: str = "silu",
+        output_norm: str = "rms",
+        bias: bool = False,
+    ) -> None:
+        check_count("n_heads", n_heads)
+        if check_count("n_groups", n_groups) > n_heads or n_heads % n_groups:
+            raise ValueError(f"n_groups must divide n_heads={n_heads}, got {n_groups}.")
+        super().__init__(
+            d_model=d_model,
+            n_heads=n_heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            position=position,
+            max_length=max_length,
+            short_convolution=short_convolution,
+            convolution_bias=True,
+            query_key_norm=query_key_norm,
+            output_gate=output_gate,
+            output_norm=output_norm,
+            gate_first=True,
+            bias=bias,
+            key_heads=n_groups,
+        )
+        self.scaling = check_choice("scaling", scaling, ("delta", "inverse_sqrt", "one"))
+        self.decay = TimestepDecay(
+            d_model=d_model,
+            n_heads=n_heads,
+            input_dependent=not check_flag("fixed_delta", fixed_delta),
+        )
+        self.skip = nn.Parameter(torch.ones(n_heads)) if check_flag("skip", skip) else None
+
+    def build(self, tokens: Tokens) -> CoefficientDynamics:
+        log_decay, delta = (tokens.match(value) for value in self.decay(tokens.x))
+        constants = {"inverse_sqrt": self.key_dim**-0.5, "one": 1.0}
+        repeats = self.n_heads // tokens.q.shape[-3]
+        return CoefficientDynamics(
+            q=tokens.q.repeat_interleave(repeats, dim=-3),
+            k=tokens.k.repeat_interleave(repeats, dim=-3),
+            evolution=evolution.Scalar(log_decay=log_decay),
+            scaling=delta if self.scaling == "delta" else constants[self.scaling],
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+
+    def finish(self, y: Tensor, tokens: Tokens) -> Tensor:
+        if self.skip is not None:
+            y = y + self.skip[:, None, None] * tokens.v
+        return super().finish(y, tokens)

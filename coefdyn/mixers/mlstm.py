@@ -1,0 +1,109 @@
+"""mLSTM (Beck et al., 2024): Table 1, eighth row."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.mixers.base import Mixer, Symbols, Tokens
+from coefdyn.mixers.options import check_choice
+from coefdyn.mixers.projections import merge_heads
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["MLSTM"]
+
+
+class MLSTM(Mixer):
+    r"""mLSTM: exponential input gate, scalar forget gate, row sum floored at 1, output gate.
+
+        A_t = exp(f_t) I    b_j = exp(i_j) / sqrt(n)    phi = identity
+        eta_i = max(|sum_j alpha_{i,j}|, 1)    output = W_o (o_i * LayerNorm(y_i))
+
+    The authors' normaliser state n_i is the row sum, n_i^T q_i = sum_j alpha_{i,j}; their
+    stabiliser m_t is the log offset with which the execution keeps rows finite.
+
+    Args:
+        forget_gate: "sigmoid" (f_t = logsigmoid of the pre-activation, the authors' code) or "exp"
+            (f_t the pre-activation itself, which may grow).
+        gate_input: "qkv" (gates read q, k and v, the authors' code) or "x" (their equations).
+        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
+        query_key_norm, output_gate, output_norm, bias: see ``Mixer``. The convolution acts on
+        q and k only.
+
+    Initialisation: gate weights 0, forget bias from 3 to 6 over the heads, input bias N(0, 0.1).
+    Differences from the authors' code: no added 1e-6 in eta_i; no learnable skip around the cell;
+    o_i = sigmoid(W x_i) as in the paper (the code uses SiLU); the convolution comes after the
+    projections to q and k, not before.
+    """
+
+    symbols = Symbols(
+        evolution=r"e^{f_t}\, \mathbb{I}_n",
+        scaling=r"\frac{e^{i_j}}{\sqrt{n}}",
+        readout=r"\mathrm{Id}(\cdot)",
+        normalizer=r"\max(|\textstyle\sum_{j} \alpha_{i,j}|, 1)",
+        source="Lemma 14",
+    )
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        n_heads: int,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        forget_gate: str = "sigmoid",
+        gate_input: str = "qkv",
+        position: str = "none",
+        max_length: int | None = None,
+        short_convolution: int = 4,
+        query_key_norm: bool = False,
+        output_gate: str = "sigmoid",
+        output_norm: str = "layer",
+        bias: bool = False,
+    ) -> None:
+        super().__init__(
+            d_model=d_model,
+            n_heads=n_heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            position=position,
+            max_length=max_length,
+            short_convolution=short_convolution,
+            convolve_values=False,
+            query_key_norm=query_key_norm,
+            output_gate=output_gate,
+            output_norm=output_norm,
+            bias=bias,
+        )
+        self.forget_gate = check_choice("forget_gate", forget_gate, ("sigmoid", "exp"))
+        self.gate_input = check_choice("gate_input", gate_input, ("qkv", "x"))
+        width = d_model if gate_input == "x" else n_heads * (2 * self.key_dim + self.value_dim)
+        self.forget_weight = nn.Parameter(torch.zeros(n_heads, width))
+        self.input_weight = nn.Parameter(torch.zeros(n_heads, width))
+        self.forget_bias = nn.Parameter(torch.linspace(3.0, 6.0, n_heads))
+        self.input_bias = nn.Parameter(0.1 * torch.randn(n_heads))
+
+    def gates(self, tokens: Tokens) -> tuple[Float[Tensor, "*h L"], Float[Tensor, "*h L"]]:
+        """(f_t, i_t): log forget and log input gate, nats, ``(..., H, L)``."""
+        read = tokens.x
+        if self.gate_input == "qkv":
+            read = torch.cat([merge_heads(part) for part in (tokens.q, tokens.k, tokens.v)], dim=-1)
+        forget = functional.linear(read, self.forget_weight, self.forget_bias).transpose(-1, -2)
+        write = functional.linear(read, self.input_weight, self.input_bias).transpose(-1, -2)
+        if self.forget_gate == "sigmoid":
+            forget = functional.logsigmoid(forget)
+        return tokens.match(forget), tokens.match(write)
+
+    def build(self, tokens: Tokens) -> CoefficientDynamics:
+        forget, write = self.gates(tokens)
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=tokens.k,
+            evolution=evolution.Scalar(log_decay=forget),
+            scaling=self.key_dim**-0.5,
+            log_scaling=write,
+            readout=readout.identity,
+            normalizer=normalizer.FlooredRowSum(1.0),
+        )

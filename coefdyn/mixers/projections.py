@@ -1,0 +1,204 @@
+"""From tokens to heads and back: projections, short convolution, positions, output stage.
+
+Nothing here belongs to one architecture. Layout: x ``(..., L, d_model)``; heads ``(..., H, L, n)``.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from coefdyn.shapes import Float, Tensor
+
+__all__ = [
+    "GATES",
+    "NORMS",
+    "HeadProjection",
+    "OutputStage",
+    "ShortConvolution",
+    "l2_normalize",
+    "merge_heads",
+    "rotate_positions",
+    "split_heads",
+]
+
+GATES = ("none", "silu", "sigmoid")
+NORMS = ("none", "rms", "layer")
+
+
+def split_heads(x: Float[Tensor, "*batch L width"], n_heads: int) -> Float[Tensor, "*batch H L n"]:
+    """``(..., L, H * n)`` to ``(..., H, L, n)``."""
+    return x.unflatten(-1, (n_heads, -1)).transpose(-3, -2)
+
+
+def merge_heads(y: Float[Tensor, "*batch H L n"]) -> Float[Tensor, "*batch L width"]:
+    """``(..., H, L, n)`` to ``(..., L, H * n)``."""
+    return y.transpose(-3, -2).flatten(-2)
+
+
+def l2_normalize(x: Float[Tensor, "*any n"], eps: float = 1e-6) -> Float[Tensor, "*any n"]:
+    """x / sqrt(|x|^2 + eps): eps inside the root, as in fla's DeltaNet."""
+    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps)
+
+
+def rotate_positions(
+    x: Float[Tensor, "*batch L n"], start: int, base: float = 1e4
+) -> Float[Tensor, "*batch L n"]:
+    """Rotary positions (Su et al., 2021): channels r and r + n/2 turned by i base^(-2r/n).
+
+    Args:
+        x: queries or keys; n even.
+        start: index of the first token.
+        base: the longest period is about 2 pi base tokens.
+    """
+    half = x.shape[-1] // 2
+    exact = torch.promote_types(x.dtype, torch.float32)
+    index = torch.arange(start, start + x.shape[-2], device=x.device, dtype=exact)
+    speed = base ** (-torch.arange(half, device=x.device, dtype=exact) / half)
+    angle = index[:, None] * speed
+    cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
+    first, second = x[..., :half], x[..., half:]
+    return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
+
+
+class ShortConvolution(nn.Module):
+    """Depthwise causal convolution over time, then SiLU (Mamba-2, DeltaNet and others).
+
+        y_i = SiLU(bias + sum_{s < width} w_s * x_{i-s})            (zeros before the first token)
+
+    Args:
+        channels: number of channels.
+        width: taps, the current token included.
+        bias: a learned offset per channel (Mamba-2: yes; DeltaNet: no).
+
+    Initialised as torch.nn.Conv1d: uniform within 1/sqrt(width).
+    """
+
+    def __init__(self, *, channels: int, width: int, bias: bool) -> None:
+        super().__init__()
+        bound = width**-0.5
+        self.width = width
+        self.weight = nn.Parameter(torch.empty(width, channels).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound)) if bias else None
+
+    def forward(
+        self, x: Float[Tensor, "*batch L c"], past: Float[Tensor, "*batch w c"] | None = None
+    ) -> tuple[Float[Tensor, "*batch L c"], Float[Tensor, "*batch w c"]]:
+        """The convolved tokens, and the last ``width - 1`` inputs for the tokens to come."""
+        keep = self.width - 1
+        if past is None:
+            past = x.new_zeros(*x.shape[:-2], keep, x.shape[-1])
+        padded = torch.cat([past, x], dim=-2)
+        length = x.shape[-2]
+        y = self.weight[0] * x
+        for lag in range(1, self.width):
+            y = y + self.weight[lag] * padded.narrow(-2, keep - lag, length)
+        if self.bias is not None:
+            y = y + self.bias
+        return functional.silu(y), padded.narrow(-2, length, keep)
+
+
+class HeadProjection(nn.Module):
+    """x to one of q, k, v (or a direction z): linear map, optional short convolution, split heads.
+
+    Args:
+        d_model: width of x.
+        n_heads: number of heads of the result.
+        width: size of one head.
+        bias: bias of the linear map.
+        convolution: taps of the short convolution; 0 for none.
+        convolution_bias: bias of the convolution.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        n_heads: int,
+        width: int,
+        bias: bool = False,
+        convolution: int = 0,
+        convolution_bias: bool = False,
+    ) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        channels = n_heads * width
+        self.linear = nn.Linear(d_model, channels, bias=bias)
+        self.convolution = (
+            ShortConvolution(channels=channels, width=convolution, bias=convolution_bias)
+            if convolution
+            else None
+        )
+
+    def forward(
+        self, x: Float[Tensor, "*batch L d"], past: Tensor | None = None
+    ) -> tuple[Float[Tensor, "*batch2 L n"], Tensor | None]:
+        """Heads ``(..., H, L, n)``, and the convolution's memory (None without one)."""
+        projected = self.linear(x)
+        if self.convolution is not None:
+            projected, past = self.convolution(projected, past)
+        return split_heads(projected, self.n_heads), past
+
+
+class OutputStage(nn.Module):
+    """From heads back to the model: norm, gate, merge, output projection.
+
+        norm(y) * gate(W_g x), then W_o      (gate_first=False: GLA, Gated DeltaNet, mLSTM)
+        norm(y * gate(W_g x)), then W_o      (gate_first=True: Mamba-2, norm over all heads at once)
+
+    Args:
+        d_model, n_heads, value_dim: sizes.
+        gate: "none", "silu" or "sigmoid", a vector gate over every channel of y.
+        norm: "none", "rms" (one weight for all heads) or "layer" (one weight per head and channel,
+            no offset); over the channels of one head, or of all heads when the gate comes first.
+        gate_first: see above.
+        bias: bias of the output projection.
+    """
+
+    def __init__(
+        self,
+        *,
+        d_model: int,
+        n_heads: int,
+        value_dim: int,
+        gate: str,
+        norm: str,
+        gate_first: bool = False,
+        bias: bool = False,
+    ) -> None:
+        super().__init__()
+        channels = n_heads * value_dim
+        self.gate_kind, self.norm_kind, self.gate_first = gate, norm, gate_first
+        self.gate = None if gate == "none" else nn.Linear(d_model, channels, bias=False)
+        self.groups = 1 if gate_first else n_heads
+        width = channels // self.groups
+        shape = (self.groups, width) if norm == "layer" else (width,)
+        self.norm_weight = None if norm == "none" else nn.Parameter(torch.ones(shape))
+        self.projection = nn.Linear(channels, d_model, bias=bias)
+
+    def forward(
+        self, y: Float[Tensor, "*batch H L dv"], x: Float[Tensor, "*rest d"]
+    ) -> Float[Tensor, "*rest d"]:
+        """Heads y ``(..., H, L, d_v)`` and the mixer's input x to ``(..., L, d_model)``."""
+        merged = merge_heads(y)
+        if self.gate_first:
+            merged = self._norm(self._gated(merged, x))
+        else:
+            merged = self._gated(self._norm(merged), x)
+        return self.projection(merged)
+
+    def _gated(self, y: Tensor, x: Tensor) -> Tensor:
+        if self.gate is None:
+            return y
+        z = self.gate(x)
+        return y * (functional.silu(z) if self.gate_kind == "silu" else torch.sigmoid(z))
+
+    def _norm(self, y: Tensor, eps: float = 1e-5) -> Tensor:
+        if self.norm_weight is None:
+            return y
+        grouped = y.unflatten(-1, (self.groups, -1))
+        if self.norm_kind == "layer":
+            grouped = grouped - grouped.mean(-1, keepdim=True)
+        scale = torch.rsqrt(grouped.square().mean(-1, keepdim=True) + eps)
+        return (grouped * scale * self.norm_weight).flatten(-2)
