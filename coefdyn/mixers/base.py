@@ -292,7 +292,8 @@ class Mixer(nn.Module, ABC):
         if start + length > limit:
             raise ValueError(
                 f"position='learned' holds max_length={limit} positions, but token "
-                f"{start + length} was asked for; build the mixer with a larger max_length, or use 'rotary'."
+                f"{start + length} was asked for; build the mixer with a larger "
+                "max_length, or use position='rotary'."
             )
         return self.position_table[start : start + length]
 
