@@ -1,0 +1,16 @@
+"""Models: blocks of type 1 and 2 around any mixer, and the small language model."""
+
+from __future__ import annotations
+
+from coefdyn.models.blocks import Block, SwiGLU, build_mixer
+from coefdyn.models.config import ModelConfig
+from coefdyn.models.sequence_model import SequenceModel, language_model_config
+
+__all__ = [
+    "Block",
+    "ModelConfig",
+    "SequenceModel",
+    "SwiGLU",
+    "build_mixer",
+    "language_model_config",
+]

@@ -1,0 +1,81 @@
+"""Blocks: a mixer or a SwiGLU between a norm and a residual connection (paper, Figure 12)."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from coefdyn import mixers
+from coefdyn.models.config import ModelConfig
+from coefdyn.models.options import check_choice
+from coefdyn.shapes import Float
+
+__all__ = ["Block", "SwiGLU", "build_mixer", "build_norm"]
+
+
+class SwiGLU(nn.Module):
+    """y = W_3 (SiLU(W_1 x) * W_2 x), no biases (Shazeer, 2020).
+
+    Args:
+        width: channels in and out.
+        inner: channels in between.
+    """
+
+    def __init__(self, *, width: int, inner: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(width, inner, bias=False)
+        self.up = nn.Linear(width, inner, bias=False)
+        self.down = nn.Linear(inner, width, bias=False)
+
+    def forward(self, x: Float[torch.Tensor, "*any d"]) -> Float[torch.Tensor, "*any d"]:
+        return self.down(functional.silu(self.gate(x)) * self.up(x))
+
+
+def build_norm(config: ModelConfig) -> nn.Module:
+    """LayerNorm (weight and offset) or RMSNorm (weight), as ``config.norm`` says."""
+    return nn.LayerNorm(config.width) if config.norm == "layer" else nn.RMSNorm(config.width, eps=1e-5)
+
+
+def build_mixer(config: ModelConfig) -> mixers.Mixer:
+    """The mixer that a configuration names, with its block's and its own options.
+
+    Raises:
+        ValueError: if ``config.mixer`` is no mixer of ``coefdyn.mixers``, or an option does not fit.
+    """
+    known = [
+        name
+        for name in mixers.__all__
+        if isinstance(getattr(mixers, name), type)
+        and issubclass(getattr(mixers, name), mixers.Mixer)
+        and name != "Mixer"
+    ]
+    check_choice("mixer", config.mixer, known)
+    try:
+        return getattr(mixers, config.mixer)(d_model=config.width, **config.mixer_options())
+    except TypeError as error:
+        raise ValueError(f"mixer {config.mixer!r} does not take these options: {error}.") from error
+
+
+class Block(nn.Module):
+    r"""Pre-norm residual block: x + mixer(norm(x)), then x + MLP(norm(x)) where there is one.
+
+    Type 1 and type 2 of the paper's Figure 12 differ inside the mixer: type 2 has the short
+    convolution before, and the gated output norm after, the coefficient dynamics.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.mixer_norm = build_norm(config)
+        self.mixer = build_mixer(config)
+        self.mlp_norm = build_norm(config) if config.mlp else None
+        self.mlp = SwiGLU(width=config.width, inner=config.mlp) if config.mlp else None
+
+    def forward(
+        self, x: Float[torch.Tensor, "*batch L d"], method: str = "auto"
+    ) -> Float[torch.Tensor, "*batch L d"]:
+        """``method`` as in ``CoefficientDynamics.apply``."""
+        x = x + self.mixer(self.mixer_norm(x), method=method)
+        if self.mlp is not None:
+            x = x + self.mlp(self.mlp_norm(x))
+        return x

@@ -1,0 +1,59 @@
+"""Checkpoints as safetensors files: tensors and strings, nothing that runs on loading."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from coefdyn.shapes import Tensor
+
+__all__ = ["load_checkpoint", "save_checkpoint"]
+
+_MISSING = (
+    "checkpoints need the package safetensors, which is not installed; "
+    "install it with `pip install safetensors`, or train without checkpoints."
+)
+
+
+def save_checkpoint(
+    path: str | os.PathLike[str], tensors: dict[str, Tensor], notes: dict[str, str]
+) -> None:
+    """Write tensors and notes to ``path``, replacing an older file only when complete.
+
+    Raises:
+        ImportError: if safetensors is absent.
+    """
+    try:
+        from safetensors.torch import save_file
+    except ImportError as error:
+        raise ImportError(_MISSING) from error
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    try:
+        save_file(held, part, metadata=notes)
+        os.replace(part, path)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors (on the CPU) and notes of ``path``.
+
+    Raises:
+        ImportError: if safetensors is absent.
+        ValueError: if the file is no safetensors file.
+    """
+    try:
+        from safetensors import SafetensorError, safe_open
+    except ImportError as error:
+        raise ImportError(_MISSING) from error
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            return tensors, dict(file.metadata() or {})
+    except SafetensorError as error:
+        raise ValueError(
+            f"{path} is not a readable safetensors file ({error}); delete it to start afresh."
+        ) from error

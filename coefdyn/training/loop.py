@@ -1,0 +1,249 @@
+"""The training loop: one group of replicas, from first step to finished records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coefdyn.models import SequenceModel
+from coefdyn.training.adamw import StackedAdamW
+from coefdyn.training.checkpoint import load_checkpoint, save_checkpoint
+from coefdyn.training.config import RunConfig
+from coefdyn.training.data import GroupData
+from coefdyn.training.diagnostics import run_diagnostics
+from coefdyn.training.metrics import PredictionTally
+from coefdyn.training.population import Population
+from coefdyn.training.provenance import provenance
+from coefdyn.training.results import Record, plain
+from coefdyn.training.schedule import learning_rates
+from coefdyn.training.step import Stepper
+
+__all__ = ["Stopped", "TrainOptions", "build_model", "single_thread", "train_group"]
+
+DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
+
+
+class Stopped(Exception):
+    """Training was stopped by the caller; unfinished replicas left no record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """How a group is run; none of it changes what is computed beyond rounding.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:1".
+        mode: how a step is run, one of ``coefdyn.training.step.MODES``.
+        on_step: called with (finished steps, all steps) after every step; a true answer stops.
+        on_evaluation: called with (step, list of the replicas' metrics, population).
+        on_record: called with each record as soon as its replica is finished.
+        checkpoint: a safetensors file to continue from and to write to, or None.
+        checkpoint_every: steps between two checkpoints.
+    """
+
+    device: str = "cpu"
+    mode: str = "auto"
+    on_step: Callable[[int, int], object] | None = None
+    on_evaluation: Callable[[int, list[dict[str, float]], Population], object] | None = None
+    on_record: Callable[[Record], object] | None = None
+    checkpoint: Path | None = None
+    checkpoint_every: int = 2000
+
+
+def build_model(config: RunConfig) -> SequenceModel:
+    """The untrained model of a run, with weights from torch's default generator."""
+    task = config.task
+    return SequenceModel(
+        config.model, vocab=task.vocab_size, classes=task.num_classes, length=task.input_length
+    )
+
+
+@contextmanager
+def single_thread(device: torch.device):
+    """One CPU thread while training there: many threads on small matrices only wait."""
+    before = torch.get_num_threads()
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = None) -> list[Record]:
+    """Train replicas that differ in seed, learning rate and weight decay only, together.
+
+    A replica is finished, and its record made, when the last step is done, when it diverged, or
+    when its test accuracy exceeded ``stop_accuracy``; later its weights stay as they are.
+
+    Args:
+        configs: runs with equal ``RunConfig.group``.
+        options: device, callbacks and checkpoints.
+
+    Returns:
+        One record per run, in the order of ``configs``.
+
+    Raises:
+        ValueError: for runs of different groups.
+        Stopped: when ``on_step`` asked for it.
+    """
+    if len({config.group for config in configs}) != 1:
+        raise ValueError(
+            "train_group takes runs that differ in seed, learning rate and weight decay only; "
+            "use train_runs for a list of any runs."
+        )
+    options = options or TrainOptions()
+    with single_thread(torch.device(options.device)):
+        return _Group(list(configs), options).run()
+
+
+@dataclass
+class _Replica:
+    config: RunConfig
+    curve: dict[str, list[float]] = field(default_factory=dict)
+    record: Record | None = None
+
+
+class _Group:
+    """The state of one call of ``train_group``."""
+
+    def __init__(self, configs: list[RunConfig], options: TrainOptions) -> None:
+        self.options, self.device = options, torch.device(options.device)
+        self.replicas = [_Replica(config) for config in configs]
+        first = configs[0]
+        self.settings, self.started = first.train, time.perf_counter()
+        seeds = [config.seed for config in configs]
+        self.data = GroupData(first.task, seeds, self.settings.batch, self.device)
+        self.population = Population(
+            lambda: build_model(first), seeds, self.device, DTYPES[self.settings.precision]
+        )
+        self.stepper = Stepper(
+            self.population, self._optimizer(configs), clip=self.settings.clip, mode=options.mode
+        )
+
+    def _optimizer(self, configs: list[RunConfig]) -> StackedAdamW:
+        s = self.settings
+        rates = learning_rates(
+            [config.train.learning_rate for config in configs],
+            steps=s.steps,
+            kind=s.schedule,
+            warmup=s.warmup,
+            floor=s.final_learning_rate,
+            steps_per_epoch=self.data.steps_per_epoch if s.cosine_per_epoch else 1,
+        )
+        return StackedAdamW(
+            self.population.flat,
+            self.population.decayed,
+            learning_rates=rates,
+            weight_decay=[config.train.weight_decay for config in configs],
+            betas=s.betas,
+            epsilon=s.epsilon,
+        )
+
+    def run(self) -> list[Record]:
+        steps = self.settings.steps
+        for t in range(self._resume(), steps):
+            self.stepper(*self.data.train_batch(t), t)
+            done = t + 1
+            if done % self.settings.evaluate_every == 0 or done == steps:
+                self._evaluate(done)
+                if all(replica.record for replica in self.replicas):
+                    self._tell(steps)
+                    break
+            self._tell(done)
+            if done % self.options.checkpoint_every == 0 and done < steps:
+                self._save(done)
+        if self.options.checkpoint is not None:
+            self.options.checkpoint.unlink(missing_ok=True)
+        return [replica.record for replica in self.replicas if replica.record is not None]
+
+    def _tell(self, done: int) -> None:
+        if self.options.on_step is not None and self.options.on_step(done, self.settings.steps):
+            raise Stopped(f"stopped at step {done} of {self.settings.steps}")
+
+    def _evaluate(self, done: int) -> None:
+        """Metrics of every replica; finish those that diverged, are solved, or are at the end."""
+        counts, results = self.stepper.take_counts(), self._test()
+        rows = [{"step": done, **a, **b} for a, b in zip(counts, results, strict=True)]
+        died = self.stepper.diverged_at.tolist()
+        goal = self.settings.stop_accuracy
+        for index, (replica, row) in enumerate(zip(self.replicas, rows, strict=True)):
+            if replica.record is not None:
+                continue
+            for name, value in row.items():
+                replica.curve.setdefault(name, []).append(value)
+            solved = goal is not None and row["accuracy"] > goal
+            if died[index] >= 0 or solved or done == self.settings.steps:
+                self.stepper.alive[index] = False
+                self._finish(index, done, died[index], solved)
+        if self.options.on_evaluation is not None:
+            self.options.on_evaluation(done, rows, self.population)
+
+    def _test(self) -> list[dict[str, float]]:
+        task = self.replicas[0].config.task
+        tally = PredictionTally(self.population.replicas, task.num_classes, self.device)
+        for inputs, targets in self.data.test_chunks(max(self.settings.batch, 64)):
+            tally.add(self.population.logits(inputs), targets)
+        return tally.results()
+
+    def _finish(self, index: int, done: int, diverged_at: int, solved: bool) -> None:
+        replica = self.replicas[index]
+        config = replica.config
+        inputs = self.data.test_chunks(64)[0][0][index]
+        record = {
+            "key": config.key,
+            "config": config.to_dict(),
+            "seed": config.seed,
+            "metrics": replica.curve,
+            "final": {name: values[-1] for name, values in replica.curve.items()},
+            "diagnostics": run_diagnostics(
+                config.diagnostics, self.population.model(index), inputs
+            ),
+            "diverged_at": diverged_at + 1 if diverged_at >= 0 else None,
+            "solved": solved,
+            "steps_done": diverged_at + 1 if diverged_at >= 0 else done,
+            "wall_s": round(time.perf_counter() - self.started, 3),
+            "replicas": len(self.replicas),
+            "mode": self.stepper.mode,
+            **provenance(self.device),
+        }
+        replica.record = plain(record)
+        if self.options.on_record is not None:
+            self.options.on_record(replica.record)
+
+    def _notes(self, done: int) -> dict[str, str]:
+        keys = ",".join(replica.config.key for replica in self.replicas)
+        return {"step": str(done), "runs": keys}
+
+    def _save(self, done: int) -> None:
+        if self.options.checkpoint is None:
+            return
+        books: dict[str, Any] = {**self.stepper.optimizer.state(), **self.stepper.books()}
+        for index, replica in enumerate(self.replicas):
+            for name, values in replica.curve.items():
+                books[f"curve.{index}.{name}"] = torch.tensor(values, dtype=torch.float64)
+        save_checkpoint(self.options.checkpoint, books, self._notes(done))
+
+    def _resume(self) -> int:
+        """Load the checkpoint if there is one for these very runs; the number of steps done."""
+        path = self.options.checkpoint
+        if path is None or not path.exists():
+            return 0
+        tensors, notes = load_checkpoint(path)
+        done = int(notes.get("step", 0))
+        if notes != self._notes(done):
+            return 0
+        self.stepper.optimizer.load(tensors)
+        for name, tensor in self.stepper.books().items():
+            tensor.copy_(tensors[name])
+        for name, values in tensors.items():
+            if name.startswith("curve."):
+                _, index, metric = name.split(".")
+                self.replicas[int(index)].curve[metric] = values.tolist()
+        return done

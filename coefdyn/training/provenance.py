@@ -1,0 +1,69 @@
+"""Where a number came from: device, versions, code revision, time."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import importlib.metadata
+import platform
+import subprocess
+from pathlib import Path
+
+import torch
+
+__all__ = ["code_revision", "device_name", "provenance"]
+
+
+@functools.cache
+def code_revision() -> str:
+    """The git commit of the checkout this module lies in, ``+`` if modified; else the version."""
+    here = Path(__file__).resolve().parent
+
+    def git(*args: str) -> str:
+        command = ["git", "-C", str(here), *args]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
+
+    try:
+        revision = git("rev-parse", "--short=12", "HEAD").strip()
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent)).strip()
+        return revision + ("+" if changed else "")
+    except (OSError, subprocess.SubprocessError):
+        return "version " + _version("coefdyn")
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "absent"
+
+
+def device_name(device: str | torch.device) -> str:
+    """The device in words: the GPU's name, or the processor's."""
+    device = torch.device(device)
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} ({_processor()})"
+
+
+@functools.cache
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def provenance(device: str | torch.device) -> dict[str, str]:
+    """Device, torch and triton versions, Python, code revision and UTC time, for one record."""
+    return {
+        "device": device_name(device),
+        "torch": torch.__version__,
+        "triton": _version("triton"),
+        "python": platform.python_version(),
+        "revision": code_revision(),
+        "timestamp": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+    }

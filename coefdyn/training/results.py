@@ -1,0 +1,164 @@
+"""Results on disk: one JSON line per finished replica, safe against kills, races and full disks.
+
+The file is only ever appended to, under an exclusive lock, in one write that is flushed to the
+disk before the lock is released. A write that a kill tore apart leaves a last line without its
+newline; the next append or read takes it away, and the replica is run again.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+try:
+    import fcntl
+except ImportError:  # Windows: one process per file is then the user's promise
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["Record", "ResultFile", "ResultsNotWritten", "config_key", "plain"]
+
+Record = dict[str, Any]
+
+
+class ResultsNotWritten(OSError):
+    """A finished replica could not be appended; the message says where it was kept instead."""
+
+
+def plain(value: Any) -> Any:
+    """``value`` with every NaN or infinity replaced by None, which strict JSON can hold."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    return value
+
+
+def config_key(config: dict[str, Any]) -> str:
+    """A short name of a configuration: the first 16 hex digits of its canonical JSON's SHA-256."""
+    text = json.dumps(plain(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class ResultFile:
+    """The finished replicas of one experiment and profile.
+
+    Args:
+        path: a ``.jsonl`` file; it and its folder are made at the first append.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def records(self) -> list[Record]:
+        """Every complete record, oldest first. A torn last line is left out.
+
+        Raises:
+            ValueError: for a line before the last one that is not JSON; a kill cannot cause that.
+        """
+        if not self.path.exists():
+            return []
+        lines = self.path.read_bytes().split(b"\n")
+        found: list[Record] = []
+        for number, line in enumerate(lines, start=1):
+            if not line.strip():
+                continue
+            try:
+                found.append(json.loads(line))
+            except ValueError as error:
+                if number == len(lines):  # no newline behind it: torn by a kill
+                    break
+                raise ValueError(
+                    f"line {number} of {self.path} is not JSON ({error}); the file was edited or "
+                    "damaged. Delete that line (its replica is then run again) or restore the file."
+                ) from error
+        return found
+
+    def keys(self) -> set[str]:
+        """The keys of every finished replica."""
+        return {record["key"] for record in self.records()}
+
+    def append(self, record: Record) -> None:
+        """Append one record atomically.
+
+        Raises:
+            ResultsNotWritten: if the disk is full or the file cannot be written. Finished records
+                stay intact, and this one is kept in the temporary folder where that is possible.
+        """
+        line = json.dumps(plain(record), sort_keys=True, allow_nan=False).encode() + b"\n"
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with _locked(self.path) as handle:
+                end = _repair(handle)
+                try:
+                    _write_all(handle, line)
+                    os.fsync(handle)
+                except OSError:
+                    os.ftruncate(handle, end)
+                    raise
+        except OSError as error:
+            raise self._not_written(line, error) from error
+
+    def _not_written(self, line: bytes, error: OSError) -> ResultsNotWritten:
+        cause = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
+        message = f"could not append a finished replica to {self.path}: {cause}. "
+        try:
+            with tempfile.NamedTemporaryFile(
+                prefix=f"{self.path.stem}-", suffix=".jsonl", delete=False
+            ) as spill:
+                spill.write(line)
+            message += f"It was kept in {spill.name}; append that line once there is room, and "
+        except OSError:
+            message += "Nor could it be kept in the temporary folder, so it will be run again; "
+        message += "run the same command again to go on. Everything written before is intact."
+        return ResultsNotWritten(error.errno, message)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[int]:
+    """An open descriptor of ``path`` under an exclusive lock; the system frees it on any exit."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        if fcntl is not None:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _repair(handle: int) -> int:
+    """Make the file end in a complete line; return its length in bytes.
+
+    A last line without a newline is completed when it is JSON, and cut off when it is not.
+    """
+    end = os.fstat(handle).st_size
+    if end == 0 or os.pread(handle, 1, end - 1) == b"\n":
+        return end
+    start = end
+    tail = b""
+    while start > 0 and b"\n" not in tail:
+        step = min(65536, start)
+        start -= step
+        tail = os.pread(handle, step, start) + tail
+    torn = tail.rpartition(b"\n")[2]
+    try:
+        json.loads(torn)
+    except ValueError:
+        os.ftruncate(handle, end - len(torn))
+        return end - len(torn)
+    _write_all(handle, b"\n")
+    return end + 1
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(handle, data) :]

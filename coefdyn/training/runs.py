@@ -1,0 +1,210 @@
+"""Train any list of runs: grouped on a GPU, one process per core on a CPU, with resume."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coefdyn.training.config import RunConfig
+from coefdyn.training.loop import TrainOptions, train_group
+from coefdyn.training.pool import WorkerPool, usable_cores
+from coefdyn.training.progress import Progress
+from coefdyn.training.results import Record, ResultFile
+
+__all__ = ["EXECUTORS", "RunOptions", "train_runs"]
+
+EXECUTORS = ("local", "ray")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """Where and how a list of runs is trained.
+
+    Args:
+        device: "cpu", "cuda" or "cuda:1"; None for a GPU if there is one, else the CPU.
+        workers: processes on a CPU; None for one per core, at most one per run.
+        executor: "local", or "ray" to spread the runs over a Ray cluster.
+        max_replicas: largest number of replicas trained as one program on a GPU; a group that
+            does not fit into its memory is halved.
+        mode: how a step is run, one of ``coefdyn.training.step.MODES``.
+        budget_s: no run is started once this many seconds have passed; None for no limit.
+        progress: show a bar; None for "on a terminal or in a notebook".
+        should_stop: asked after every step; a true answer stops all training at once.
+        extra: entries added to every record (experiment, profile, variant), by run key.
+    """
+
+    device: str | None = None
+    workers: int | None = None
+    executor: str = "local"
+    max_replicas: int = 16
+    mode: str = "auto"
+    budget_s: float | None = None
+    progress: bool | None = None
+    should_stop: Callable[[], bool] | None = None
+    extra: Callable[[str], dict[str, Any]] | None = None
+    checkpoint_folder: Path | None = None
+
+    def resolved_device(self) -> str:
+        """The device, with None resolved."""
+        return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def train_runs(
+    configs: Sequence[RunConfig],
+    results: ResultFile | None = None,
+    options: RunOptions | None = None,
+) -> list[Record]:
+    """Train the runs that ``results`` does not hold yet; return the records of all finished ones.
+
+    Each finished replica is appended to ``results`` at once, so a killed call loses at most the
+    replicas in flight. Runs left out for lack of time have no record in the answer.
+
+    Args:
+        configs: any runs; equal ones are trained once.
+        results: where records are kept and looked up; None keeps nothing.
+        options: device, processes, time.
+
+    Raises:
+        ResultsNotWritten: when a record could not be appended (disk full).
+        Stopped: when ``should_stop`` asked for it.
+        WorkerFailed: when a worker process raised or ended.
+    """
+    options = options or RunOptions()
+    if options.executor not in EXECUTORS:
+        raise ValueError(
+            f"executor must be one of {', '.join(EXECUTORS)}; got {options.executor!r}."
+        )
+    wanted = {config.key: config for config in configs}
+    book = _Book(wanted, results, options)
+    missing = [config for key, config in wanted.items() if key not in book.found]
+    if missing:
+        with Progress(sum(one.train.steps for one in missing), "training", options.progress) as bar:
+            book.bar = bar
+            _train(missing, book, options)
+    return [book.found[key] for key in wanted if key in book.found]
+
+
+def _train(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
+    device = options.resolved_device()
+    if options.executor == "ray":
+        from coefdyn.training.cluster import train_on_ray
+
+        train_on_ray(missing, book, options)
+    elif torch.device(device).type == "cpu":
+        workers = min(options.workers or usable_cores(), len(missing))
+        if workers > 1:
+            _train_in_processes(missing, book, options, workers)
+        else:
+            for config in missing:
+                _train_here([config], book, options)
+    else:
+        for group in grouped(missing, options.max_replicas):
+            _train_here(group, book, options)
+
+
+def grouped(configs: Sequence[RunConfig], limit: int) -> list[list[RunConfig]]:
+    """Runs that can train as one program together, at most ``limit`` each, in order."""
+    groups: dict[str, list[RunConfig]] = {}
+    for config in configs:
+        groups.setdefault(config.group, []).append(config)
+    return [
+        group[start : start + limit]
+        for group in groups.values()
+        for start in range(0, len(group), limit)
+    ]
+
+
+class _Book:
+    """Finished records, the file behind them, the clock and the bar."""
+
+    def __init__(
+        self, wanted: dict[str, RunConfig], results: ResultFile | None, options: RunOptions
+    ) -> None:
+        self.results, self.options = results, options
+        self.started = time.monotonic()
+        self.bar: Progress | None = None
+        self.done: dict[str, int] = {}
+        self.found: dict[str, Record] = {}
+        self._refresh(wanted)
+
+    def _refresh(self, wanted: dict[str, RunConfig] | set[str]) -> None:
+        if self.results is not None:
+            for record in self.results.records():
+                if record["key"] in wanted:
+                    self.found[record["key"]] = record
+
+    def may_start(self, config: RunConfig) -> bool:
+        """There is time left, and no other process has finished this run meanwhile."""
+        budget = self.options.budget_s
+        if budget is not None and time.monotonic() - self.started >= budget:
+            return False
+        self._refresh({config.key})
+        return config.key not in self.found
+
+    def add(self, record: Record) -> None:
+        extra = self.options.extra
+        record = {**record, **(extra(record["key"]) if extra else {})}
+        self.found[record["key"]] = record
+        self.count(record["key"], record["config"]["train"]["steps"])
+        if self.results is not None:
+            self.results.append(record)
+
+    def count(self, key: str, done: int) -> None:
+        self.done[key] = done
+        if self.bar is not None:
+            self.bar.update(sum(self.done.values()), f"{len(self.found)} finished")
+
+    def stopping(self) -> bool:
+        return self.options.should_stop is not None and self.options.should_stop()
+
+
+def _train_here(group: list[RunConfig], book: _Book, options: RunOptions) -> None:
+    """Train a group in this process; halve it when the device's memory does not hold it."""
+    group = [config for config in group if book.may_start(config)]
+    if not group:
+        return
+
+    def on_step(done: int, _: int) -> bool:
+        for config in group:
+            if config.key not in book.found:
+                book.count(config.key, done)
+        return book.stopping()
+
+    folder = options.checkpoint_folder
+    settings = TrainOptions(
+        device=options.resolved_device(),
+        mode=options.mode,
+        on_step=on_step,
+        on_record=book.add,
+        checkpoint=None if folder is None else folder / f"{group[0].key}.safetensors",
+    )
+    try:
+        train_group(group, settings)
+        return
+    except torch.OutOfMemoryError:
+        if len(group) == 1:
+            raise
+    torch.cuda.empty_cache()
+    middle = (len(group) + 1) // 2
+    for half in (group[:middle], group[middle:]):
+        _train_here(half, book, options)
+
+
+def _train_in_processes(
+    missing: list[RunConfig], book: _Book, options: RunOptions, workers: int
+) -> None:
+    from coefdyn.training.loop import Stopped
+
+    with WorkerPool(workers, device="cpu", mode=options.mode) as pool:
+        for config, event in pool.run(missing, book.may_start):
+            if event["event"] == "record":
+                book.add(event["record"])
+            elif event["event"] == "step":
+                book.count(config.key, event["done"])
+            if book.stopping():
+                raise Stopped("stopped; unfinished runs left no record")

@@ -1,0 +1,166 @@
+"""One optimiser step of a population: eager, compiled, or captured as a CUDA graph."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+
+import torch
+
+from coefdyn.shapes import Float, Int, Tensor
+from coefdyn.training.adamw import StackedAdamW, clip_by_norm
+from coefdyn.training.population import Population
+
+__all__ = ["MODES", "Stepper"]
+
+#: how a step is run; "auto" is "graph" on a GPU and "eager" elsewhere
+MODES = ("auto", "eager", "compiled", "graph")
+
+
+class Stepper:
+    """Runs steps and keeps the books: which replicas live, and when one diverged.
+
+    A replica diverges when its loss or its gradient's norm is NaN or infinite. From that step on
+    its parameters are frozen at their last finite values; the others go on.
+
+    Args:
+        population: the replicas.
+        optimizer: AdamW over their rows.
+        clip: largest gradient norm per replica, or None.
+        mode: one of MODES. "compiled" passes loss and gradient through torch.compile; "graph"
+            captures the compiled step (or, should compiling fail, the plain one) on the GPU.
+    """
+
+    def __init__(
+        self,
+        population: Population,
+        optimizer: StackedAdamW,
+        *,
+        clip: float | None = None,
+        mode: str = "auto",
+    ) -> None:
+        if mode not in MODES:
+            raise ValueError(f"mode must be one of {', '.join(MODES)}; got {mode!r}.")
+        on_gpu = population.device.type == "cuda"
+        if mode == "graph" and not on_gpu:
+            raise ValueError(f"mode='graph' needs a CUDA device, got {population.device}.")
+        self.population, self.optimizer, self.clip = population, optimizer, clip
+        self.mode = ("graph" if on_gpu else "eager") if mode == "auto" else mode
+        self._lenient = mode == "auto"
+        count, device = population.replicas, population.device
+        self.alive = torch.ones(count, dtype=torch.bool, device=device)
+        self.diverged_at = torch.full((count,), -1, dtype=torch.int64, device=device)
+        self.loss_sum = torch.zeros(count, device=device)
+        self.norm_sum = torch.zeros(count, device=device)
+        self.norm_max = torch.zeros(count, device=device)
+        self.counted = torch.zeros(count, device=device)
+        self._gradients: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = (
+            population.loss_and_gradients
+        )
+        self._graph: torch.cuda.CUDAGraph | None = None
+        self._prepared = False
+
+    def __call__(
+        self, inputs: Int[Tensor, "R batch L"], targets: Int[Tensor, "R batch L"], t: int
+    ) -> None:
+        """Step t (0-based) of every living replica, each on its own batch."""
+        scalars = (*self.optimizer.scalars(t), torch.tensor(t, device=self.population.device))
+        if self.mode == "eager":
+            self._step(inputs, targets, *scalars)
+            return
+        if not self._prepared:
+            self._prepare(inputs, targets, scalars)
+        if self._graph is None:
+            self._step(inputs, targets, *scalars)
+            return
+        for held, new in zip(self._static, (inputs, targets, *scalars), strict=True):
+            held.copy_(new)
+        self._graph.replay()
+
+    def _step(
+        self,
+        inputs: Tensor,
+        targets: Tensor,
+        rate: Tensor,
+        shrink: Tensor,
+        epsilon: Tensor,
+        t: Tensor,
+    ) -> None:
+        losses, gradients = self._gradients(inputs, targets)
+        norms = gradients.norm(dim=1)
+        finite = torch.isfinite(losses) & torch.isfinite(norms)
+        self.diverged_at.copy_(torch.where(self.alive & ~finite, t, self.diverged_at))
+        self.alive &= finite
+        self._count(losses, norms)
+        if self.clip is not None:
+            gradients = clip_by_norm(gradients, norms, self.clip)
+        self.optimizer.step(gradients, self.alive, (rate, shrink, epsilon))
+
+    def _count(self, losses: Float[Tensor, "R"], norms: Float[Tensor, "R"]) -> None:
+        self.loss_sum += torch.where(self.alive, losses, 0.0)
+        norms = torch.where(self.alive, norms, 0.0)
+        self.norm_sum += norms
+        self.norm_max.copy_(torch.maximum(self.norm_max, norms))
+        self.counted += self.alive
+
+    def take_counts(self) -> list[dict[str, float]]:
+        """Mean training loss and mean and largest gradient norm since the last call."""
+        n = self.counted.clamp_min(1)
+        rows = torch.stack([self.loss_sum / n, self.norm_sum / n, self.norm_max, self.counted])
+        for tensor in (self.loss_sum, self.norm_sum, self.norm_max, self.counted):
+            tensor.zero_()
+        return [
+            {"train_loss": a, "gradient_norm": b, "gradient_norm_max": c}
+            if steps
+            else dict.fromkeys(("train_loss", "gradient_norm", "gradient_norm_max"), float("nan"))
+            for a, b, c, steps in rows.T.tolist()
+        ]
+
+    def _prepare(
+        self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]
+    ) -> None:
+        """Compile and capture; in mode "auto" what fails is left out, with a warning."""
+        self._prepared = True
+        held = [*self.books().values(), *self.optimizer.state().values()]
+        before = [tensor.clone() for tensor in held]
+        for attempt in (self._compile, self._capture):
+            if attempt == self._capture and self.mode != "graph":
+                continue
+            try:
+                attempt(inputs, targets, scalars)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:
+                if not self._lenient:
+                    raise
+                self._gradients = self.population.loss_and_gradients
+                self._graph, self.mode = None, "eager"
+                warnings.warn(f"the step runs uncompiled: {error}", stacklevel=3)
+                break
+            finally:
+                for tensor, old in zip(held, before, strict=True):
+                    tensor.copy_(old)
+
+    def books(self) -> dict[str, Tensor]:
+        """Everything that a step changes besides the optimiser's state."""
+        names = ("alive", "diverged_at", "loss_sum", "norm_sum", "norm_max", "counted")
+        return {name: getattr(self, name) for name in names}
+
+    def _compile(self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]) -> None:
+        self._gradients = torch.compile(
+            self.population.stacked_loss_and_gradients, dynamic=False
+        )
+        self._step(inputs, targets, *scalars)
+
+    def _capture(self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]) -> None:
+        self._static = tuple(tensor.clone() for tensor in (inputs, targets, *scalars))
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                self._step(*self._static)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            self._step(*self._static)
+        self._graph = graph
