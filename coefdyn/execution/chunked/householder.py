@@ -1,0 +1,186 @@
+r"""Linear readout, A_t = exp(g_t) (I - beta_t k_t k_t^T): the erase direction is the key itself.
+
+The state changes by one outer product per token, S_t = e^{g_t} S_{t-1} + k_t u_t^T, with the pseudo-values
+
+    u_t = b_t v_t - beta_t (e^{g_t} S_{t-1})^T k_t.
+
+Inside a chunk (c, D and S as in ``scalar.py``) they solve a unit lower triangular system, by forward
+substitution:
+
+    (I + N) U = b V - beta (K e^c) S,   N = tril(beta (K K^T) * D, -1)
+    O  = ((Q K^T) * D) U + (Q e^c) S
+    S <- e^{c_C} S + (K e^{c_C - c})^T U
+
+This is scalar.py's scan with U in the place of b V. Any b: DeltaNet's b = beta is not assumed.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from coefdyn.execution.chunked.operators import Kernel
+from coefdyn.execution.chunked.scalar import (
+    causal_scores,
+    next_state,
+    output_shapes,
+    scan_backward,
+    tile_bytes,
+)
+from coefdyn.execution.chunked.tiles import (
+    ChunkDecay,
+    Decay,
+    batch_groups,
+    chunk_bounds,
+    cut,
+    scaled,
+    suffix_sums,
+)
+from coefdyn.shapes import Tensor
+
+__all__ = ["householder_kernel", "solve_lower", "solve_upper"]
+
+
+def solve_lower(system: Tensor, right: Tensor) -> Tensor:
+    """(I + tril(system, -1))^-1 right by forward substitution; the rest of system is not read."""
+    return torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
+
+
+def solve_upper(system: Tensor, right: Tensor) -> Tensor:
+    """(I + tril(system, -1))^-T right by back substitution."""
+    return torch.linalg.solve_triangular(
+        system.transpose(1, 2), right, upper=True, unitriangular=True
+    )
+
+
+def overlaps(k: Tensor, beta: Tensor, decay: Decay | None) -> Tensor:
+    """beta_i (k_i . k_j) D_ij; only its strictly lower part is meant."""
+    system = torch.bmm(k * beta, k.transpose(1, 2))
+    return system if decay is None else system.mul_(decay.pairs)
+
+
+def pseudo_values(system, k, values, beta, state, decay) -> Tensor:
+    """U of one chunk."""
+    if state is not None:
+        erased = scaled(k * beta, None if decay is None else decay.reach)
+        values = torch.baddbmm(values, erased, state, alpha=-1)
+    return solve_lower(system, values)
+
+
+class _Tokens:
+    """The inputs of one group of batch entries, cut into chunks."""
+
+    def __init__(self, group, k, v, beta, weight, log_decay, chunk) -> None:
+        self.k, self.v, self.beta = k[group], v[group], beta[group, :, None]
+        self.weight = None if weight is None else weight[group, :, None]
+        g = cut(log_decay, group)
+        self.decays = None if g is None else ChunkDecay(g, chunk, k.dtype)
+
+    def chunk(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor, Decay | None]:
+        """(K, b V, beta, decay)."""
+        here = (slice(None), slice(start, stop))
+        weight = None if self.weight is None else self.weight[here]
+        decay = None if self.decays is None else self.decays(start, stop)
+        return self.k[here], scaled(self.v[here], weight), self.beta[here], decay
+
+
+def forward(q, k, v, beta, weight, log_decay, state, chunk: int) -> tuple[Tensor, Tensor]:
+    """(O, state after the last token)."""
+    out = torch.empty_like(v)
+    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
+    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
+        tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk)
+        s = cut(state, group)
+        for start, stop in chunk_bounds(q.shape[1], chunk):
+            kt, values, bt, decay = tokens.chunk(start, stop)
+            qt = q[group, start:stop]
+            u = pseudo_values(overlaps(kt, bt, decay), kt, values, bt, s, decay)
+            tile = torch.bmm(causal_scores(qt, kt, decay), u)
+            if s is not None:
+                tile.baddbmm_(scaled(qt, None if decay is None else decay.reach), s)
+            out[group, start:stop] = tile
+            s = next_state(kt, u, s, decay)
+        final[group] = s
+    return out, final
+
+
+def _states(tokens: _Tokens, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
+    """(state at the chunk's start, U of the chunk) for every chunk, and the state after the last."""
+    path = []
+    for start, stop in bounds:
+        kt, values, bt, decay = tokens.chunk(start, stop)
+        u = pseudo_values(overlaps(kt, bt, decay), kt, values, bt, state, decay)
+        path.append((state, u))
+        state = next_state(kt, u, state, decay)
+    return [*path, (state, None)]
+
+
+def backward(
+    q, k, v, beta, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int
+) -> tuple[Tensor | None, ...]:
+    """Gradients of (q, k, v, beta, weight, log_decay, state)."""
+    dq, dk, dv, dbeta = (torch.empty_like(x) for x in (q, k, v, beta))
+    dweight, dg, dstate = (None if x is None else torch.empty_like(x) for x in (weight, log_decay, state))
+    bounds = chunk_bounds(q.shape[1], chunk)
+    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
+        tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk)
+        path = _states(tokens, cut(state, group), bounds)
+        ds = grad_final[group]
+        for start, stop in reversed(bounds):
+            here = (group, slice(start, stop))
+            end = path.pop()[0]
+            kt, values, bt, decay = tokens.chunk(start, stop)
+            s, u = path[-1]
+            tile = scan_backward(q[here], kt, u, grad_out[here], s, ds, decay)
+            erase = erase_backward(kt, bt, u, tile.values, s, decay)
+            dq[here] = tile.q
+            torch.add(tile.k, erase.write, out=tile.k)
+            dk[here] = tile.k + erase.row * bt
+            dbeta[here] = along = (kt * erase.row).sum(-1)
+            if dg is not None:
+                terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1).addcmul_(along, bt[..., 0])
+                dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
+            if dweight is not None:
+                dweight[here] = (v[here] * erase.values).sum(-1)
+            dv[here] = scaled(erase.values, None if weight is None else weight[here][..., None])
+            ds = tile.state if s is None else tile.state.add_(erase.state)
+        if dstate is not None:
+            dstate[group] = ds
+    return dq, dk, dv, dbeta, dweight, dg, dstate
+
+
+class Erase:
+    """Gradients that pass through the triangular system: see ``erase_backward``."""
+
+    def __init__(self, values, row, write, state) -> None:
+        self.values, self.row, self.write, self.state = values, row, write, state
+
+
+def erase_backward(k, beta, u, du, state, decay) -> Erase:
+    """Back through (I + N) U = b V - beta (K e^c) S.
+
+    With R = (I + N)^-T dU: d(b V) = R and dN = -tril(R U^T, -1). ``row`` is the gradient of k as the
+    reader of the state, before the factor beta; ``write`` that of k as what was written.
+    """
+    r = solve_upper(overlaps(k, beta, decay), du)
+    dn = torch.bmm(r, u.transpose(1, 2)).neg_().tril_(-1)
+    if decay is not None:
+        dn.mul_(decay.pairs)
+    row = torch.bmm(dn, k)
+    write = torch.bmm(dn.transpose(1, 2), k * beta)
+    if state is None:
+        return Erase(r, row, write, None)
+    reach = None if decay is None else decay.reach
+    read = scaled(torch.bmm(r, state.transpose(1, 2)), reach)
+    reader = scaled(k * beta, reach)
+    return Erase(r, row.sub_(read), write, torch.bmm(reader.transpose(1, 2), r).neg_())
+
+
+householder_kernel = Kernel(
+    "chunked_householder",
+    forward,
+    backward,
+    tensors=("q", "k", "v", "beta", "weight?", "log_decay?", "state?"),
+    options=("int chunk",),
+    shapes=output_shapes,
+    outputs=2,
+)

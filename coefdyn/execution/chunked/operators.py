@@ -1,0 +1,181 @@
+"""Kernels as torch operators: opaque to torch.compile, batched by vmap, differentiable once.
+
+A kernel is a pair of plain functions. Registering them as ``torch.library`` custom operators means
+that a compiled graph holds one node per kernel instead of thousands of unrolled chunk steps, and that
+the functions may look at values (how strong is the decay?) and write into preallocated buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+__all__ = ["Kernel", "flatten_batch"]
+
+Forward = Callable[..., tuple[Tensor, ...]]
+Backward = Callable[..., tuple[Tensor | None, ...]]
+
+
+def flatten_batch(tensor: Tensor, batch: Sequence[int], trailing: int) -> Tensor:
+    """Broadcast the leading axes to ``batch`` and flatten them into one."""
+    shape = tensor.shape[tensor.ndim - trailing :]
+    return tensor.expand(*batch, *shape).reshape(-1, *shape)
+
+
+class Kernel:
+    """Forward and hand-written backward of one computation, callable on flattened tensors.
+
+    Args:
+        name: operator name, in the namespace ``coefdyn``.
+        forward: (*tensors, *options) -> outputs.
+        backward: (*tensors, *output gradients, *options) -> one gradient per tensor, None where the
+            tensor was None.
+        tensors: names of the tensor arguments, each with leading axis B; "?" marks optional ones.
+        options: further arguments as schema entries, "int chunk".
+        shapes: (*tensors) -> the shapes of the outputs.
+        constants: how many of the last outputs carry no gradient.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        forward: Forward,
+        backward: Backward,
+        *,
+        tensors: Sequence[str],
+        options: Sequence[str],
+        shapes: Callable[..., Sequence[Sequence[int]]],
+        outputs: int,
+        constants: int = 0,
+    ) -> None:
+        self.forward, self.backward, self.shapes = forward, backward, shapes
+        self.count, self.outputs, self.constants = len(tensors), outputs, constants
+        typed = [f"Tensor{'?' if t.endswith('?') else ''} {t.rstrip('?')}" for t in tensors]
+        grads = [f"Tensor grad_{i}" for i in range(outputs - constants)]
+        kept = [f"Tensor out_{i}" for i in range(outputs)]
+        self.op = _custom_op(name, self._run, [*typed, *options], outputs)
+        self.back = _custom_op(
+            f"{name}_backward",
+            self._run_backward,
+            [*typed, *kept, *grads, *options],
+            len(tensors),
+        )
+        self.op.register_fake(self._fake)
+        self.back.register_fake(self._fake_backward)
+        self.op.register_vmap(self._vmap(self.op, len(tensors)))
+        self.back.register_vmap(self._vmap(self.back, len(tensors) + len(kept) + len(grads)))
+        self.function = _function(
+            _overload(name), _overload(f"{name}_backward"), len(tensors), outputs, constants
+        )
+
+    def __call__(self, *args: Tensor | None | int | str) -> tuple[Tensor, ...]:
+        return self.function.apply(*args)
+
+    def _run(self, *args):
+        return self.forward(*args)
+
+    def _run_backward(self, *args):
+        split = self.count + 2 * self.outputs - self.constants
+        tensors = [None if x is None else x.contiguous() for x in args[:split]]
+        grads = self.backward(*tensors, *args[split:])
+        batch = args[0].shape[0]
+        empty = args[0].new_empty
+        return tuple(empty(batch, 0) if grad is None else grad for grad in grads)
+
+    def _fake(self, *args):
+        shapes = self.shapes(*args[: self.count])
+        return tuple(args[0].new_empty(shape) for shape in shapes)
+
+    def _fake_backward(self, *args):
+        first = args[0]
+        return tuple(
+            first.new_empty(first.shape[0], 0) if x is None else x.new_empty(x.shape)
+            for x in args[: self.count]
+        )
+
+    @staticmethod
+    def _vmap(op, tensors: int):
+        """Fold the mapped axis into the leading batch axis that every tensor has."""
+
+        def rule(info, in_dims, *args):
+            def fold(x, dim):
+                if x is None:
+                    return None
+                x = x.unsqueeze(0).expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+                return x.flatten(0, 1)
+
+            folded = [fold(x, d) for x, d in zip(args[:tensors], in_dims[:tensors], strict=True)]
+            results = op(*folded, *args[tensors:])
+            return tuple(r.unflatten(0, (info.batch_size, -1)) for r in results), tuple(
+                0 for _ in results
+            )
+
+        return rule
+
+
+def _custom_op(name: str, function: Callable, arguments: Sequence[str], outputs: int):
+    returns = ", ".join(["Tensor"] * outputs)
+    schema = f"({', '.join(arguments)}) -> ({returns})"
+    return torch.library.custom_op(f"coefdyn::{name}", function, mutates_args=(), schema=schema)
+
+
+def _overload(name: str):
+    """The registered operator in the form that torch.compile puts into its graph."""
+    return getattr(torch.ops.coefdyn, name).default
+
+
+def _function(op, back, count: int, outputs: int, constants: int) -> type[torch.autograd.Function]:
+    """The pair as one autograd function; both directions are single operators."""
+    once = _first_derivative_only(back)
+
+    class KernelFunction(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(*args):
+            return op(*args)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.options = inputs[count:]
+            ctx.save_for_backward(*inputs[:count], *output)
+            if constants:
+                ctx.mark_non_differentiable(*output[outputs - constants :])
+
+        @staticmethod
+        def backward(ctx, *grads):
+            saved = ctx.saved_tensors
+            run = back if torch.compiler.is_compiling() else once.apply
+            found = run(*saved, *grads[: outputs - constants], *ctx.options)
+            return (
+                *[None if x is None else g for x, g in zip(saved[:count], found, strict=True)],
+                *[None for _ in ctx.options],
+            )
+
+    return KernelFunction
+
+
+def _first_derivative_only(back) -> type[torch.autograd.Function]:
+    """The backward operator, with an error of its own when it is differentiated again."""
+
+    class BackwardFunction(torch.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(*args):
+            return back(*args)
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def backward(ctx, *grads):
+            raise RuntimeError(
+                "a second derivative through method='chunked' was asked for; its backward pass is "
+                "written by hand and differentiable once. Use method='parallel' or 'recurrent'."
+            )
+
+    return BackwardFunction

@@ -1,0 +1,171 @@
+r"""Linear readout, A_t = exp(g_t) I or I: chunked forward and hand-written backward.
+
+With c the inclusive sum of g inside a chunk, D_ij = exp(c_i - c_j) for j <= i, and S the state at the
+chunk's start (rows n, columns d_v):
+
+    O  = ((Q K^T) * D) (b V) + (Q e^c) S
+    S <- e^{c_C} S + (K e^{c_C - c})^T (b V)
+
+The gradient of c_i is q_i . dq_i - k_i . dk_i, and that of g_t its sum over i >= t inside the chunk plus
+<S_end, dS_end>, which stands for everything after the chunk.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from coefdyn.execution.chunked.operators import Kernel
+from coefdyn.execution.chunked.tiles import (
+    ChunkDecay,
+    Decay,
+    batch_groups,
+    chunk_bounds,
+    cut,
+    scaled,
+    suffix_sums,
+)
+from coefdyn.shapes import Tensor
+
+__all__ = ["causal_scores", "next_state", "scalar_kernel", "scan_backward"]
+
+
+def output_shapes(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor | None) -> tuple:
+    """O like v, and the final state (B, n, d_v)."""
+    return v.shape, (q.shape[0], q.shape[-1], v.shape[-1])
+
+
+def tile_bytes(q: Tensor, v: Tensor, chunk: int) -> int:
+    """Size of the largest tile of one batch entry."""
+    return chunk * max(q.shape[-1], v.shape[-1], chunk) * q.element_size()
+
+
+def causal_scores(q: Tensor, k: Tensor, decay: Decay | None) -> Tensor:
+    """(Q K^T) * D, or its lower triangle without decay."""
+    scores = torch.bmm(q, k.transpose(1, 2))
+    return scores.tril_() if decay is None else scores.mul_(decay.pairs)
+
+
+def next_state(k: Tensor, values: Tensor, state: Tensor | None, decay: Decay | None) -> Tensor:
+    """e^{c_C} S + (K e^{c_C - c})^T values."""
+    faded = k if decay is None else k * decay.fade
+    if state is None:
+        return torch.bmm(faded.transpose(1, 2), values)
+    kept = state if decay is None else state * decay.whole
+    return torch.baddbmm(kept, faded.transpose(1, 2), values)
+
+
+class _Tokens:
+    """The inputs of one group of batch entries, cut into chunks."""
+
+    def __init__(self, group, k, v, weight, log_decay, chunk) -> None:
+        self.k, self.v = k[group], v[group]
+        self.weight = None if weight is None else weight[group, :, None]
+        g = cut(log_decay, group)
+        self.decays = None if g is None else ChunkDecay(g, chunk, k.dtype)
+
+    def chunk(self, start: int, stop: int) -> tuple[Tensor, Tensor, Decay | None]:
+        """(K, b V, decay)."""
+        decay = None if self.decays is None else self.decays(start, stop)
+        return *self._keys(start, stop), decay
+
+    def _keys(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
+        here = (slice(None), slice(start, stop))
+        weight = None if self.weight is None else self.weight[here]
+        return self.k[here], scaled(self.v[here], weight)
+
+    def states(self, state: Tensor | None, bounds: list[tuple[int, int]]) -> list[Tensor | None]:
+        """The state at the start of every chunk, and after the last."""
+        path = [state]
+        for start, stop in bounds:
+            decay = None if self.decays is None else self.decays.edges(start, stop)
+            path.append(next_state(*self._keys(start, stop), path[-1], decay))
+        return path
+
+
+def forward(q, k, v, weight, log_decay, state, chunk: int) -> tuple[Tensor, Tensor]:
+    """(O, state after the last token); see the module's equations."""
+    out = torch.empty_like(v)
+    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
+    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
+        tokens = _Tokens(group, k, v, weight, log_decay, chunk)
+        s = cut(state, group)
+        for start, stop in chunk_bounds(q.shape[1], chunk):
+            kt, values, decay = tokens.chunk(start, stop)
+            qt = q[group, start:stop]
+            tile = torch.bmm(causal_scores(qt, kt, decay), values)
+            if s is not None:
+                tile.baddbmm_(qt if decay is None else qt * decay.reach, s)
+            out[group, start:stop] = tile
+            s = next_state(kt, values, s, decay)
+        final[group] = s
+    return out, final
+
+
+def backward(
+    q, k, v, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int
+) -> tuple[Tensor | None, ...]:
+    """Gradients of (q, k, v, weight, log_decay, state); states are recomputed group by group."""
+    dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
+    dweight, dg, dstate = (
+        None if x is None else torch.empty_like(x) for x in (weight, log_decay, state)
+    )
+    bounds = chunk_bounds(q.shape[1], chunk)
+    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
+        tokens = _Tokens(group, k, v, weight, log_decay, chunk)
+        path = tokens.states(cut(state, group), bounds)
+        ds = grad_final[group]
+        for start, stop in reversed(bounds):
+            here = (group, slice(start, stop))
+            end = path.pop()
+            kt, values, decay = tokens.chunk(start, stop)
+            tile = scan_backward(q[here], kt, values, grad_out[here], path[-1], ds, decay)
+            dq[here], dk[here] = tile.q, tile.k
+            if dg is not None:
+                terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1)
+                dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
+            if dweight is not None:
+                dweight[here] = (v[here] * tile.values).sum(-1)
+            dv[here] = scaled(tile.values, None if weight is None else weight[here][..., None])
+            ds = tile.state
+        if dstate is not None:
+            dstate[group] = ds
+    return dq, dk, dv, dweight, dg, dstate
+
+
+class ScanGradients(NamedTuple):
+    """Gradients of one chunk: of Q, K, the written values, and the state at the chunk's start."""
+
+    q: Tensor
+    k: Tensor
+    values: Tensor
+    state: Tensor
+
+
+def scan_backward(q, k, values, grad, state, ds, decay: Decay | None) -> ScanGradients:
+    """Back through O = ((Q K^T) * D) values + (Q e^c) S and the state's update; ds is d S_end."""
+    a = causal_scores(q, k, decay)
+    da = causal_scores(grad, values, decay)
+    faded = k if decay is None else k * decay.fade
+    dvalues = torch.bmm(a.transpose(1, 2), grad).baddbmm_(faded, ds)
+    dq = torch.bmm(da, k)
+    dk = torch.bmm(values, ds.transpose(1, 2))
+    dk = scaled(dk, None if decay is None else decay.fade).baddbmm_(da.transpose(1, 2), q)
+    reached = q if decay is None else q * decay.reach
+    if state is not None:
+        read = torch.bmm(grad, state.transpose(1, 2))
+        dq += scaled(read, None if decay is None else decay.reach)
+    kept = scaled(ds, None if decay is None else decay.whole)
+    return ScanGradients(dq, dk, dvalues, torch.baddbmm(kept, reached.transpose(1, 2), grad))
+
+
+scalar_kernel = Kernel(
+    "chunked_scalar",
+    forward,
+    backward,
+    tensors=("q", "k", "v", "weight?", "log_decay?", "state?"),
+    options=("int chunk",),
+    shapes=output_shapes,
+    outputs=2,
+)

@@ -1,0 +1,100 @@
+"""What every chunked kernel shares: cutting batch and sequence into tiles, and decays inside a chunk.
+
+Kernels see tensors with all leading axes flattened into one, ``(B, L, n)``. They walk over groups of
+batch entries small enough for the processor's cache and, inside a group, over chunks of C tokens.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["ChunkDecay", "Decay", "batch_groups", "chunk_bounds", "cut", "scaled", "suffix_sums"]
+
+#: bytes of one (group, C, n) tile; a handful of them then stay in a 2 MB cache
+TILE_BYTES = 256 * 1024
+#: a decay of this many nats per token is a full reset in float32 and float64 alike
+RESET = -1e4
+#: float32 differences of in-chunk sums up to this many nats are good to 2e-6
+WIDE = 32.0
+
+
+def batch_groups(batch: int, row_bytes: int) -> Iterator[slice]:
+    """Slices of the batch axis whose tiles of ``row_bytes`` per entry fit TILE_BYTES together."""
+    step = max(1, min(batch, TILE_BYTES // max(row_bytes, 1)))
+    for start in range(0, batch, step):
+        yield slice(start, min(start + step, batch))
+
+
+def chunk_bounds(length: int, chunk: int) -> list[tuple[int, int]]:
+    """(start, stop) of each chunk; the last one may be shorter."""
+    return [(start, min(start + chunk, length)) for start in range(0, length, chunk)]
+
+
+def cut(tensor: Tensor | None, group: slice) -> Tensor | None:
+    """The batch entries of one group."""
+    return None if tensor is None else tensor[group]
+
+
+def scaled(x: Tensor, factor: Tensor | None) -> Tensor:
+    """x * factor, where None means 1."""
+    return x if factor is None else x * factor
+
+
+class Decay(NamedTuple):
+    """Scalar decay inside one chunk; c is the inclusive sum of g, C the chunk length.
+
+    Attributes:
+        pairs: exp(c_i - c_j) for j <= i, 0 above the diagonal, ``(B, C, C)``.
+        reach: exp(c_i), what the state at the chunk's start is multiplied by, ``(B, C, 1)``.
+        fade: exp(c_C - c_j), from token j to the chunk's end, ``(B, C, 1)``.
+        whole: exp(c_C), ``(B, 1, 1)``.
+    """
+
+    pairs: Float[Tensor, "B C C"] | None
+    reach: Float[Tensor, "B C 1"]
+    fade: Float[Tensor, "B C 1"]
+    whole: Float[Tensor, "B 1 1"]
+
+
+class ChunkDecay:
+    """Decays of all chunks of one group: ``ChunkDecay(g, chunk, dtype)(start, stop) -> Decay``.
+
+    Sums are float64. Their differences are formed in float64 too where they span more than WIDE
+    nats, since a float32 difference of two large sums has lost its last digits.
+    """
+
+    def __init__(self, log_decay: Float[Tensor, "B L"], chunk: int, dtype: torch.dtype) -> None:
+        batch, length = log_decay.shape
+        g = log_decay.double().clamp(min=RESET)
+        g = torch.nn.functional.pad(g, (0, -length % chunk)).unflatten(-1, (-1, chunk))
+        sums = g.cumsum(-1)
+        total = sums[..., -1:]
+        self.reach = sums.exp().to(dtype).flatten(1)[:, :length, None]
+        self.fade = (total - sums).exp().to(dtype).flatten(1)[:, :length, None]
+        self.whole = total.exp().to(dtype)[..., None]
+        wide = bool(sums.abs().amax() > WIDE)
+        self.sums = (sums if wide else sums.to(dtype)).flatten(1)
+        self.chunk, self.dtype = chunk, dtype
+
+    def __call__(self, start: int, stop: int) -> Decay:
+        c = self.sums[:, start:stop]
+        pairs = (c[:, :, None] - c[:, None, :]).to(self.dtype).exp_().tril_()
+        return self.edges(start, stop)._replace(pairs=pairs)
+
+    def edges(self, start: int, stop: int) -> Decay:
+        """The decay of one chunk without its pairs, for passes that only carry the state."""
+        here = (slice(None), slice(start, stop))
+        whole = self.whole[:, start // self.chunk]
+        return Decay(None, self.reach[here], self.fade[here], whole)
+
+
+def suffix_sums(
+    terms: Float[Tensor, "B C"], carry: Float[Tensor, "B"]
+) -> Float[Tensor, "B C"]:
+    """carry + sum_{i >= t} terms_i: the gradient of g_t from that of the in-chunk sums c_i."""
+    return terms.flip(-1).cumsum(-1).flip(-1) + carry[:, None]
