@@ -32,18 +32,27 @@ from coefdyn.tasks.base import (
 from coefdyn.tasks.compression import CompressionConfig
 from coefdyn.tasks.copying import SelectiveCopyingConfig
 from coefdyn.tasks.fuzzy import FuzzyRecallConfig
+from coefdyn.tasks.hub_text import ImdbConfig, WikiTextConfig, wikitext_windows
 from coefdyn.tasks.listops import ListOpsConfig
 from coefdyn.tasks.memorization import MemorizationConfig
 from coefdyn.tasks.metrics import macro_accuracy, mean_batch_macro_accuracy, micro_accuracy
 from coefdyn.tasks.mqar import MqarConfig
+from coefdyn.tasks.online import DataUnavailableError
+from coefdyn.tasks.pixels import Cifar10Config, DigitsConfig
 from coefdyn.tasks.recall import NoisyRecallConfig, RecallConfig
+from coefdyn.tasks.text import ByteTextConfig, TokenTextConfig, text_windows
 
 __all__ = [
     "IGNORE",
     "TASKS",
     "Batch",
+    "ByteTextConfig",
+    "Cifar10Config",
     "CompressionConfig",
+    "DataUnavailableError",
+    "DigitsConfig",
     "FuzzyRecallConfig",
+    "ImdbConfig",
     "ListOpsConfig",
     "MemorizationConfig",
     "MqarConfig",
@@ -54,6 +63,8 @@ __all__ = [
     "Splits",
     "Task",
     "TaskConfig",
+    "TokenTextConfig",
+    "WikiTextConfig",
     "config_from_dict",
     "explain",
     "explanation",
@@ -66,4 +77,6 @@ __all__ = [
     "split_generator",
     "splits",
     "task_of",
+    "text_windows",
+    "wikitext_windows",
 ]

@@ -69,3 +69,13 @@ def _insert(ascending: list[Tensor], value: Tensor) -> None:
     for place, held in enumerate(ascending):
         ascending[place], value = torch.minimum(held, value), torch.maximum(held, value)
     ascending.append(value)
+
+
+def subset(count: int, n: int, generator: torch.Generator, what: str) -> Tensor:
+    """n different indices of [0, count) in random order; ``ValueError`` when there are fewer."""
+    if n > count:
+        raise ValueError(
+            f"asked for {n} of {what}, which holds {count}. Set train_examples or test_examples "
+            f"to at most {count}."
+        )
+    return torch.randperm(count, generator=generator, device=generator.device)[:n]

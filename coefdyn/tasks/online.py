@@ -1,0 +1,50 @@
+"""Data sets that are fetched through Hugging Face ``datasets``, with errors that name a remedy."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from types import ModuleType
+from typing import Any
+
+
+class DataUnavailableError(RuntimeError):
+    """A data set could not be had; the message says why and what to do."""
+
+
+def optional_module(name: str, what: str, stand_in: str) -> ModuleType:
+    """Import an optional package, or say how to install it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise DataUnavailableError(
+            f"{what} needs the package {name!r}, which cannot be imported ({error}). "
+            f"Install it with: pip install 'coefdyn[text]'. "
+            f"Without it use the embedded task {stand_in!r}."
+        ) from error
+
+
+def load_rows(path: str, name: str | None, split: str, what: str, stand_in: str) -> Any:
+    """One split of a data set of the Hugging Face hub: ``datasets.load_dataset(path, name)``.
+
+    what names it in errors; stand_in is the task that works offline. Raises
+    ``DataUnavailableError`` when the package or the data cannot be had.
+    """
+    datasets = optional_module("datasets", what, stand_in)
+    try:
+        return datasets.load_dataset(path, name, split=split)
+    except Exception as error:
+        raise unreachable(what, path, stand_in, error) from error
+
+
+def unreachable(what: str, path: str, stand_in: str, error: Exception) -> DataUnavailableError:
+    """The error for data that is neither cached nor reachable."""
+    offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
+    state = "HF_HUB_OFFLINE is set, so only the cache is read. " if offline else ""
+    reason = (str(error).splitlines() or [""])[0]
+    return DataUnavailableError(
+        f"{what} ({path!r} on the Hugging Face hub) could not be loaded: "
+        f"{type(error).__name__}: {reason}. {state}The first use needs a network; after it the "
+        f"cache is enough. To work offline load it once elsewhere and copy the cache folder "
+        f"(HF_HOME), or use the embedded task {stand_in!r}."
+    )
