@@ -1,0 +1,8 @@
+"""Interactive figures that run in the page: no kernel, no server, no build step.
+
+The arithmetic of ``js/`` is held to the library's float64 reference by shared golden vectors.
+"""
+
+from coefdyn.widgets.explorer import Explorer
+
+__all__ = ["Explorer"]

@@ -1,0 +1,35 @@
+// The settings in the page's address. Only in a page of the book: JupyterLab's address is its own.
+
+function listenToAddress(app, name) {
+  const inPage = app.widget.get("_in_page") === true;
+  if (!inPage) return;
+  const prefix = addressPrefix(name);
+  const first = document.querySelectorAll("[data-cd=explorer]")[0] === app.root;
+  const read = () => {
+    const hash = window.location.hash;
+    const mine = hash.startsWith(prefix) ? prefix : first && hash.startsWith(addressPrefix("")) ? addressPrefix("") : null;
+    if (mine === null) return false;
+    const { settings, notes } = decodeSettings(hash.slice(mine.length));
+    app.adopt(settings, notes.length ? [`The address was not all readable: ${notes.join("; ")}`] : []);
+    return true;
+  };
+  const initial = app.settings;
+  const go = () => {
+    if (!read() && !window.location.hash.startsWith("#cd") && app.wroteAddress) app.adopt(initial);
+  };
+  read();
+  window.addEventListener("hashchange", go);
+  app.cleanups.push(() => window.removeEventListener("hashchange", go));
+  app.onCommit.push(() => writeAddress(app, prefix));
+}
+
+function writeAddress(app, prefix) {
+  const hash = prefix + encodeSettings(app.settings);
+  if (hash === window.location.hash) return;
+  app.wroteAddress = true;
+  try {
+    window.history.pushState(null, "", hash);
+  } catch {
+    window.location.hash = hash;
+  }
+}

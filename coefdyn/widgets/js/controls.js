@@ -1,0 +1,106 @@
+// Controls are made from the schema: one select, slider, number or tick per setting.
+
+function makeControl(key, app) {
+  if (SCHEMA.choices[key]) return choiceControl(key, SCHEMA.choices[key], app);
+  if (SCHEMA.flags[key]) return flagControl(key, SCHEMA.flags[key], app);
+  return sliderControl(key, SCHEMA.ranges[key] || SCHEMA.integers[key], app);
+}
+
+function choiceControl(key, spec, app) {
+  const id = freshId(key);
+  const select = element("select", { id, "data-cd": `control-${key}`,
+    onchange: () => app.change({ [key]: select.value }, true) },
+    ...Object.entries(spec.options).map(([value, text]) => element("option", { value, text })));
+  const node = element("div", { class: "cdx-control cdx-choice" }, element("label", { for: id, text: spec.label }), select);
+  return { node, update(s) {
+    node.hidden = !applies(key, s);
+    if (select.value !== s[key]) select.value = s[key];
+  } };
+}
+
+function flagControl(key, spec, app) {
+  const id = freshId(key);
+  const input = element("input", { id, type: "checkbox", "data-cd": `control-${key}`,
+    onchange: () => app.change({ [key]: input.checked }, true) });
+  const node = element("div", { class: "cdx-control cdx-flag" }, input, element("label", { for: id, text: spec.label }));
+  return { node, update(s) {
+    node.hidden = !applies(key, s);
+    input.checked = s[key];
+  } };
+}
+
+// epsilon moves in powers of ten; everything else linearly.
+function sliderControl(key, spec, app) {
+  const id = freshId(key);
+  const logarithmic = key === "epsilon";
+  const forward = (x) => (logarithmic ? Math.log10(x) : x);
+  const back = (x) => (logarithmic ? Number((10 ** x).toPrecision(2)) : x);
+  const input = element("input", { id, type: "range", "data-cd": `control-${key}`,
+    min: forward(spec.min), max: forward(spec.max), step: logarithmic ? 0.1 : spec.step || 1 });
+  const value = element("output", { for: id, "data-cd": `value-${key}` });
+  input.addEventListener("input", () => app.change({ [key]: back(Number(input.value)) }, false));
+  input.addEventListener("change", () => app.commit());
+  const node = element("div", { class: "cdx-control cdx-slider" },
+    element("label", { for: id, text: spec.label }), value, input);
+  return { node, update(s) {
+    node.hidden = !applies(key, s);
+    limitToLength(key, input, s);
+    const number = String(forward(s[key]));
+    if (input.value !== number) input.value = number;
+    setText(value, formatSetting(key, s));
+    setAttribute(input, "aria-valuetext", formatSetting(key, s));
+  } };
+}
+
+function limitToLength(key, input, s) {
+  if (key === "column" || key === "row" || key === "duplicate") setAttribute(input, "max", s.length);
+}
+
+const CARDS = [
+  ["evolution", "A_t", "evolution", "what happens to a stored key"],
+  ["scaling", "b_j", "scaling", "how strongly it is written"],
+  ["readout", "φ", "readout", "how it becomes a coefficient"],
+  ["normalizer", "η_i", "normalizer", "what the row is divided by"],
+];
+
+function keysOfGroup(group) {
+  return SCALAR_KEYS.filter((key) => (SCHEMA.choices[key] || SCHEMA.ranges[key] || SCHEMA.integers[key] || SCHEMA.flags[key]).group === group);
+}
+
+function controlGroup(keys, app) {
+  return keys.map((key) => {
+    const control = makeControl(key, app);
+    app.updaters.push((model) => control.update(model.settings));
+    return control.node;
+  });
+}
+
+function makeCards(app) {
+  return element("div", { class: "cdx-cards" }, ...CARDS.map(([group, sign, name, hint]) =>
+    element("fieldset", { class: `cdx-card cdx-card-${group}` },
+      element("legend", {}, symbol(sign, group), ` ${name}`),
+      element("p", { class: "cdx-hint", text: hint }),
+      ...controlGroup(keysOfGroup(group), app))));
+}
+
+function makePresets(app) {
+  const buttons = Object.entries(SCHEMA.rows).map(([name, row]) => element("button", {
+    type: "button", class: "cdx-chip", "data-cd": `preset-${name}`, "aria-label": row.label, text: row.short,
+    onclick: () => app.change({ ...withPreset(app.settings, name), morph: 0 }, true) }));
+  const names = Object.keys(SCHEMA.rows);
+  app.updaters.push((model) => buttons.forEach((button, m) =>
+    setAttribute(button, "aria-pressed", names[m] === model.settings.preset)));
+  return element("div", { class: "cdx-chips", role: "group", "aria-label": "Rows of Table 1" }, ...buttons);
+}
+
+function makeEquation() {
+  const sub = (text) => element("sub", { text });
+  const plain = (...parts) => element("span", { class: "cdx-symbol" }, ...parts);
+  const first = element("span", { class: "cdx-formula" }, plain("α", sub("ij")), " = ", symbol("φ", "readout"), "( ",
+    plain("q", sub("i"), element("sup", { text: "⊤" })), " ", symbol("A_i", "evolution"), " ⋯ ", symbol("A_j+1", "evolution"), " ",
+    symbol("b_j", "scaling"), " ", plain("k", sub("j")), " )");
+  const second = element("span", { class: "cdx-formula" }, plain("y", sub("i")), " = ", "Σ", sub("j ≤ i"), " ",
+    plain("α", sub("ij")), " ", plain("v", sub("j")), " ∕ ", symbol("η_i", "normalizer"));
+  return element("div", { class: "cdx-equation", role: "img",
+    "aria-label": "alpha i j equals phi of q i transposed times A i down to A j plus 1 times b j times k j; y i equals the sum over j up to i of alpha i j times v j, divided by eta i" }, first, second);
+}

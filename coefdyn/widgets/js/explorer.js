@@ -1,0 +1,151 @@
+// The explorer itself: one state, one frame, parts that draw what the frame computed.
+
+function createExplorer(widget, host) {
+  const app = {
+    widget, updaters: [], settings: null, data: widget.get("data") || {}, notes: [],
+    change(patch, done) {
+      app.adopt({ ...app.settings, ...patch });
+      if (done) app.commit();
+    },
+    adopt(raw, extraNotes = []) {
+      const { settings, notes } = normaliseSettings(raw);
+      app.settings = settings;
+      app.notes = [...extraNotes, ...notes];
+      app.schedule();
+    },
+    commit() {
+      app.committed = true;
+      app.schedule();
+    },
+    schedule() {
+      if (!app.pending) app.pending = requestAnimationFrame(() => app.frame());
+    },
+    frame() {
+      app.pending = 0;
+      const start = performance.now();
+      app.model = buildModel(app.settings, app.data);
+      for (const update of app.updaters) update(app.model);
+      app.frameMs = performance.now() - start;
+      setAttribute(app.root, "data-cd-frame-ms", app.frameMs.toFixed(2));
+      app.publish();
+    },
+    publish() {
+      if (JSON.stringify(widget.get("settings")) !== JSON.stringify(app.settings)) {
+        widget.set("settings", app.settings);
+        widget.save_changes();
+      }
+      if (app.committed) {
+        app.committed = false;
+        app.onCommit.forEach((tell) => tell());
+      }
+    },
+    onCommit: [],
+    cleanups: [],
+  };
+  const saved = widget.get("settings");
+  app.settings = normaliseSettings(saved && Object.keys(saved).length ? saved : {}).settings;
+  app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" });
+  buildParts(app, widget.get("parts") || ALL_PARTS);
+  host.append(app.root);
+  listenToTheme(app);
+  listenToWidget(app);
+  listenToAddress(app, widget.get("name") || "");
+  app.frame();
+  return app;
+}
+
+const ALL_PARTS = ["presets", "equation", "matrix", "impulse", "plane", "readout", "numbers", "controls", "tokens", "panels"];
+
+function buildParts(app, parts) {
+  const has = (name) => parts.includes(name);
+  const { root } = app;
+  if (has("presets")) root.append(makePresets(app));
+  if (has("equation")) root.append(makeEquation());
+  root.append(makeNote(app));
+  const figures = [
+    has("matrix") ? makeMatrix(app) : null,
+    ...[["impulse", "Impulse response", drawImpulse], ["plane", "Moving state", drawPlane], ["readout", "Readout", drawReadout]]
+      .map(([name, title, draw]) => (has(name) ? makeFigure(app, name, title, draw) : null)),
+  ].filter(Boolean);
+  if (figures.length) root.append(element("div", { class: `cdx-figures cdx-figures-${figures.length}` }, ...figures));
+  if (has("numbers")) root.append(makeNumbers(app));
+  if (has("controls")) root.append(makeCards(app));
+  if (has("tokens")) root.append(element("div", { class: "cdx-tokens" }, ...controlGroup(keysOfGroup("tokens"), app)));
+  if (has("panels")) root.append(makePanels(app));
+  root.append(element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" }));
+  app.onCommit.push(() => setText(root.querySelector("[data-cd=status]"), describe(app.model)));
+}
+
+function makeNote(app) {
+  const note = element("p", { class: "cdx-note", role: "status", "data-cd": "note", hidden: true });
+  app.updaters.push(() => {
+    note.hidden = app.notes.length === 0;
+    setText(note, app.notes.length ? `${app.notes.join(". ")}.` : "");
+  });
+  return note;
+}
+
+function makeFigure(app, name, title, draw) {
+  const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": name });
+  const caption = element("figcaption", {}, title);
+  const node = element("figure", { class: `cdx-figure cdx-figure-${name}` }, caption, canvas);
+  if (name === "impulse") caption.append(" of ", ...controlGroup(["column"], app));
+  if (name === "plane") caption.append(" at ", ...controlGroup(["row"], app));
+  app.updaters.push((model) => {
+    draw(canvas, model, app.theme);
+    setAttribute(canvas, "aria-label", `${title}. ${FIGURE_WORDS[name](model)}`);
+  });
+  return node;
+}
+
+const FIGURE_WORDS = {
+  impulse: (m) => `Coefficients of token ${m.column + 1}: ${formatNumber(m.shown[m.column * m.g.L + m.column])} at once, ${formatNumber(m.shown[(m.g.L - 1) * m.g.L + m.column])} at the end.`,
+  plane: (m) => `State of token ${m.column + 1} at output ${m.row + 1}: ${stateWords(m)}.`,
+  readout: (m) => (m.isFeature ? "One coordinate of the feature map." : m.nearZeroSets.map(([a, b]) => `Near zero for scores from ${formatNumber(a)} to ${formatNumber(b)}`).join("; ")),
+};
+
+function stateWords(m) {
+  if (m.row < m.column) return "not written yet";
+  const at = (m.row - m.column) * m.g.n;
+  return Array.from(m.path.slice(at, at + m.g.n), (x) => formatNumber(x)).join(", ");
+}
+
+function describe(m) {
+  return `${titleOf(m.settings)}. ${formatPercent(m.nearZero)} of the coefficients are near zero. Class ${m.className}. Row ${m.row + 1} sums to ${formatNumber(m.sums[m.row])}.`;
+}
+
+function listenToTheme(app) {
+  const refresh = () => {
+    app.theme = readTheme(app.root);
+    if (app.model) app.schedule();
+  };
+  app.theme = readTheme(app.root);
+  const watcher = new MutationObserver(refresh);
+  watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "data-mode"] });
+  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  const sizes = new ResizeObserver(() => app.model && app.schedule());
+  sizes.observe(app.root);
+  window.addEventListener("beforeprint", refresh);
+  app.cleanups.push(() => watcher.disconnect(), () => sizes.disconnect(), () => window.removeEventListener("beforeprint", refresh));
+}
+
+function listenToWidget(app) {
+  const take = () => {
+    const raw = app.widget.get("settings");
+    if (JSON.stringify(raw) !== JSON.stringify(app.settings)) app.adopt(raw);
+  };
+  const takeData = () => {
+    app.data = app.widget.get("data") || {};
+    app.schedule();
+  };
+  app.widget.on("change:settings", take);
+  app.widget.on("change:data", takeData);
+  app.cleanups.push(() => app.widget.off("change:settings", take), () => app.widget.off("change:data", takeData));
+}
+
+export default {
+  render({ model, el }) {
+    const app = createExplorer(model, el);
+    return () => app.cleanups.forEach((clean) => clean());
+  },
+};

@@ -1,0 +1,114 @@
+// From settings to the four ingredients, in one general form:
+//   A_t = diag(decay_t) (I - beta_t z_t z_t^T),  b_j,  phi,  eta.
+// `decay` and `beta` are null where a structure has none.
+
+function ingredientsFrom(s, data) {
+  if (data && data.q) return ingredientsFromData(s, data);
+  const ids = tokenIdentities(s);
+  const { q, k } = drawQueriesKeys(s, ids);
+  const g = { L: s.length, n: s.width, q, k, ids, structure: s.structure };
+  const gate = (stream, t, c) => drawUniform(s.seed, stream, ids[t], c);
+  g.beta_t = Float64Array.from(ids, (_, t) => s.beta + s.variation * gate(STREAM.beta, t, 0) * Math.min(s.beta, 2 - s.beta));
+  addEvolution(g, s, gate);
+  g.b = scalings(g, s, gate);
+  g.readout = s.readout;
+  g.normalizer = s.normalizer;
+  g.floor = s.floor;
+  g.given = givenNormalizer(g, s, gate);
+  return g;
+}
+
+function addEvolution(g, s, gate) {
+  const { L, n } = g;
+  const rate = Math.log(s.decay);
+  g.step = Float64Array.from({ length: L }, (_, t) => rate * (1 + s.variation * gate(STREAM.decay, t, 0)));
+  g.decay = null;
+  g.beta = null;
+  g.z = null;
+  if (s.structure === "diagonal") {
+    g.decay = new Float64Array(L * n);
+    for (let t = 0; t < L; t++) {
+      for (let c = 0; c < n; c++) {
+        const channel = 1 + s.spread * ((2 * c + 1) / n - 1);
+        g.decay[t * n + c] = Math.exp(rate * channel * (1 + s.variation * gate(STREAM.decay, t, c)));
+      }
+    }
+  } else if (s.structure === "scalar" || s.structure === "scaled_householder") {
+    g.decay = new Float64Array(L * n);
+    for (let t = 0; t < L; t++) g.decay.fill(Math.exp(g.step[t]), t * n, (t + 1) * n);
+  }
+  if (g.decay && s.flip) g.decay = g.decay.map((a) => -a);
+  if (s.structure === "householder" || s.structure === "scaled_householder") {
+    g.beta = g.beta_t;
+    g.z = directions(g, s);
+  }
+}
+
+// z_t of length one: the key turned by the angle, one fixed direction, or a direction that turns every step.
+function directions(g, s) {
+  const { L, n, k } = g;
+  const z = new Float64Array(L * n);
+  for (let t = 0; t < L; t++) {
+    const turn = ((s.direction === "turning" ? s.angle * (t + 1) : s.angle) * Math.PI) / 180;
+    const row = new Float64Array(n);
+    if (s.direction === "key") {
+      let square = 0;
+      for (let c = 0; c < n; c++) square += k[t * n + c] * k[t * n + c];
+      const norm = Math.sqrt(square);
+      for (let c = 0; c < n; c++) row[c] = norm > 0 ? k[t * n + c] / norm : c === 0 ? 1 : 0;
+    } else {
+      row[0] = 1;
+    }
+    rotatePairs(row, turn);
+    z.set(row, t * n);
+  }
+  return z;
+}
+
+// Turns the planes (1,2), (3,4), ...; an odd last coordinate stays.
+function rotatePairs(row, turn) {
+  const cos = Math.cos(turn);
+  const sin = Math.sin(turn);
+  for (let c = 0; c + 1 < row.length; c += 2) {
+    const [x, y] = [row[c], row[c + 1]];
+    row[c] = cos * x - sin * y;
+    row[c + 1] = sin * x + cos * y;
+  }
+}
+
+function scalings(g, s, gate) {
+  const root = Math.sqrt(g.n);
+  const kinds = {
+    one: () => 1,
+    inverse_sqrt_n: () => 1 / root,
+    beta: (t) => g.beta_t[t] / root,
+    step: (t) => Math.abs(g.step[t]),
+    exponential: (t) => Math.exp(4 * s.variation * gate(STREAM.input, t, 0)) / root,
+  };
+  return Float64Array.from({ length: g.L }, (_, t) => s.scale * kinds[s.scaling](t));
+}
+
+function givenNormalizer(g, s, gate) {
+  if (s.normalizer === "geometric") {
+    let power = 1;
+    return Float64Array.from({ length: g.L }, () => (power *= s.base));
+  }
+  if (s.normalizer === "gate") {
+    return Float64Array.from({ length: g.L }, (_, t) => Math.exp(4 * s.variation * gate(STREAM.output, t, 0)));
+  }
+  return null;
+}
+
+// Explicit arrays from Python (Explorer.from_dynamics); the page may still change readout and normalizer.
+function ingredientsFromData(s, data) {
+  const flat = (rows) => (rows ? Float64Array.from(rows.flat()) : null);
+  const L = data.q.length;
+  return {
+    L, n: data.q[0].length, q: flat(data.q), k: flat(data.k),
+    ids: data.q.map((_, t) => t), structure: data.structure,
+    decay: flat(data.decay), beta: flat(data.beta), z: flat(data.direction), step: new Float64Array(L),
+    b: Float64Array.from(data.scaling), readout: s.readout, normalizer: s.normalizer, floor: s.floor,
+    given: s.normalizer === "gate" ? (data.given ? Float64Array.from(data.given) : new Float64Array(L).fill(1))
+      : givenNormalizer({ L }, s, null),
+  };
+}

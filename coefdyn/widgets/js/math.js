@@ -1,0 +1,216 @@
+// The coefficients: alpha_ij = phi(q_i^T A_i ... A_{j+1} b_j k_j) for j <= i, and eta_i. Arithmetic only.
+
+const positive = (x) => Math.max(x, 0);
+const softplus = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+const eluPlusOne = (x) => (x > 0 ? x + 1 : Math.exp(x));
+const READOUTS = {
+  identity: { phi: (s) => s, sign: "any" },
+  exp: { phi: Math.exp, sign: "nonnegative" },
+  relu: { phi: positive, sign: "nonnegative" },
+  softplus: { phi: softplus, sign: "nonnegative" },
+  feature_elu: { psi: eluPlusOne, sign: "nonnegative" },
+  feature_relu: { psi: positive, sign: "nonnegative" },
+  feature_softplus: { psi: softplus, sign: "nonnegative" },
+  feature_exp: { psi: Math.exp, sign: "nonnegative" },
+};
+
+// h <- A_t h, in place.
+function advance(g, h, t) {
+  const { n, beta, z, decay } = g;
+  const at = t * n;
+  if (beta) {
+    let along = 0;
+    for (let c = 0; c < n; c++) along += z[at + c] * h[c];
+    along *= beta[t];
+    for (let c = 0; c < n; c++) h[c] -= along * z[at + c];
+  }
+  if (decay) for (let c = 0; c < n; c++) h[c] *= decay[at + c];
+}
+
+function impulse(g, j) {
+  const h = new Float64Array(g.n);
+  for (let c = 0; c < g.n; c++) h[c] = g.b[j] * g.k[j * g.n + c];
+  return h;
+}
+
+// h_ij for i = j..L-1, row after row.
+function states(g, j) {
+  const path = new Float64Array((g.L - j) * g.n);
+  const h = impulse(g, j);
+  path.set(h, 0);
+  for (let i = j + 1; i < g.L; i++) {
+    advance(g, h, i);
+    path.set(h, (i - j) * g.n);
+  }
+  return path;
+}
+
+// Scores s_ij = q_i^T h_ij and coefficients for each named readout, exact zeros above the diagonal.
+function coefficients(g, names) {
+  const { L, n, q } = g;
+  const features = names.map((name) => READOUTS[name].psi || null);
+  const queries = features.map((psi) => (psi ? q.map(psi) : null));
+  const scores = new Float64Array(L * L);
+  const alphas = names.map(() => new Float64Array(L * L));
+  for (let j = 0; j < L; j++) {
+    const h = impulse(g, j);
+    for (let i = j; i < L; i++) {
+      if (i > j) advance(g, h, i);
+      let score = 0;
+      for (let c = 0; c < n; c++) score += q[i * n + c] * h[c];
+      scores[i * L + j] = score;
+      for (let r = 0; r < names.length; r++) {
+        let value = 0;
+        if (!features[r]) value = READOUTS[names[r]].phi(score);
+        else for (let c = 0; c < n; c++) value += queries[r][i * n + c] * features[r](h[c]);
+        alphas[r][i * L + j] = value;
+      }
+    }
+  }
+  return { scores, alphas };
+}
+
+function rowSums(alpha, L) {
+  const sums = new Float64Array(L);
+  for (let i = 0; i < L; i++) for (let j = 0; j <= i; j++) sums[i] += alpha[i * L + j];
+  return sums;
+}
+
+function normalizerOf(g, name, given, floor, sums) {
+  const rule = {
+    one: () => 1,
+    row_sum: (i) => sums[i],
+    floored: (i) => Math.max(Math.abs(sums[i]), floor),
+    geometric: (i) => given[i],
+    gate: (i) => given[i],
+  }[name];
+  return Float64Array.from({ length: g.L }, (_, i) => rule(i));
+}
+
+// alpha / eta; a zero row sum gives a zero row. exp with a row sum is taken against the row's largest score.
+function weightsOf(g, alpha, scores, eta) {
+  const { L } = g;
+  const weights = new Float64Array(L * L);
+  const logarithmic = g.readout === "exp" && (g.normalizer === "row_sum" || g.normalizer === "floored") && !g.blend;
+  for (let i = 0; i < L; i++) {
+    const logEta = logarithmic ? logNormalizer(g, scores, i) : 0;
+    for (let j = 0; j <= i; j++) {
+      const at = i * L + j;
+      if (logarithmic) weights[at] = Math.exp(scores[at] - logEta);
+      else weights[at] = eta[i] === 0 ? 0 : alpha[at] / eta[i];
+    }
+  }
+  return weights;
+}
+
+function logNormalizer(g, scores, i) {
+  let top = -Infinity;
+  for (let j = 0; j <= i; j++) top = Math.max(top, scores[i * g.L + j]);
+  let sum = 0;
+  for (let j = 0; j <= i; j++) sum += Math.exp(scores[i * g.L + j] - top);
+  const logSum = top + Math.log(sum);
+  return g.normalizer === "floored" ? Math.max(logSum, Math.log(g.floor)) : logSum;
+}
+
+// Everything the views need.
+function solve(g) {
+  if (g.blend) return solveBlend(g);
+  const { scores, alphas } = coefficients(g, [g.readout]);
+  const alpha = alphas[0];
+  const sums = rowSums(alpha, g.L);
+  const eta = normalizerOf(g, g.normalizer, g.given, g.floor, sums);
+  return { scores, alpha, sums, eta, weights: weightsOf(g, alpha, scores, eta) };
+}
+
+// Fraction of the causal coefficients with |alpha| <= epsilon.
+function nearZeroFraction(alpha, L, epsilon) {
+  let count = 0;
+  for (let i = 0; i < L; i++) for (let j = 0; j <= i; j++) if (Math.abs(alpha[i * L + j]) <= epsilon) count++;
+  return count / ((L * (L + 1)) / 2);
+}
+
+// Eigenvalues of A_t, all of them, real: decay everywhere but along z, where it is decay (1 - beta |z|^2).
+// A morph may carry both an uneven diagonal and a direction; then they are computed (blend.js).
+function eigenvalues(g, t) {
+  const { n, beta, z, decay } = g;
+  const row = Array.from({ length: n }, (_, c) => (decay ? decay[t * n + c] : 1));
+  if (!beta || beta[t] === 0) return row;
+  if (row.some((a) => a !== row[0])) return eigenvaluesNumeric(g, t);
+  let square = 0;
+  for (let c = 0; c < n; c++) square += z[t * n + c] * z[t * n + c];
+  row[n - 1] = row[0] * (1 - beta[t] * square);
+  return row;
+}
+
+// A_t written out, row after row.
+function matrixOf(g, t) {
+  const { n } = g;
+  const matrix = new Float64Array(n * n);
+  for (let c = 0; c < n; c++) {
+    const unit = new Float64Array(n);
+    unit[c] = 1;
+    advance(g, unit, t);
+    for (let r = 0; r < n; r++) matrix[r * n + c] = unit[r];
+  }
+  return matrix;
+}
+
+const isSumOne = (normalizer) => normalizer === "row_sum";
+
+// What phi's range and eta promise (Appendix A of the paper), whatever the data.
+function combinationClass(readout, normalizer) {
+  const nonnegative = READOUTS[readout].sign === "nonnegative";
+  if (isSumOne(normalizer)) return nonnegative ? "convex" : "affine";
+  return nonnegative ? "conical" : "linear";
+}
+
+// What one row of weights is, on the data at hand.
+function rowClass(weights, L, i) {
+  let sum = 0;
+  let least = Infinity;
+  for (let j = 0; j <= i; j++) {
+    sum += weights[i * L + j];
+    least = Math.min(least, weights[i * L + j]);
+  }
+  const one = Math.abs(sum - 1) <= 1e-9;
+  if (least >= 0) return one ? "convex" : "conical";
+  return one ? "affine" : "linear";
+}
+
+// Where phi is within epsilon of zero, as an interval of scores (null: a feature map has no such interval).
+function nearZeroInterval(readout, epsilon) {
+  return {
+    identity: [-epsilon, epsilon],
+    exp: [-Infinity, Math.log(epsilon)],
+    relu: [-Infinity, epsilon],
+    softplus: [-Infinity, Math.log(Math.expm1(epsilon))],
+  }[readout] || null;
+}
+
+const FLOAT32_LOG_MAX = 88.722839;
+
+// Growth of the states: the largest mean slope of log |h_ij| over i, in nats per token, over all j with room to grow.
+function growthRate(g) {
+  let best = -Infinity;
+  const norms = (h) => Math.sqrt(h.reduce((sum, x) => sum + x * x, 0));
+  for (let j = 0; j < Math.max(1, g.L >> 1); j++) {
+    const h = impulse(g, j);
+    const start = norms(h);
+    for (let i = j + 1; i < g.L; i++) advance(g, h, i);
+    const end = norms(h);
+    if (start > 0 && end > 0) best = Math.max(best, (Math.log(end) - Math.log(start)) / (g.L - 1 - j));
+  }
+  return best;
+}
+
+// Tokens until a coefficient passes float32's largest number at this growth; Infinity when it never does.
+function overflowHorizon(g, scores, rate) {
+  let largest = 0;
+  for (let t = 0; t < g.L; t++) largest = Math.max(largest, Math.abs(scores[t * g.L + t]));
+  if (largest === 0) return Infinity;
+  const room = g.readout === "exp" || g.readout === "feature_exp"
+    ? Math.log(FLOAT32_LOG_MAX) - Math.log(largest)
+    : FLOAT32_LOG_MAX - Math.log(largest);
+  if (room <= 0) return 0;
+  return rate > 1e-9 ? Math.ceil(room / rate) : Infinity;
+}

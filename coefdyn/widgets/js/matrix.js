@@ -1,0 +1,101 @@
+// The L x L picture of the coefficients, and where a pointer falls in it.
+
+const MATRIX_MARGIN = { left: 20, top: 20, right: 6, bottom: 6 };
+
+function matrixGeometry(width, height, L) {
+  const m = MATRIX_MARGIN;
+  const side = Math.min(width - m.left - m.right, height - m.top - m.bottom);
+  return { x: m.left, y: m.top, side, cell: side / L };
+}
+
+function largestMagnitude(values) {
+  let top = 0;
+  for (const value of values) {
+    const size = Math.abs(value);
+    if (size > top && size < Infinity) top = size;
+  }
+  return top;
+}
+
+// One pixel per cell; the canvas scales it up without smoothing.
+function matrixPixels(values, L, top, epsilon, theme) {
+  const image = new ImageData(L, L);
+  const pixels = new Uint32Array(image.data.buffer);
+  const near = packColor(parseColor(theme["near-zero"]));
+  const over = packColor(parseColor(theme.overflow));
+  for (let i = 0; i < L; i++) {
+    for (let j = 0; j <= i; j++) {
+      const value = values[i * L + j];
+      const size = Math.abs(value);
+      let color = near;
+      if (!(size < Infinity)) color = over;
+      else if (size > epsilon) {
+        const step = Math.round(255 * Math.pow(size / top, 0.6));
+        color = theme.ramps[value < 0 ? "negative" : "positive"][Math.min(255, Math.max(step, 8))];
+      }
+      pixels[i * L + j] = color;
+    }
+  }
+  return image;
+}
+
+const matrixBuffer = typeof document === "undefined" ? null : document.createElement("canvas");
+
+function drawMatrix(canvas, model, theme) {
+  const { ctx, width, height } = openCanvas(canvas);
+  const { L } = model.g;
+  const box = matrixGeometry(width, height, L);
+  const image = matrixPixels(model.shown, L, model.top || 1, model.epsilonShown, theme);
+  matrixBuffer.width = L;
+  matrixBuffer.height = L;
+  matrixBuffer.getContext("2d").putImageData(image, 0, 0);
+  ctx.imageSmoothingEnabled = false;
+  ctx.drawImage(matrixBuffer, box.x, box.y, box.side, box.side);
+  if (L <= 40) drawGaps(ctx, box, L, theme);
+  const j = model.column;
+  const i = model.row;
+  frame(ctx, box.x + j * box.cell, box.y + j * box.cell, box.cell, (L - j) * box.cell, theme.evolution);
+  frame(ctx, box.x, box.y + i * box.cell, (i + 1) * box.cell, box.cell, theme.normalizer);
+  if (i >= j) frame(ctx, box.x + j * box.cell, box.y + i * box.cell, box.cell, box.cell, theme.ink);
+  drawMatrixLabels(ctx, box, model, theme);
+}
+
+function drawGaps(ctx, box, L, theme) {
+  ctx.strokeStyle = theme.panel;
+  ctx.lineWidth = L <= 20 ? 1.5 : 0.75;
+  ctx.beginPath();
+  for (let m = 1; m < L; m++) {
+    const at = m * box.cell;
+    ctx.moveTo(box.x, box.y + at);
+    ctx.lineTo(box.x + at + box.cell, box.y + at);
+    ctx.moveTo(box.x + at, box.y + at - box.cell);
+    ctx.lineTo(box.x + at, box.y + box.side);
+  }
+  ctx.stroke();
+}
+
+function frame(ctx, x, y, w, h, color) {
+  ctx.strokeStyle = color;
+  ctx.lineWidth = 2;
+  ctx.strokeRect(x, y, w, h);
+}
+
+function drawMatrixLabels(ctx, box, model, theme) {
+  const { cell } = box;
+  const { row, column } = model;
+  write(ctx, theme, `j = ${column + 1}`, Math.max(box.x + (column + 0.5) * cell, box.x + 14), box.y + column * cell - 5,
+    { align: "center", color: theme.evolution, weight: 600 });
+  ctx.save();
+  ctx.translate(box.x - 6, Math.min(Math.max(box.y + (row + 0.5) * cell, box.y + 16), box.y + box.side - 16));
+  ctx.rotate(-Math.PI / 2);
+  write(ctx, theme, `i = ${row + 1}`, 0, 0, { align: "center", color: theme.normalizer, weight: 600 });
+  ctx.restore();
+}
+
+// The cell under a point of the canvas, or null above the diagonal and outside.
+function cellAt(canvas, L, x, y) {
+  const box = matrixGeometry(canvas.clientWidth, canvas.clientHeight, L);
+  const column = Math.floor((x - box.x) / box.cell);
+  const row = Math.floor((y - box.y) / box.cell);
+  return column >= 0 && row < L && column <= row ? { row, column } : null;
+}

@@ -1,0 +1,57 @@
+// From settings to everything on show. No page in here either.
+
+function buildModel(s, data) {
+  const from = ingredientsFrom(s, data);
+  const morphing = s.morph_to && s.morph > 0 && !data.q;
+  const g = morphing ? blendIngredients(from, ingredientsFrom(withPreset(s, s.morph_to), data), s.morph) : from;
+  const solved = solve(g);
+  const row = Math.min(s.row, g.L) - 1;
+  const column = Math.min(s.column, g.L) - 1;
+  const shown = s.view === "normalized" ? solved.weights : solved.alpha;
+  const model = {
+    ...solved, g, row, column, shown, settings: s,
+    symbol: s.view === "normalized" ? "α/η" : "α",
+    top: largestMagnitude(shown), epsilonShown: s.epsilon, path: states(g, column),
+  };
+  addReadoutCurve(model, s);
+  addNumbers(model, s, data);
+  return model;
+}
+
+// phi of the design; between two designs the mixture of both.
+function addReadoutCurve(model, s) {
+  const { g } = model;
+  const parts = g.blend
+    ? [[g.blend.from.readout, 1 - g.blend.t], [g.blend.to.readout, g.blend.t]]
+    : [[g.readout, 1]];
+  const curves = parts.map(([name]) => READOUTS[name].phi || READOUTS[name].psi);
+  model.phi = (x) => parts.reduce((sum, [, share], m) => (share === 0 ? sum : sum + share * curves[m](x)), 0);
+  model.isFeature = parts.every(([name]) => READOUTS[name].psi);
+  model.nearZeroSets = parts.flatMap(([name, share]) => {
+    const interval = nearZeroInterval(name, s.epsilon);
+    return interval && share > 0 ? [[...interval, share]] : [];
+  });
+}
+
+function addNumbers(model, s, data) {
+  const { g, alpha, sums, scores, weights, row } = model;
+  model.nearZero = nearZeroFraction(alpha, g.L, s.epsilon);
+  model.sumLeast = Math.min(...sums);
+  model.sumMost = Math.max(...sums);
+  model.weightSum = rowSums(weights, g.L)[row];
+  model.eigenvalues = data.eigenvalues ? data.eigenvalues[row] : eigenvalues(g, row);
+  model.className = designClass(g);
+  model.dataClass = rowClass(weights, g.L, row);
+  model.rate = growthRate(g);
+  model.horizon = overflowHorizon(g, scores, model.rate);
+}
+
+// Between two designs only what both promise is promised.
+function designClass(g) {
+  const name = combinationClass(g.readout, g.normalizer);
+  if (!g.blend || g.blend.t === 0) return name;
+  const other = combinationClass(g.blend.to.readout, g.blend.to.normalizer);
+  if (g.blend.t === 1 || other === name) return other;
+  const nonnegative = ["convex", "conical"];
+  return nonnegative.includes(name) && nonnegative.includes(other) ? "conical" : "linear";
+}

@@ -1,0 +1,114 @@
+// The matrix with its reading line, and the row of numbers.
+
+function makeMatrix(app) {
+  const canvas = element("canvas", { class: "cdx-canvas", tabindex: "0", role: "application",
+    "aria-roledescription": "coefficient matrix", "data-cd": "matrix" });
+  const reading = element("p", { class: "cdx-reading", "data-cd": "reading", "aria-live": "polite" });
+  const legend = makeLegend(app);
+  const node = element("figure", { class: "cdx-figure cdx-figure-matrix" },
+    element("div", { class: "cdx-matrix-box" }, canvas, legend), reading);
+  const choose = (event) => {
+    const cell = cellAt(canvas, app.model.g.L, event.offsetX, event.offsetY);
+    if (cell) app.change({ row: cell.row + 1, column: cell.column + 1 }, event.type === "pointerup");
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    app.dragging = true;
+    choose(event);
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (app.dragging && event.buttons) choose(event);
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    app.dragging = false;
+    choose(event);
+  });
+  canvas.addEventListener("keydown", (event) => moveCell(app, event));
+  app.updaters.push((model) => {
+    drawMatrix(canvas, model, app.theme);
+    const words = readingWords(model);
+    setText(reading, words);
+    setAttribute(canvas, "aria-label", `${model.g.L} by ${model.g.L} coefficients. ${words} Arrow keys move.`);
+  });
+  return node;
+}
+
+const CELL_MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
+
+function moveCell(app, event) {
+  const move = CELL_MOVES[event.key];
+  if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
+  event.preventDefault();
+  const { L } = app.model.g;
+  const row = Math.min(Math.max(app.settings.row + move[0], 1), L);
+  const column = Math.min(Math.max(app.settings.column + move[1], 1), L);
+  app.change({ row: Math.max(row, move[1] ? column : 1), column: Math.min(column, move[0] ? row : L) }, true);
+}
+
+function readingWords({ g, row, column, alpha, weights, scores }) {
+  if (row < column) return `Output ${row + 1} comes before token ${column + 1}: no coefficient.`;
+  const at = row * g.L + column;
+  return `Output ${row + 1} reads token ${column + 1}: score ${formatNumber(scores[at])}, α = ${formatNumber(alpha[at])}, α/η = ${formatNumber(weights[at])}.`;
+}
+
+// In the empty half of the matrix: what is shown, and what its colours mean.
+function makeLegend(app) {
+  const low = element("span", {});
+  const high = element("span", {});
+  const epsilon = element("span", {});
+  const toggle = element("div", { class: "cdx-toggle", role: "group", "aria-label": "Matrix shows" },
+    ...[["raw", "α"], ["normalized", "α ∕ η"]].map(([view, text]) => {
+      const button = element("button", { type: "button", "data-cd": `view-${view}`, text,
+        "aria-label": view === "raw" ? "raw coefficients" : "normalised coefficients",
+        onclick: () => app.change({ view }, true) });
+      app.updaters.push((model) => setAttribute(button, "aria-pressed", model.settings.view === view));
+      return button;
+    }));
+  app.updaters.push((model) => {
+    const signed = model.shown.some((x) => x < 0);
+    setText(low, signed ? formatNumber(-model.top) : "0");
+    setText(high, formatNumber(model.top));
+    setAttribute(low.parentNode, "data-signed", signed);
+    setText(epsilon, `|${model.symbol}| ≤ ${formatNumber(model.settings.epsilon)}`);
+  });
+  return element("div", { class: "cdx-legend" }, toggle,
+    element("div", { class: "cdx-scale" }, low, element("i", { class: "cdx-bar" }), high),
+    element("div", { class: "cdx-swatch" }, element("i", {}), epsilon));
+}
+
+const NUMBERS = [
+  ["near-zero-fraction", "near zero", "readout", (m) => [formatPercent(m.nearZero), m.nearZero, `of α, |α| ≤ ${formatNumber(m.settings.epsilon)}`]],
+  ["row-sum", "row sum", "normalizer", (m) => [formatNumber(m.sums[m.row]), m.sums[m.row], `row ${m.row + 1}; all rows ${formatNumber(m.sumLeast)} to ${formatNumber(m.sumMost)}`]],
+  ["eigenvalues", "eigenvalues of A", "evolution", (m) => [formatEigenvalues(m.eigenvalues), m.eigenvalues.join(" "), `at step ${m.row + 1}`]],
+  ["class", "combination", "normalizer", (m) => [m.className, m.className, classCheck(m)]],
+  ["overflow", "float32 overflows", "evolution", (m) => [horizonWords(m.horizon), m.horizon, growthWords(m.rate)]],
+];
+
+function classCheck(m) {
+  const kept = { convex: ["convex"], conical: ["convex", "conical"], affine: ["convex", "affine"], linear: ["convex", "conical", "affine", "linear"] };
+  return kept[m.className].includes(m.dataClass) ? `${CLASS_WORDS[m.className]}; row ${m.row + 1} is ${m.dataClass}` : `row ${m.row + 1} is ${m.dataClass}`;
+}
+
+function horizonWords(horizon) {
+  if (horizon === Infinity) return "never";
+  return horizon === 0 ? "at once" : `after ${horizon.toLocaleString("en")} tokens`;
+}
+
+function growthWords(rate) {
+  if (!Number.isFinite(rate)) return "states vanish";
+  if (Math.abs(rate) < 1e-9) return "states keep their length";
+  return `states ${rate > 0 ? "grow" : "shrink"} ${formatNumber(Math.abs(rate))} nats a token`;
+}
+
+function makeNumbers(app) {
+  return element("dl", { class: "cdx-numbers" }, ...NUMBERS.map(([hook, name, ingredient, read]) => {
+    const value = element("dd", { "data-cd": hook });
+    const detail = element("dd", { class: "cdx-detail", "data-cd": `${hook}-detail` });
+    app.updaters.push((model) => {
+      const [text, raw, more] = read(model);
+      setText(value, text);
+      setAttribute(value, "data-value", raw);
+      setText(detail, more);
+    });
+    return element("div", { class: `cdx-number cdx-number-${ingredient}` }, element("dt", { text: name }), value, detail);
+  }));
+}

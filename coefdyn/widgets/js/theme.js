@@ -1,0 +1,91 @@
+// Colours come from the stylesheet, so that light, dark and print need no second list.
+
+const THEME_NAMES = ["ink", "muted", "line", "surface", "panel", "evolution", "scaling", "readout", "normalizer",
+  "positive", "positive-mid", "negative", "negative-mid", "zero", "near-zero", "overflow"];
+
+function readTheme(root) {
+  const style = getComputedStyle(root);
+  const theme = { font: style.fontFamily };
+  for (const name of THEME_NAMES) theme[name] = style.getPropertyValue(`--cdx-${name}`).trim();
+  theme.ramps = { positive: ramp(theme, "positive"), negative: ramp(theme, "negative") };
+  return theme;
+}
+
+// 256 packed RGBA steps from the colour of zero over the middle to the full colour.
+function ramp(theme, side) {
+  const stops = [theme.zero, theme[`${side}-mid`], theme[side]].map(parseColor);
+  const table = new Uint32Array(256);
+  for (let step = 0; step < 256; step++) {
+    const at = (step / 255) * 2;
+    const k = at < 1 ? 0 : 1;
+    table[step] = packColor(stops[k].map((x, c) => x + (stops[k + 1][c] - x) * (at - k)));
+  }
+  return table;
+}
+
+function parseColor(hex) {
+  return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
+}
+
+function packColor([r, g, b]) {
+  return ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
+}
+
+// Sizes the backing store to the element and returns a context in CSS pixels, cleared.
+function openCanvas(canvas) {
+  const ratio = window.devicePixelRatio || 1;
+  const width = canvas.clientWidth || 300;
+  const height = canvas.clientHeight || 150;
+  const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
+  if (canvas.width !== w || canvas.height !== h) {
+    canvas.width = w;
+    canvas.height = h;
+  }
+  const ctx = canvas.getContext("2d");
+  ctx.setTransform(w / width, 0, 0, h / height, 0, 0);
+  ctx.clearRect(0, 0, width, height);
+  return { ctx, width, height };
+}
+
+function write(ctx, theme, text, x, y, { align = "left", color = theme.muted, size = 11, weight = 400 } = {}) {
+  ctx.font = `${weight} ${size}px ${theme.font}`;
+  ctx.fillStyle = color;
+  ctx.textAlign = align;
+  ctx.fillText(text, x, y);
+}
+
+function stroke(ctx, points, color, width = 1, dash = []) {
+  ctx.beginPath();
+  points.forEach(([x, y], i) => (i ? ctx.lineTo(x, y) : ctx.moveTo(x, y)));
+  ctx.strokeStyle = color;
+  ctx.lineWidth = width;
+  ctx.setLineDash(dash);
+  ctx.stroke();
+  ctx.setLineDash([]);
+}
+
+function dot(ctx, x, y, radius, color, ring) {
+  ctx.beginPath();
+  ctx.arc(x, y, radius, 0, 2 * Math.PI);
+  ctx.fillStyle = color;
+  ctx.fill();
+  if (ring) {
+    ctx.strokeStyle = ring;
+    ctx.lineWidth = 1.5;
+    ctx.stroke();
+  }
+}
+
+function arrow(ctx, x0, y0, x1, y1, color, width = 2) {
+  const length = Math.hypot(x1 - x0, y1 - y0);
+  if (length < 1) return;
+  const [ux, uy] = [(x1 - x0) / length, (y1 - y0) / length];
+  const head = Math.min(8, length);
+  stroke(ctx, [[x0, y0], [x1 - ux * head * 0.7, y1 - uy * head * 0.7]], color, width);
+  ctx.beginPath();
+  ctx.moveTo(x1, y1);
+  ctx.lineTo(x1 - head * ux + head * 0.45 * uy, y1 - head * uy - head * 0.45 * ux);
+  ctx.lineTo(x1 - head * ux - head * 0.45 * uy, y1 - head * uy + head * 0.45 * ux);
+  ctx.fillStyle = color;
+  ctx.fill();
+}

@@ -1,0 +1,180 @@
+"""What the explorer can be set to: names, limits and the rows of Table 1.
+
+``schema.json`` is the one list; the browser reads the same file. Positions are counted from 1 here,
+as in the paper; ``CoefficientDynamics.states(j)`` counts from 0.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+__all__ = ["ROWS", "address", "changes", "check_name", "default_settings", "row_of", "schema", "validate", "with_preset"]
+
+Settings = dict[str, Any]
+
+_PARTS = ("choices", "ranges", "integers", "flags")
+
+
+@cache
+def schema() -> dict[str, Any]:
+    """The explorer's settings: choices, ranges, integers, flags, and Table 1's rows."""
+    return json.loads((Path(__file__).parent / "schema.json").read_text(encoding="utf-8"))
+
+
+ROWS: tuple[str, ...] = tuple(schema()["rows"])
+"""Names of the rows of Table 1, in its order."""
+
+
+@cache
+def _specs() -> dict[str, tuple[str, dict[str, Any]]]:
+    return {key: (part, spec) for part in _PARTS for key, spec in schema()[part].items()}
+
+
+def default_settings() -> Settings:
+    """Gated DeltaNet on 32 tokens in the plane."""
+    settings: Settings = {"preset": "own", "morph_to": "", "points": {}}
+    settings.update({key: spec["default"] for key, (_, spec) in _specs().items()})
+    return with_preset(settings, "gated_deltanet")
+
+
+def with_preset(settings: Mapping[str, Any], preset: str) -> Settings:
+    """The settings with the kinds and starting values of a row of Table 1; tokens stay.
+
+    Raises:
+        ValueError: for a name that is no row.
+    """
+    if preset == "own":
+        return {**settings, "preset": "own"}
+    check_name("preset", preset, (*ROWS, "own"))
+    row = schema()["rows"][preset]
+    chosen = {"direction": "key", "view": "raw", **row["start"], **row["kinds"], "preset": preset}
+    return {**settings, **chosen}
+
+
+def row_of(settings: Mapping[str, Any]) -> str:
+    """The row of Table 1 these settings are a case of, or "own"."""
+    rows = schema()["rows"]
+
+    def fits(name: str) -> bool:
+        return all(settings[key] == kind for key, kind in rows[name]["kinds"].items())
+
+    if settings["preset"] in rows and fits(settings["preset"]):
+        return settings["preset"]
+    return next(filter(fits, ROWS), "own")
+
+
+def validate(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) -> Settings:
+    """Complete settings: ``base`` (or the defaults), then a preset if one is named, then the rest.
+
+    Positions beyond the length move to the last token, as they do in the page.
+
+    Raises:
+        ValueError: for an unknown key or choice (the message names the nearest known one), a value
+            of the wrong type, or a number out of range.
+    """
+    settings = dict(base) if base is not None else default_settings()
+    known = ("preset", "morph_to", "points", *_specs())
+    for key in changes:
+        check_name("setting", key, known)
+    if "preset" in changes:
+        settings = with_preset(settings, changes["preset"])
+    for key, value in changes.items():
+        if key != "preset":
+            settings[key] = _check_value(key, value)
+    for key in ("column", "row"):
+        settings[key] = min(settings[key], settings["length"])
+    if settings["duplicate"] > settings["length"]:
+        settings["duplicate"] = 0
+    settings["preset"] = row_of(settings)
+    return settings
+
+
+def changes(settings: Mapping[str, Any]) -> Settings:
+    """The preset, and whatever differs from its start."""
+    base = with_preset(default_settings(), settings["preset"])
+    keys = ("preset", *_specs(), "morph_to", "points")
+    return {key: settings[key] for key in keys if key == "preset" or settings[key] != base[key]}
+
+
+def address(settings: Mapping[str, Any], name: str = "") -> str:
+    """The fragment that opens a page at these settings, such as ``#cd?preset=mamba2&decay=0.9``.
+
+    Args:
+        settings: complete settings, from ``validate``.
+        name: the explorer's name; empty for the first one of the page.
+    """
+    parts = []
+    for key, value in changes(settings).items():
+        if key == "points":
+            parts += [f"{at}={','.join(map(_plain, point))}" for at, point in value.items()]
+        else:
+            parts.append(f"{key}={quote(_plain(value))}")
+    return (f"#cd-{name}?" if name else "#cd?") + "&".join(parts)
+
+
+def _plain(value: Any) -> str:
+    """A value as JavaScript writes it."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def check_name(what: str, name: Any, known: tuple[str, ...]) -> None:
+    """Raises a ValueError that names the nearest known one."""
+    if name in known:
+        return
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    raise ValueError(f"unknown {what} {name!r}; {hint}Known: {', '.join(k or repr(k) for k in known)}.")
+
+
+def _check_value(key: str, value: Any) -> Any:
+    if key == "morph_to":
+        check_name("row to morph to", value, (*ROWS, ""))
+        return value
+    if key == "points":
+        return _check_points(value)
+    part, spec = _specs()[key]
+    if part == "choices":
+        check_name(key, value, tuple(spec["options"]))
+        return value
+    if part == "flags":
+        if not isinstance(value, bool):
+            raise ValueError(f"{key} must be True or False, got {value!r}.")
+        return value
+    return _check_number(key, value, spec, whole=part == "integers")
+
+
+def _check_number(key: str, value: Any, spec: Mapping[str, Any], *, whole: bool) -> int | float:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not is_number or (whole and value != int(value)):
+        raise ValueError(f"{key} must be {'a whole' if whole else 'a finite'} number, got {value!r}.")
+    if not spec["min"] <= value <= spec["max"]:
+        raise ValueError(f"{key} must lie between {spec['min']} and {spec['max']}, got {value!r}.")
+    return int(value) if whole else value
+
+
+def _check_points(points: Any) -> dict[str, list[float]]:
+    """Dragged vectors by name: "q3" is the query, "k3" the key of token 3."""
+    if not isinstance(points, Mapping):
+        raise ValueError(f"points must be a dict such as {{'k3': [0.5, -1.0]}}, got {points!r}.")
+    kept = {}
+    for name, values in points.items():
+        good = re.fullmatch(r"[qk][1-9]\d?", str(name)) and len(values) <= 16
+        if not good or not all(math.isfinite(x) and abs(x) <= 8 for x in values):
+            raise ValueError(
+                f"points[{name!r}] cannot be used: name it 'q' or 'k' and the position from 1, and "
+                f"give at most 16 numbers between -8 and 8; got {values!r}."
+            )
+        kept[str(name)] = list(values)
+    return kept
