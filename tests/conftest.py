@@ -11,6 +11,7 @@ import importlib.util
 import os
 import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,20 @@ def _one_thread() -> None:
     import torch
 
     torch.set_num_threads(1)
+
+
+@pytest.fixture
+def no_shape_checks() -> Iterator[None]:
+    """For tests of the library's own messages: what a user sees, without jaxtyping in between."""
+    try:
+        from jaxtyping import config
+    except ImportError:
+        yield
+        return
+    before = config.jaxtyping_disable
+    config.update("jaxtyping_disable", True)
+    yield
+    config.update("jaxtyping_disable", before)
 
 
 @pytest.fixture(scope="session")

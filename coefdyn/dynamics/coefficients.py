@@ -45,13 +45,13 @@ class CoefficientDynamics:
             or non-finite values (told only for plain CPU tensors that carry no gradient).
     """
 
-    q: Float[Tensor, "*batch L n"]
-    k: Float[Tensor, "*batch L n"]
+    q: Float[Tensor, "*#batch L n"]
+    k: Float[Tensor, "*#batch L n"]
     evolution: Evolution
-    scaling: float | Float[Tensor, "*batch L"]
+    scaling: float | Float[Tensor, "*#batch L"]
     readout: Readout
     normalizer: Normalizer
-    log_scaling: Float[Tensor, "*batch L"] | None = None
+    log_scaling: Float[Tensor, "*#batch L"] | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -184,7 +184,7 @@ class CoefficientDynamics:
         return reference.states(self, j)
 
     def apply(
-        self, v: Float[Tensor, "*batch L dv"], method: str = "auto"
+        self, v: Float[Tensor, "*#batch L dv"], method: str = "auto"
     ) -> Float[Tensor, "*batch L dv"]:
         """y_i = (1/eta_i) sum_j alpha_{i,j} v_j.
 
@@ -202,7 +202,7 @@ class CoefficientDynamics:
         return apply.apply(self, v, method=method)
 
     def step(
-        self, v: Float[Tensor, "*batch L dv"], state: State | None = None
+        self, v: Float[Tensor, "*#batch L dv"], state: State | None = None
     ) -> tuple[Tensor, State]:
         """Continue a sequence: these tokens come after those already in ``state``.
 

@@ -57,7 +57,7 @@ class Evolution:
         return replace(self, **{name: value.to(*args) for name, value in self.tensors().items()})
 
     @property
-    def common_log_decay(self) -> Float[Tensor, "*batch L"] | None:
+    def common_log_decay(self) -> Float[Tensor, "*#batch L"] | None:
         """g_t in A_t = exp(g_t) R_t, in nats per token; None when it is zero."""
         return None
 
@@ -106,8 +106,8 @@ class Scalar(Evolution):
 
     structure: ClassVar[str] = "scalar"
     axes: ClassVar[dict[str, str]] = {"log_decay": "L", "sign": "L"}
-    log_decay: Float[Tensor, "*batch L"]
-    sign: Float[Tensor, "*batch L"] | None = None
+    log_decay: Float[Tensor, "*#batch L"]
+    sign: Float[Tensor, "*#batch L"] | None = None
 
     @property
     def common_log_decay(self) -> Tensor:
@@ -128,8 +128,8 @@ class Diagonal(Evolution):
 
     structure: ClassVar[str] = "diagonal"
     axes: ClassVar[dict[str, str]] = {"log_decay": "Ln", "sign": "Ln"}
-    log_decay: Float[Tensor, "*batch L n"]
-    sign: Float[Tensor, "*batch L n"] | None = None
+    log_decay: Float[Tensor, "*#batch L n"]
+    sign: Float[Tensor, "*#batch L n"] | None = None
 
     def rotate(self, h: Tensor, t: int) -> Tensor:
         growth = self.log_decay[..., t, None, :].exp()
@@ -158,8 +158,8 @@ class Householder(Evolution):
 
     structure: ClassVar[str] = "householder"
     axes: ClassVar[dict[str, str]] = {"direction": "Ln", "beta": "L"}
-    direction: Float[Tensor, "*batch L n"]
-    beta: Float[Tensor, "*batch L"]
+    direction: Float[Tensor, "*#batch L n"]
+    beta: Float[Tensor, "*#batch L"]
 
     def rotate(self, h: Tensor, t: int) -> Tensor:
         return _reflect(h, self.direction, self.beta, t)
@@ -183,10 +183,10 @@ class ScaledHouseholder(Evolution):
         "log_decay": "L",
         "sign": "L",
     }
-    direction: Float[Tensor, "*batch L n"]
-    beta: Float[Tensor, "*batch L"]
-    log_decay: Float[Tensor, "*batch L"]
-    sign: Float[Tensor, "*batch L"] | None = None
+    direction: Float[Tensor, "*#batch L n"]
+    beta: Float[Tensor, "*#batch L"]
+    log_decay: Float[Tensor, "*#batch L"]
+    sign: Float[Tensor, "*#batch L"] | None = None
 
     @property
     def common_log_decay(self) -> Tensor:
@@ -206,7 +206,7 @@ class Dense(Evolution):
 
     structure: ClassVar[str] = "dense"
     axes: ClassVar[dict[str, str]] = {"matrix": "Lnn"}
-    matrix: Float[Tensor, "*batch L n n"]
+    matrix: Float[Tensor, "*#batch L n n"]
 
     def rotate(self, h: Tensor, t: int) -> Tensor:
         return h @ self.matrix[..., t, :, :].transpose(-1, -2)

@@ -89,7 +89,7 @@ class Given(Normalizer):
         eta: ``(..., L)``, nonzero.
     """
 
-    eta: Float[Tensor, "*batch L"]
+    eta: Float[Tensor, "*#batch L"]
 
     def tensors(self) -> dict[str, Tensor]:
         return {"eta": self.eta}

@@ -78,7 +78,7 @@ def in_working_precision(
 
 
 def apply(
-    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], method: str = "auto"
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"], method: str = "auto"
 ) -> Tensor:
     """See ``CoefficientDynamics.apply``."""
     run = resolve(dynamics, method)

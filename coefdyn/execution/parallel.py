@@ -162,5 +162,7 @@ def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tenso
 
 
 def apply(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
-    """y from the whole matrix."""
-    return coefficients(dynamics, normalized=True) @ v
+    """y from the whole matrix; eta divides after the product, d_v numbers per row instead of L."""
+    eta = dynamics.normalizer
+    rows = _rows(dynamics, eta)
+    return normalize(rows.values @ v, rows.values.sum(-1, keepdim=True), rows.offset, eta)

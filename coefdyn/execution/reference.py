@@ -68,7 +68,7 @@ def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tenso
     return torch.cat(rows, dim=-2)
 
 
-def apply(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) -> Tensor:
+def apply(dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"]) -> Tensor:
     """y_i = (1/eta_i) sum_{j <= i} alpha_{i,j} v_j (eq. 2)."""
     outputs = []
     for i, stored in enumerate(evolve(dynamics)):

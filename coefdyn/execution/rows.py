@@ -22,8 +22,8 @@ __all__ = ["Rows", "masked_exp", "normalize", "read", "safe_divide"]
 class Rows(NamedTuple):
     """Rows of coefficients: alpha = values * exp(offset); offset None means 0."""
 
-    values: Float[Tensor, "*batch i j"]
-    offset: Float[Tensor, "*batch i 1"] | None
+    values: Float[Tensor, "*#batch i j"]
+    offset: Float[Tensor, "*#batch i 1"] | None
 
 
 def masked_exp(log_weights: Tensor, mask: Tensor | None) -> Tensor:
@@ -42,8 +42,8 @@ def row_offset(logs: Tensor, mask: Tensor | None, normalizer: Normalizer) -> Ten
 
 
 def read(
-    scores: Float[Tensor, "*batch i j"],
-    log_weights: Float[Tensor, "*#batch i j"] | None,
+    scores: Float[Tensor, "*#batch i j"],
+    log_weights: Float[Tensor, "*#batch #i j"] | None,
     mask: Tensor | None,
     readout: Pointwise,
     normalizer: Normalizer,
@@ -71,9 +71,9 @@ def safe_divide(values: Tensor, total: Tensor) -> Tensor:
 
 
 def normalize(
-    numerator: Float[Tensor, "*batch i c"],
-    total: Float[Tensor, "*batch i 1"],
-    offset: Float[Tensor, "*batch i 1"] | None,
+    numerator: Float[Tensor, "*#batch i c"],
+    total: Float[Tensor, "*#batch i 1"],
+    offset: Float[Tensor, "*#batch i 1"] | None,
     normalizer: Normalizer,
 ) -> Float[Tensor, "*batch i c"]:
     """numerator / eta, both known up to the factor exp(offset); total is the row sum."""

@@ -53,7 +53,7 @@ def has_finite_state(dynamics: CoefficientDynamics) -> bool:
 
 
 def step(
-    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], state: State | None
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"], state: State | None
 ) -> tuple[Tensor, State]:
     """Run the tokens held by ``dynamics`` after those remembered in ``state``."""
     from coefdyn.execution.apply import check_values, in_working_precision
@@ -118,7 +118,7 @@ def _divide(out: Tensor, offset: Tensor | None, dynamics: CoefficientDynamics, t
     """Split off the channel of ones and divide by eta_t."""
     eta = dynamics.normalizer.narrow(t, 1)
     if not isinstance(eta, (RowSum, FlooredRowSum)):
-        return normalize(out, out, None, eta)
+        return normalize(out, out[..., :1], None, eta)
     m = None if offset is None else offset[..., None, None]
     return normalize(out[..., :-1], out[..., -1:], m, eta)
 

@@ -1,0 +1,75 @@
+"""Which combinations of the values a design can output (paper, Appendix A).
+
+Convex: coefficients >= 0 and rows sum to 1. Conical: >= 0. Affine: rows sum to 1. Linear: anything.
+The class follows from phi's range and eta; it can also be checked on data.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+import torch
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.normalizer import Given, One, RowSum
+from coefdyn.dynamics.readout import FeatureMap, Readout
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["CombinationClass", "combination_class", "is_nonnegative", "observed_class"]
+
+
+class CombinationClass(Enum):
+    """The set an output can lie in, from the tightest to the loosest."""
+
+    CONVEX = "convex"
+    CONICAL = "conical"
+    AFFINE = "affine"
+    LINEAR = "linear"
+
+
+def is_nonnegative(readout: Readout) -> bool:
+    """Whether phi >= 0 (or psi >= 0, channel by channel) on a wide grid of scores.
+
+    A grid cannot prove it for an arbitrary function; for exp, ReLU, softplus and the usual psi it
+    decides correctly, and ``observed_class`` checks it on data.
+    """
+    grid = torch.linspace(-40.0, 40.0, 4001, dtype=torch.float64)
+    if isinstance(readout, FeatureMap):
+        return bool((readout.features(grid[:, None].expand(-1, 4)) >= 0).all())
+    return bool((readout(grid) >= 0).all())  # type: ignore[operator]
+
+
+def combination_class(dynamics: CoefficientDynamics) -> CombinationClass:
+    """The class guaranteed by phi and eta for every input.
+
+    A row of coefficients that are all zero outputs zero (see ``normalizer.RowSum``); with ReLU the
+    class is therefore convex on every row that has a positive score.
+    """
+    eta = dynamics.normalizer
+    nonnegative = is_nonnegative(dynamics.readout)
+    if isinstance(eta, RowSum):
+        return CombinationClass.CONVEX if nonnegative else CombinationClass.AFFINE
+    if isinstance(eta, Given):
+        nonnegative = nonnegative and bool((eta.eta > 0).all())
+    elif not isinstance(eta, One):
+        nonnegative = nonnegative and eta.cancels_scale
+    return CombinationClass.CONICAL if nonnegative else CombinationClass.LINEAR
+
+
+def observed_class(
+    normalized: Float[Tensor, "*batch L L"], tolerance: float = 1e-6
+) -> CombinationClass:
+    """The tightest class that a given matrix alpha / eta satisfies.
+
+    Args:
+        normalized: from ``dynamics.coefficients(normalized=True)``.
+        tolerance: how far below 0 a coefficient, or from 1 a row sum, may lie. Rows that are
+            entirely zero are left out of the row-sum test.
+    """
+    rows = normalized.sum(dim=-1)
+    empty = (normalized == 0).all(dim=-1)
+    sums_to_one = bool((((rows - 1).abs() <= tolerance) | empty).all())
+    nonnegative = bool((normalized >= -tolerance).all())
+    if nonnegative:
+        return CombinationClass.CONVEX if sums_to_one else CombinationClass.CONICAL
+    return CombinationClass.AFFINE if sums_to_one else CombinationClass.LINEAR

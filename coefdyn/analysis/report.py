@@ -1,0 +1,73 @@
+"""The design report: the six principles asked of one design on one input."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coefdyn.analysis.classes import CombinationClass, combination_class, observed_class
+from coefdyn.analysis.selectivity import Selectivity, selectivity
+from coefdyn.analysis.stability import Stability, stability
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.execution.state import has_finite_state
+
+__all__ = ["DesignReport", "report"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DesignReport:
+    """Facts about a design, by principle.
+
+    Attributes:
+        design: the four ingredients in words.
+        has_finite_state: whether a recurrent form with a state of fixed size exists (Principle 1).
+        guaranteed_class: what phi and eta guarantee.
+        observed_class: what this input showed.
+        selectivity: near-zero and large fractions (Principle 2).
+        evolves: whether A_t differs from I (Principle 3).
+        score_variance: sample variance of the scores q^T h at i = j (Principle 5).
+        stability: norms, growth and overflow horizon (Principle 6).
+    """
+
+    design: str
+    has_finite_state: bool
+    guaranteed_class: CombinationClass
+    observed_class: CombinationClass
+    selectivity: Selectivity
+    evolves: bool
+    score_variance: float
+    stability: Stability
+
+    def __str__(self) -> str:
+        s = self.stability
+        lines = [
+            self.design,
+            f"1   recurrent form with a finite state: {'yes' if self.has_finite_state else 'no'}",
+            f"2   near-zero coefficients (<= {self.selectivity.epsilon:g}): "
+            f"{self.selectivity.near_zero_fraction:.3f}",
+            f"3   position from the evolution: {'yes' if self.evolves else 'no (A_t = I)'}",
+            f"5   variance of q^T b k: {self.score_variance:.3f}",
+            f"6   largest |A_t|: {s.largest_norm:.3f}; growth {s.growth_nats:.2f} nats; "
+            f"float32 horizon {s.horizon_tokens:.0f} tokens",
+            f"A   combination: {self.guaranteed_class.value} guaranteed, "
+            f"{self.observed_class.value} observed",
+        ]
+        return "\n".join(lines)
+
+
+def report(dynamics: CoefficientDynamics) -> DesignReport:
+    """Ask the principles of one design on one input. For a look, not for a proof."""
+    keys = dynamics.scaled_keys()
+    if dynamics.log_scaling is not None:
+        keys = keys * dynamics.log_scaling.exp()[..., None]
+    scores = (dynamics.q * keys).sum(-1)
+    many = scores.numel() > 1
+    return DesignReport(
+        design=repr(dynamics),
+        has_finite_state=has_finite_state(dynamics),
+        guaranteed_class=combination_class(dynamics),
+        observed_class=observed_class(dynamics.coefficients(normalized=True)),
+        selectivity=selectivity(dynamics),
+        evolves=dynamics.evolution.structure != "identity",
+        score_variance=scores.var().item() if many else float("nan"),
+        stability=stability(dynamics),
+    )

@@ -1,0 +1,162 @@
+"""Every execution method against the equation, written here once more and literally."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from designs import NORMALIZERS, READOUTS, STRUCTURES, Inputs
+
+from coefdyn import CoefficientDynamics, readout
+from coefdyn.execution.state import CacheState, LinearState, has_finite_state
+
+RELATIVE = 1e-9  # float64: products of 21 matrices, sums that may nearly cancel (identity row sums)
+
+
+def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
+    assert torch.isfinite(got).all() and torch.isfinite(expected).all()
+    return ((got - expected).norm() / expected.norm().clamp(min=1e-300)).item()
+
+
+def literal(d: CoefficientDynamics, v: torch.Tensor) -> torch.Tensor:
+    """y from eq. 2-4 with dense matrices and three loops; no code shared with the library."""
+    n, length = d.key_dim, d.length
+    outputs = []
+    for i in range(length):
+        alphas = []
+        for j in range(i + 1):
+            b = d.scaling[..., j] if torch.is_tensor(d.scaling) else d.scaling
+            if d.log_scaling is not None:
+                b = b * d.log_scaling[..., j].exp()
+            h = b[..., None] * d.k[..., j, :]
+            for t in range(j + 1, i + 1):
+                h = (dense(d, t, n) @ h[..., None])[..., 0]
+            q = d.q[..., i, :]
+            if isinstance(d.readout, readout.FeatureMap):
+                alphas.append((d.readout.fn(q) * d.readout.fn(h)).sum(-1))
+            else:
+                alphas.append(d.readout.fn((q * h).sum(-1)))
+        alpha = torch.stack(alphas, -1)
+        eta = {
+            "One": lambda: torch.ones_like(alpha[..., 0]),
+            "RowSum": lambda a=alpha: a.sum(-1),
+            "FlooredRowSum": lambda a=alpha: a.sum(-1).abs().clamp(min=1.0),
+            "Given": lambda i=i: d.normalizer.eta[..., i],
+        }[d.normalizer.name]()
+        weights = torch.where(eta[..., None] == 0, 0.0, alpha / eta[..., None])  # empty ReLU rows
+        outputs.append((weights[..., None] * v[..., : i + 1, :]).sum(-2))
+    return torch.stack(outputs, -2)
+
+
+def dense(d: CoefficientDynamics, t: int, n: int) -> torch.Tensor:
+    """A_t written out from its parameters."""
+    e, eye = d.evolution, torch.eye(n, dtype=d.dtype)
+    if e.structure == "identity":
+        return eye
+    if e.structure == "dense":
+        return e.matrix[..., t, :, :]
+    if e.structure == "diagonal":
+        return torch.diag_embed(e.log_decay[..., t, :].exp() * e.sign[..., t, :])
+    scale = torch.ones((), dtype=d.dtype)
+    if e.structure in ("scalar", "scaled_householder"):
+        scale = e.log_decay[..., t].exp() * e.sign[..., t]
+    if e.structure == "scalar":
+        return scale[..., None, None] * eye
+    z = e.direction[..., t, :]
+    reflect = eye - e.beta[..., t, None, None] * z[..., :, None] * z[..., None, :]
+    return scale[..., None, None] * reflect
+
+
+@pytest.mark.parametrize("eta", NORMALIZERS)
+@pytest.mark.parametrize("phi", READOUTS)
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_reference_is_the_literal_equation(structure: str, phi: str, eta: str) -> None:
+    inputs = Inputs.draw(length=7, n=3, dv=2, seed=1)
+    d = inputs.dynamics(structure, phi, eta, log_scaled=True)
+    with torch.no_grad():
+        assert relative_error(d.apply(inputs.v, "reference"), literal(d, inputs.v)) < RELATIVE
+
+
+@pytest.mark.parametrize("log_scaled", [False, True])
+@pytest.mark.parametrize("eta", NORMALIZERS)
+@pytest.mark.parametrize("phi", READOUTS)
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_methods_agree_with_gradients(structure: str, phi: str, eta: str, log_scaled: bool) -> None:
+    inputs = Inputs.draw(seed=2)
+    d = inputs.dynamics(structure, phi, eta, log_scaled)
+    leaves = list(inputs.leaves.values())
+    expected = d.apply(inputs.v, "reference")
+    probe = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3)).double()
+    expected_grads = torch.autograd.grad(expected, leaves, probe, allow_unused=True)
+    methods = ["parallel"] + (["recurrent"] if has_finite_state(d) else [])
+    for method in methods:
+        y = d.apply(inputs.v, method)
+        assert relative_error(y, expected) < RELATIVE
+        grads = torch.autograd.grad(y, leaves, probe, allow_unused=True)
+        for got, want in zip(grads, expected_grads, strict=True):
+            assert (got is None) == (want is None)
+            if want is not None:
+                assert relative_error(got, want) < 1e-8
+
+
+@pytest.mark.parametrize("phi", READOUTS)
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_coefficients_and_states(structure: str, phi: str) -> None:
+    inputs = Inputs.draw(seed=4)
+    d = inputs.dynamics(structure, phi, "row_sum", log_scaled=True)
+    with torch.no_grad():
+        alpha = d.coefficients()
+        assert relative_error(alpha, d.coefficients(method="reference")) < RELATIVE
+        assert (alpha.triu(1) == 0).all()
+        y = d.coefficients(normalized=True) @ inputs.v
+        assert relative_error(y, d.apply(inputs.v, "reference")) < RELATIVE
+        if phi in ("exp", "tanh"):
+            h = d.states(4)
+            column = READOUTS[phi]((d.q[..., 4:, :] * h).sum(-1))
+            assert relative_error(alpha[..., 4:, 4], column) < RELATIVE
+
+
+@pytest.mark.parametrize("eta", NORMALIZERS)
+@pytest.mark.parametrize("phi", ["identity", "exp", "elu1"])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_step_continues_a_sequence(structure: str, phi: str, eta: str) -> None:
+    inputs = Inputs.draw(seed=5)
+    d = inputs.dynamics(structure, phi, eta, log_scaled=True)
+    with torch.no_grad():
+        state, outputs = None, []
+        for start, size in ((0, 1), (1, 8), (9, 1), (10, 11)):
+            piece = inputs.v.narrow(-2, start, size)
+            y, state = d.narrow(start, size).step(piece, state)
+            outputs.append(y)
+        assert isinstance(state, LinearState if has_finite_state(d) else CacheState)
+        whole = torch.cat(outputs, -2)
+        assert relative_error(whole, d.apply(inputs.v, "reference")) < RELATIVE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("method", ["parallel", "recurrent"])
+def test_low_precision_stays_close(dtype: torch.dtype, method: str) -> None:
+    inputs = Inputs.draw(seed=6, length=65)
+    d = inputs.dynamics("scaled_householder", "identity", "one")
+    with torch.no_grad():
+        rounded, v = d.to(dtype), inputs.v.to(dtype)
+        expected = rounded.to(torch.float64).apply(v.double(), "reference")
+        got = rounded.apply(v, method)
+        assert got.dtype == dtype
+        limit = {torch.float32: 2e-6, torch.bfloat16: 4e-3}[dtype]
+        assert relative_error(got.double(), expected) < limit
+
+
+@pytest.mark.parametrize("structure", ["scalar", "diagonal", "scaled_householder"])
+def test_vmap_over_replicas(structure: str) -> None:
+    inputs = Inputs.draw(batch=(3, 2), seed=7)
+
+    def loss(leaves: dict[str, torch.Tensor]) -> torch.Tensor:
+        single = Inputs(leaves, {name: s[0] for name, s in inputs.signs.items()})
+        return single.dynamics(structure, "softplus", "row_sum").apply(single.v).square().sum()
+
+    leaves = {name: value.detach() for name, value in inputs.leaves.items()}
+    batched = torch.func.vmap(torch.func.grad(loss))(leaves)
+    for index in range(3):
+        one = torch.func.grad(loss)({name: value[index] for name, value in leaves.items()})
+        for name, want in one.items():
+            assert torch.allclose(batched[name][index], want, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,196 @@
+"""The contract of CoefficientDynamics: extremes, empty rows, and messages for bad input."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+
+PLAIN = {
+    "evolution": evolution.Identity(),
+    "scaling": 1.0,
+    "readout": readout.identity,
+    "normalizer": normalizer.One(),
+}
+
+
+def build(**changes: object) -> CoefficientDynamics:
+    """A small valid design with some arguments replaced."""
+    arguments = {"q": torch.ones(3, 2), "k": torch.ones(3, 2), **PLAIN, **changes}
+    return CoefficientDynamics(**arguments)
+
+
+@pytest.mark.parametrize("method", ["reference", "parallel", "recurrent"])
+@pytest.mark.parametrize("eta", [normalizer.RowSum(), normalizer.FlooredRowSum(1.0)])
+@pytest.mark.parametrize("size", [1.0, 30.0, 200.0])
+def test_exponential_gates_stay_finite(
+    method: str, eta: normalizer.Normalizer, size: float
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    length, n, dv = 40, 8, 4
+    q, k, v = (torch.randn(length, width, generator=generator) for width in (n, n, dv))
+    gate_i, gate_f = (size * (2 * torch.rand(length, generator=generator) - 1) for _ in range(2))
+
+    def mlstm(dtype: torch.dtype) -> CoefficientDynamics:
+        return CoefficientDynamics(
+            q=q.to(dtype),
+            k=k.to(dtype),
+            evolution=evolution.Scalar(log_decay=gate_f.to(dtype)),
+            scaling=n**-0.5,
+            log_scaling=gate_i.to(dtype),
+            readout=readout.identity,
+            normalizer=eta,
+        )
+
+    expected = mlstm(torch.float64).apply(v.double(), "reference")
+    got = mlstm(torch.float32).apply(v, method)
+    # the identity readout's row sum can nearly cancel; float32 then keeps about 4 digits
+    assert torch.isfinite(got).all()
+    assert (got - expected).norm() / expected.norm() < 2e-4
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softmax_with_huge_scores(dtype: torch.dtype) -> None:
+    generator = torch.Generator().manual_seed(1)
+    q, k = (100 * torch.randn(30, 16, generator=generator, dtype=dtype) for _ in range(2))
+    v = torch.randn(30, 4, generator=generator, dtype=dtype)
+    d = CoefficientDynamics(
+        q=q, k=k, **{**PLAIN, "readout": readout.exp, "normalizer": normalizer.RowSum()}
+    )
+    assert (q @ k.T).abs().max() > 1e4
+    expected = functional.scaled_dot_product_attention(
+        q[None].double(), k[None].double(), v[None].double(), is_causal=True, scale=1.0
+    )[0]
+    for method in ("reference", "parallel"):
+        assert (d.apply(v, method) - expected).abs().max() < 1e-5
+    assert torch.allclose(d.coefficients(normalized=True).sum(-1), torch.ones(30, dtype=dtype))
+
+
+@pytest.mark.parametrize("method", ["reference", "parallel"])
+def test_empty_row_gives_zero_and_zero_gradient(method: str) -> None:
+    q = torch.ones(3, 2, requires_grad=True)
+    d = CoefficientDynamics(
+        q=q,
+        k=-torch.ones(3, 2),
+        **{**PLAIN, "readout": readout.relu, "normalizer": normalizer.RowSum()},
+    )
+    y = d.apply(torch.ones(3, 2), method)
+    y.sum().backward()
+    assert (y == 0).all() and q.grad is not None and (q.grad == 0).all()
+
+
+def test_one_position_and_unbatched() -> None:
+    d = build(q=torch.full((1, 2), 2.0), k=torch.full((1, 2), 3.0), scaling=0.5)
+    assert d.coefficients().item() == 6.0
+    assert d.apply(torch.ones(1, 4)).tolist() == [[6.0] * 4]
+
+
+def test_leading_axes_broadcast() -> None:
+    d = build(q=torch.randn(4, 1, 3, 2), k=torch.randn(1, 5, 3, 2), scaling=torch.ones(3))
+    assert d.batch_shape == (4, 5)
+    assert d.coefficients().shape == (4, 5, 3, 3)
+    assert d.apply(torch.randn(4, 5, 3, 6), "recurrent").shape == (4, 5, 3, 6)
+
+
+def test_flip_is_expressible() -> None:
+    sign = torch.tensor([1.0, -1.0, -1.0])
+    d = build(evolution=evolution.Scalar(log_decay=torch.zeros(3), sign=sign))
+    assert d.coefficients()[:, 0].tolist() == [2.0, -2.0, 2.0]
+
+
+def test_states_is_the_impulse_response() -> None:
+    decay = torch.full((3,), math.log(0.5))
+    d = build(evolution=evolution.Scalar(log_decay=decay))
+    assert torch.allclose(d.states(1), torch.tensor([[1.0, 1.0], [0.5, 0.5]]))
+    with pytest.raises(ValueError, match="0 <= j < L = 3"):
+        d.states(3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (lambda: {"k": torch.ones(4, 2)}, r"k must have shape .* got \(4, 2\)"),
+        (lambda: {"k": torch.ones(3, 2).double()}, "convert it with k.to"),
+        (lambda: {"q": torch.ones(0, 2), "k": torch.ones(0, 2)}, "L >= 1"),
+        (lambda: {"q": torch.ones(3, 2, dtype=torch.int64)}, "real floating point"),
+        (lambda: {"q": torch.ones(3, 2, dtype=torch.complex64)}, "real floating point"),
+        (lambda: {"q": [[1.0]]}, "must be a torch.Tensor"),
+        (lambda: {"q": torch.full((3, 2), float("nan"))}, "NaN or infinite"),
+        (lambda: {"normalizer": normalizer.RowSum}, r"did you mean RowSum\(\)"),
+        (lambda: {"readout": torch.exp}, "coefdyn.readout"),
+        (lambda: {"scaling": "1"}, "scaling must be a number"),
+        (lambda: {"scaling": torch.ones(1)}, "Trailing axes are not broadcast"),
+        (lambda: {"evolution": evolution.Scalar(log_decay=torch.ones(1))}, "evolution.log_decay"),
+        (lambda: {"evolution": evolution.Dense(matrix=torch.ones(3, 2, 3))}, "L, n, n"),
+        (
+            lambda: {
+                "evolution": evolution.Scalar(log_decay=torch.ones(3), sign=torch.full((3,), 0.5))
+            },
+            r"only \+1 and -1",
+        ),
+        (lambda: {"normalizer": normalizer.Given(torch.ones(2))}, "normalizer.eta"),
+        (
+            lambda: {
+                "q": torch.ones(4, 2, 3, 2),
+                "k": torch.ones(4, 2, 3, 2),
+                "scaling": torch.ones(2, 3),
+            },
+            "Give all of them",
+        ),
+        (lambda: {"q": torch.ones(4, 3, 2), "k": torch.ones(5, 3, 2)}, "do not broadcast"),
+    ],
+)
+def test_bad_input_is_explained(
+    no_shape_checks: None, changes: Callable[[], dict[str, object]], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        build(**changes())
+
+
+@pytest.mark.parametrize(
+    ("v", "method", "message"),
+    [
+        (torch.ones(2, 1), "auto", "v must have shape"),
+        (torch.ones(3, 1).double(), "auto", "convert it with v.to"),
+        (torch.ones(3, 1), "fast", "method must be one of"),
+        (torch.ones(2, 3, 1), "auto", None),
+    ],
+)
+def test_values_are_checked(
+    no_shape_checks: None, v: torch.Tensor, method: str, message: str | None
+) -> None:
+    d = build(q=torch.ones(2, 3, 2))
+    if message is None:
+        assert d.apply(v, method).shape == (2, 3, 1)
+        return
+    with pytest.raises(ValueError, match=message):
+        d.apply(v, method)
+
+
+def test_recurrent_explains_lemma_1(no_shape_checks: None) -> None:
+    with pytest.raises(ValueError, match="Lemma 1.*Use method="):
+        build(readout=readout.exp).apply(torch.ones(3, 1), "recurrent")
+    with pytest.raises(ValueError, match="never forms the L x L matrix"):
+        build().coefficients(method="recurrent")
+
+
+def test_readouts_must_be_elementwise(no_shape_checks: None) -> None:
+    with pytest.raises(ValueError, match="not elementwise"):
+        readout.Pointwise(lambda s: s.softmax(-1), name="softmax")
+    with pytest.raises(ValueError, match="not elementwise"):
+        readout.Pointwise(lambda s: s.sum(-1), name="sum")
+    with pytest.raises(ValueError, match="floor > 0"):
+        normalizer.FlooredRowSum(0.0)
+    wrong = readout.FeatureMap(lambda x: x.sum(-1), name="sum")
+    with pytest.raises(ValueError, match="last axis only"):
+        build(readout=wrong).apply(torch.ones(3, 1))
+
+
+def test_a_nan_in_training_is_left_to_the_trainer() -> None:
+    q = torch.full((3, 2), float("nan"), requires_grad=True)
+    assert build(q=q).apply(torch.ones(3, 1)).isnan().all()
