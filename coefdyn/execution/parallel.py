@@ -9,7 +9,6 @@ import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
-    Dense,
     Diagonal,
     Householder,
     Identity,

@@ -140,7 +140,7 @@ class DesignMixer(Mixer):
         """A_t, and Mamba-2's Delta_t where A_t has one."""
         if self.evolution == "identity":
             return evolution.Identity(), None
-        ones = torch.ones_like(tokens.q[..., 0])
+        ones = tokens.q.new_ones(tokens.q.shape[-2])
         if self.evolution == "constant":
             sign = -ones if self.constant < 0 else None
             log_decay = math.log(abs(self.constant)) * ones
