@@ -53,7 +53,7 @@ def duplicate_token(dynamics: CoefficientDynamics, j: int, later: int) -> Coeffi
 def positional_information(
     dynamics: CoefficientDynamics, j: int, later: int, tolerance: float = 1e-9
 ) -> PositionalInformation:
-    """Copy token j to position ``later`` and compare the two coefficients seen from every i >= later.
+    """Copy token j to position ``later``; compare the two coefficients seen from every i >= later.
 
     With A_t = I they are equal for every readout. With A_t != I they differ for a generic query
     whenever the product A_later ... A_{j+1} is not the identity; a reflection applied twice is.

@@ -30,7 +30,7 @@ def check_tensor(name: str, value: object, like: Tensor | None = None) -> Tensor
 
 
 def check_axes(name: str, value: Tensor, axes: str, sizes: dict[str, int]) -> None:
-    """The trailing axes of ``value`` have exactly the sizes named by ``axes``; nothing broadcasts."""
+    """The trailing axes of ``value`` have exactly the sizes that ``axes`` names."""
     expected = tuple(sizes[axis] for axis in axes)
     got = tuple(value.shape)
     if got[len(got) - len(axes) :] != expected:

@@ -37,8 +37,8 @@ class CoefficientDynamics:
         scaling: b_j, a float or ``(..., L)``.
         readout: phi, from ``coefdyn.readout``.
         normalizer: eta_i, from ``coefdyn.normalizer``.
-        log_scaling: None or ``(..., L)`` in nats: b_j is then scaling_j exp(log_scaling_j), computed
-            so that gates of some hundred nats stay finite where eta_i cancels them (mLSTM).
+        log_scaling: None or ``(..., L)`` in nats: b_j is then scaling_j exp(log_scaling_j),
+            kept in the log so that gates of some hundred nats stay finite where eta_i cancels them (mLSTM).
 
     Raises:
         ValueError: for shapes, dtypes or devices that do not fit, L = 0, integer or complex input,
@@ -128,16 +128,16 @@ class CoefficientDynamics:
             return self.scaling[..., None] * self.k
         return self.scaling * self.k
 
-    def to(self, *args: torch.dtype | torch.device) -> CoefficientDynamics:
-        """The same dynamics with every tensor passed through ``Tensor.to``."""
+    def to(self, target: torch.dtype | torch.device) -> CoefficientDynamics:
+        """The same dynamics with every tensor converted to a dtype or moved to a device."""
         return replace(
             self,
-            q=self.q.to(*args),
-            k=self.k.to(*args),
-            evolution=self.evolution.to(*args),
-            scaling=self.scaling.to(*args) if isinstance(self.scaling, Tensor) else self.scaling,
-            normalizer=self.normalizer.to(*args),
-            log_scaling=None if self.log_scaling is None else self.log_scaling.to(*args),
+            q=self.q.to(target),
+            k=self.k.to(target),
+            evolution=self.evolution.to(target),
+            scaling=self.scaling.to(target) if isinstance(self.scaling, Tensor) else self.scaling,
+            normalizer=self.normalizer.to(target),
+            log_scaling=None if self.log_scaling is None else self.log_scaling.to(target),
         )
 
     def narrow(self, start: int, length: int) -> CoefficientDynamics:
@@ -190,8 +190,8 @@ class CoefficientDynamics:
 
         Args:
             v: values, ``(..., L, d_v)``, dtype and device of q.
-            method: "auto", or one of ``coefdyn.execution.apply.METHODS``. An explicit request that cannot
-                be met raises; it never falls back.
+            method: "auto", or one of ``coefdyn.execution.apply.METHODS``. An explicit request
+                that cannot be met raises; it never falls back.
 
         Raises:
             ValueError: for a v that does not fit, or a method that cannot compute this readout and
@@ -207,7 +207,7 @@ class CoefficientDynamics:
         """Continue a sequence: these tokens come after those already in ``state``.
 
         Feeding a sequence piece by piece gives the whole-sequence result. The state of a linear
-        readout has a fixed size n x d_v; any other readout has to keep every key and value (Lemma 1).
+        readout has a fixed size n x d_v; any other readout keeps every key and value (Lemma 1).
 
         Args:
             v: values of the next token(s), ``(..., L, d_v)``, L >= 1.

@@ -52,9 +52,9 @@ class Evolution:
         }
         return replace(self, **cut)
 
-    def to(self, *args: torch.dtype | torch.device) -> Evolution:
-        """The same evolution with every parameter passed through ``Tensor.to``."""
-        return replace(self, **{name: value.to(*args) for name, value in self.tensors().items()})
+    def to(self, target: torch.dtype | torch.device) -> Evolution:
+        """The same evolution with every parameter converted to a dtype or moved to a device."""
+        return replace(self, **{name: value.to(target) for name, value in self.tensors().items()})
 
     @property
     def common_log_decay(self) -> Float[Tensor, "*#batch L"] | None:
@@ -147,8 +147,8 @@ def _reflect(h: Tensor, direction: Tensor, beta: Tensor, t: int) -> Tensor:
 class Householder(Evolution):
     """A_t = I - beta_t z_t z_t^T (DeltaNet; Table 1, Lemma 12).
 
-    The eigenvalue along z is 1 - beta |z|^2: a contraction for beta |z|^2 in (0, 1), a projection at
-    1, a reflection at 2 (only there a Householder matrix in the strict sense), unstable beyond.
+    The eigenvalue along z is 1 - beta |z|^2: a contraction for beta |z|^2 in (0, 1), a projection
+    at 1, a reflection at 2 (only there a Householder matrix in the strict sense), unstable beyond.
 
     Args:
         direction: z, ``(..., L, n)``, used as given. Any direction, not only the key; normalise

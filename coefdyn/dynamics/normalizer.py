@@ -38,7 +38,7 @@ class Normalizer:
         """The same normalizer restricted to positions start .. start + length - 1."""
         return self
 
-    def to(self, *args: torch.dtype | torch.device) -> Normalizer:
+    def to(self, target: torch.dtype | torch.device) -> Normalizer:
         return self
 
 
@@ -97,8 +97,8 @@ class Given(Normalizer):
     def narrow(self, start: int, length: int) -> Given:
         return Given(self.eta.narrow(-1, start, length))
 
-    def to(self, *args: torch.dtype | torch.device) -> Given:
-        return Given(self.eta.to(*args))
+    def to(self, target: torch.dtype | torch.device) -> Given:
+        return Given(self.eta.to(target))
 
     def __repr__(self) -> str:
         return f"Given(eta={tuple(self.eta.shape)})"

@@ -28,7 +28,7 @@ class Readout:
 
     @property
     def is_linear(self) -> bool:
-        """Whether phi is the identity, so that the sum over j can be kept as one state (Lemma 1)."""
+        """Whether phi is the identity, so that one state can hold the sum over j (Lemma 1)."""
         return False
 
     @property

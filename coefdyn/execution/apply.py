@@ -50,8 +50,8 @@ def _no_finite_state(dynamics: CoefficientDynamics) -> str:
     phi, evolution = dynamics.readout, type(dynamics.evolution).__name__
     return (
         f"method='recurrent' needs a linear readout, or a FeatureMap with Identity evolution; got "
-        f"{phi!r} with {evolution}. Its past does not fit into a state of fixed size (Lemma 1: with a "
-        "state of n x d_v numbers only phi = identity has a recurrent form). "
+        f"{phi!r} with {evolution}. Its past does not fit into a state of fixed size (Lemma 1: "
+        "with a state of n x d_v numbers only phi = identity has a recurrent form). "
         "Use method='parallel' or 'auto'; step() also works and keeps every key and value."
     )
 

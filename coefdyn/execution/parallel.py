@@ -75,9 +75,11 @@ def diagonal_scores(q: Tensor, k: Tensor, evolution: Diagonal) -> Tensor:
 
 
 def householder_scores(q: Tensor, k: Tensor, z: Tensor, beta: Tensor) -> Tensor:
-    """q_i^T (I - beta_i z_i z_i^T) ... (I - beta_{j+1} z_{j+1} z_{j+1}^T) k_j by a triangular solve.
+    """q_i^T (I - beta_i z_i z_i^T) ... (I - beta_{j+1} z_{j+1} z_{j+1}^T) k_j by a triangular
+    solve.
 
-    The erased amounts u_{t,j} solve (I + tril(diag(beta) Z Z^T, -1)) U = tril(diag(beta) Z K^T, -1).
+    The erased amounts u_{t,j} solve
+    (I + tril(diag(beta) Z Z^T, -1)) U = tril(diag(beta) Z K^T, -1).
     """
     zt = z.transpose(-1, -2)
     overlap = (beta[..., None] * (z @ zt)).tril(-1)

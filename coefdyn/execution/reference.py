@@ -1,7 +1,7 @@
 """The equation itself, one token at a time. Never optimised: it alone defines what is correct.
 
-Run it in float64. The stored keys h_{i,j} of all j <= i are evolved literally, eq. 3a; only a growth
-common to all directions is summed in the log, so that long products stay finite.
+Run it in float64. The stored keys h_{i,j} of all j <= i are evolved literally, eq. 3a; only a
+growth common to all directions is summed in the log, so that long products stay finite.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def read(
     readout: Pointwise,
     normalizer: Normalizer,
 ) -> Rows:
-    """phi(scores * exp(log_weights)), masked, with the row's scale taken out where eta allows it."""
+    """phi(scores * exp(log_weights)), masked; the row's scale is taken out where eta allows it."""
     offset = None
     if log_weights is not None:
         if normalizer.cancels_scale and readout.is_homogeneous:

@@ -1,6 +1,6 @@
 """Token by token: what has to be remembered between two steps.
 
-A linear readout lets the sum over j move inside (Lemma 1): one matrix S of n x d_v numbers, forever.
+A linear readout lets the sum over j move inside (Lemma 1): one matrix S of n x d_v numbers.
 Any other readout needs every stored key h_{i,j} and every value, so its state grows with L.
 """
 
@@ -13,7 +13,7 @@ import torch
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Identity
 from coefdyn.dynamics.normalizer import FlooredRowSum, RowSum
-from coefdyn.dynamics.readout import FeatureMap, Pointwise
+from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.reference import Stored, read_row
 from coefdyn.execution.rows import normalize
 from coefdyn.shapes import Float, Tensor
@@ -110,7 +110,7 @@ def _linear_inputs(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor, Tenso
     if isinstance(phi, FeatureMap):
         k = k if log_b is None else k * log_b.exp()[..., None]
         return phi.features(dynamics.q), phi.features(k), None
-    assert isinstance(phi, Pointwise) and phi.is_linear, f"{phi!r} has no finite state"
+    assert phi.is_linear, f"{phi!r} has no finite state"
     return dynamics.q, k, log_b
 
 

@@ -13,7 +13,8 @@ RELATIVE = 1e-9  # float64: products of 21 matrices, sums that may nearly cancel
 
 
 def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
-    assert torch.isfinite(got).all() and torch.isfinite(expected).all()
+    assert torch.isfinite(got).all()
+    assert torch.isfinite(expected).all()
     return ((got - expected).norm() / expected.norm().clamp(min=1e-300)).item()
 
 
@@ -37,7 +38,7 @@ def literal(d: CoefficientDynamics, v: torch.Tensor) -> torch.Tensor:
                 alphas.append(d.readout.fn((q * h).sum(-1)))
         alpha = torch.stack(alphas, -1)
         eta = {
-            "One": lambda: torch.ones_like(alpha[..., 0]),
+            "One": lambda a=alpha: torch.ones_like(a[..., 0]),
             "RowSum": lambda a=alpha: a.sum(-1),
             "FlooredRowSum": lambda a=alpha: a.sum(-1).abs().clamp(min=1.0),
             "Given": lambda i=i: d.normalizer.eta[..., i],

@@ -81,7 +81,9 @@ def test_empty_row_gives_zero_and_zero_gradient(method: str) -> None:
     )
     y = d.apply(torch.ones(3, 2), method)
     y.sum().backward()
-    assert (y == 0).all() and q.grad is not None and (q.grad == 0).all()
+    assert (y == 0).all()
+    assert q.grad is not None
+    assert (q.grad == 0).all()
 
 
 def test_one_position_and_unbatched() -> None:
@@ -173,7 +175,7 @@ def test_values_are_checked(
 
 
 def test_recurrent_explains_lemma_1(no_shape_checks: None) -> None:
-    with pytest.raises(ValueError, match="Lemma 1.*Use method="):
+    with pytest.raises(ValueError, match=r"Lemma 1.*Use method="):
         build(readout=readout.exp).apply(torch.ones(3, 1), "recurrent")
     with pytest.raises(ValueError, match="never forms the L x L matrix"):
         build().coefficients(method="recurrent")

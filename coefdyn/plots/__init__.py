@@ -1,0 +1,33 @@
+"""Figures: matplotlib only, drawn on axes that the caller gives."""
+
+from coefdyn.plots.style import (
+    COEFFICIENT_CMAP,
+    INGREDIENT_COLORS,
+    INGREDIENT_COLORS_DARK,
+    centered_norm,
+    save_figure,
+    use_style,
+)
+from coefdyn.plots.views import (
+    plot_coefficients,
+    plot_eigenvalues,
+    plot_impulse_response,
+    plot_readout,
+    plot_state_path,
+    plot_variance,
+)
+
+__all__ = [
+    "COEFFICIENT_CMAP",
+    "INGREDIENT_COLORS",
+    "INGREDIENT_COLORS_DARK",
+    "centered_norm",
+    "plot_coefficients",
+    "plot_eigenvalues",
+    "plot_impulse_response",
+    "plot_readout",
+    "plot_state_path",
+    "plot_variance",
+    "save_figure",
+    "use_style",
+]
