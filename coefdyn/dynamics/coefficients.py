@@ -37,8 +37,8 @@ class CoefficientDynamics:
         scaling: b_j, a float or ``(..., L)``.
         readout: phi, from ``coefdyn.readout``.
         normalizer: eta_i, from ``coefdyn.normalizer``.
-        log_scaling: None or ``(..., L)`` in nats: b_j is then scaling_j exp(log_scaling_j),
-            kept in the log so that gates of some hundred nats stay finite where eta_i cancels them (mLSTM).
+        log_scaling: None or ``(..., L)`` in nats: b_j is then scaling_j exp(log_scaling_j), kept in
+            the log so that gates of some hundred nats stay finite where eta_i cancels them (mLSTM).
 
     Raises:
         ValueError: for shapes, dtypes or devices that do not fit, L = 0, integer or complex input,

@@ -43,7 +43,7 @@ def test_impulse_response_and_path(axis) -> None:
 def test_readout_spectrum_variance(axis) -> None:
     found = analysis.near_zero_set(readout.relu)
     plots.plot_readout(axis, found, "ReLU")
-    assert "10" in axis.get_title()
+    assert "10" in axis.get_title(loc="left")
     d = Inputs.draw(batch=()).dynamics("householder", "identity", "one")
     plots.plot_eigenvalues(axis, analysis.spectrum(d))
     assert len(axis.collections[-1].get_offsets()) == (d.length - 1) * d.key_dim
