@@ -1,0 +1,114 @@
+"""Small mixers for tests: the eight rows of Table 1 and designs that cover every option."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from coefdyn.mixers import MIXERS, DesignMixer, Mixer
+
+SIZES = {"d_model": 12, "n_heads": 2, "key_dim": 4, "value_dim": 6}
+
+#: options beyond the defaults, by name of the case
+VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
+    "SoftmaxAttention-rotary": ("SoftmaxAttention", {"position": "rotary", "bias": True}),
+    "LinearAttention-learned": (
+        "LinearAttention",
+        {"position": "learned", "max_length": 1000, "feature_map": "softplus"},
+    ),
+    "NormalizedAttention-sigmoid": (
+        "NormalizedAttention",
+        {"eta": "sigmoid", "short_convolution": 4, "output_gate": "silu"},
+    ),
+    "Mamba2-groups": ("Mamba2", {"n_groups": 2, "scaling": "inverse_sqrt", "fixed_delta": True}),
+    "DeltaNet-negative": ("DeltaNet", {"negative_eigenvalues": True, "output_gate": "silu"}),
+    "GatedDeltaNet-learned": (
+        "GatedDeltaNet",
+        {"direction": "learned", "negative_eigenvalues": True},
+    ),
+    "MLSTM-x": ("MLSTM", {"gate_input": "x", "short_convolution": 0, "forget_gate": "exp"}),
+}
+
+DESIGNS: dict[str, dict[str, object]] = {
+    "identity-softplus": {"readout": "softplus", "scaling": "one", "position": "rotary"},
+    "identity-exp-one": {"readout": "exp", "normalizer": "one", "scaling": "gate_inverse_sqrt"},
+    "constant-relu-geometric": {
+        "evolution": "constant",
+        "constant": 1.05,
+        "readout": "relu",
+        "normalizer": "geometric",
+    },
+    "constant-exp": {"evolution": "constant", "readout": "exp", "query_key_norm": True},
+    "flip-psi-exp": {
+        "evolution": "constant",
+        "constant": -0.9,
+        "readout": "psi_exp",
+        "normalizer": "exp",
+    },
+    "scalar-delta-identity": {
+        "evolution": "scalar",
+        "readout": "identity",
+        "normalizer": "one",
+        "scaling": "delta",
+        "short_convolution": 4,
+        "output_gate": "sigmoid",
+        "output_norm": "layer",
+    },
+    "scalar-gla-floored": {
+        "evolution": "scalar",
+        "decay": "gla",
+        "readout": "identity",
+        "normalizer": "floored",
+        "scaling": "gate",
+    },
+    "diagonal-mamba2-exp": {"evolution": "diagonal", "readout": "exp", "scaling": "delta"},
+    "diagonal-gla-identity": {
+        "evolution": "diagonal",
+        "decay": "gla",
+        "readout": "identity",
+        "normalizer": "softplus",
+    },
+    "householder-key-fixed": {
+        "evolution": "householder",
+        "beta": "fixed",
+        "readout": "identity",
+        "normalizer": "one",
+    },
+    "householder-learned-softplus": {"evolution": "householder_learned", "readout": "softplus"},
+}
+
+
+def _shake(mixer: Mixer, generator: torch.Generator) -> Mixer:
+    """Move every parameter a little: weights that start at zero would hide mistakes."""
+    with torch.no_grad():
+        for parameter in mixer.parameters():
+            noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+            parameter.add_(0.1 * noise.to(parameter))
+    return mixer
+
+
+def build(case: str, seed: int = 0, **sizes: int) -> Mixer:
+    """The mixer of a case in float64, reproducibly random; torch's own generator is untouched."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        mixer = CASES[case](**{**SIZES, **sizes}).double()
+    return _shake(mixer, torch.Generator().manual_seed(seed))
+
+
+def _case(name: str, options: dict[str, object]) -> Callable[..., Mixer]:
+    form = DesignMixer if name == "DesignMixer" else MIXERS[name]
+    return lambda **sizes: form(**sizes, **options)
+
+
+CASES: dict[str, Callable[..., Mixer]] = {
+    **{name: _case(name, {}) for name in MIXERS},
+    **{case: _case(name, options) for case, (name, options) in VARIANTS.items()},
+    **{f"Design-{case}": _case("DesignMixer", options) for case, options in DESIGNS.items()},
+}
+
+
+def tokens(*shape: int, d_model: int = SIZES["d_model"], seed: int = 1) -> torch.Tensor:
+    """x (..., L, d_model) in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, d_model, generator=generator, dtype=torch.float64)
