@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Bool, Int
+
 
 def integers(low: int, high: int, shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Uniform int64 in [low, high)."""
@@ -16,7 +18,9 @@ def uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     return torch.rand(shape, generator=generator, device=generator.device)
 
 
-def integers_below(high: Tensor, generator: torch.Generator) -> Tensor:
+def integers_below(
+    high: Int[Tensor, "*batch"], generator: torch.Generator
+) -> Int[Tensor, "*batch"]:
     """Uniform int64 in [0, high), elementwise; high is int64 and >= 1.
 
     Drawn as floor(u * high) with u in float64, so the bias is below high * 2^-53.
@@ -25,7 +29,7 @@ def integers_below(high: Tensor, generator: torch.Generator) -> Tensor:
     return (u * high).long().minimum(high - 1)
 
 
-def first_occurrence(ids: Tensor) -> Tensor:
+def first_occurrence(ids: Int[Tensor, "*batch S"]) -> Int[Tensor, "*batch S"]:
     """Index along the last axis at which each element's value first appears.
 
     first[..., s] = min {r : ids[..., r] = ids[..., s]}; shape (..., S) int64. Cost S log S,
@@ -39,7 +43,7 @@ def first_occurrence(ids: Tensor) -> Tensor:
     return torch.empty_like(ids).scatter_(-1, order, order.gather(-1, group_start))
 
 
-def one_of(mask: Tensor, generator: torch.Generator) -> Tensor:
+def one_of(mask: Bool[Tensor, "*batch S"], generator: torch.Generator) -> Int[Tensor, "*batch"]:
     """A uniformly chosen index of the true entries of each row: (..., S) bool to (...) int64."""
     score = uniform(tuple(mask.shape), generator)
     return torch.where(mask, score, -1.0).argmax(dim=-1)
@@ -71,7 +75,7 @@ def _insert(ascending: list[Tensor], value: Tensor) -> None:
     ascending.append(value)
 
 
-def subset(count: int, n: int, generator: torch.Generator, what: str) -> Tensor:
+def subset(count: int, n: int, generator: torch.Generator, what: str) -> Int[Tensor, " {n}"]:
     """n different indices of [0, count) in random order; ``ValueError`` when there are fewer."""
     if n > count:
         raise ValueError(

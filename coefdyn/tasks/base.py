@@ -14,13 +14,16 @@ import difflib
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Int
+
 IGNORE = -100
 Split = Literal["train", "test"]
+Config = TypeVar("Config", bound="TaskConfig")
 SPLITS: tuple[Split, ...] = ("train", "test")
 
 
@@ -31,8 +34,8 @@ class Batch(NamedTuple):
     targets: (N, L) int64 in [0, num_classes), or -100 where nothing is scored.
     """
 
-    inputs: Tensor
-    targets: Tensor
+    inputs: Int[Tensor, "N L"]
+    targets: Int[Tensor, "N L"]
 
 
 class Splits(NamedTuple):
@@ -77,7 +80,7 @@ class TaskConfig:
         """Size of the output vocabulary: targets lie in [0, num_classes)."""
         return self.vocab_size
 
-    def with_changes(self, changes: Mapping[str, Any]) -> Self:
+    def with_changes(self: Config, changes: Mapping[str, Any]) -> Config:
         """A copy with some fields replaced; an unknown name is an error."""
         known_keys(type(self), changes)
         return dataclasses.replace(self, **changes)

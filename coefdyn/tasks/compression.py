@@ -11,7 +11,7 @@ Source: MAD (Poli et al. 2024), mad-lab `compression`. Ids: content, noise, comp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 
@@ -36,12 +36,12 @@ class CompressionConfig(TaskConfig):
     frac_noise: float = 0.0
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> CompressionConfig:
         """MAD's defaults: 15 content tokens, length 32, 12 800 sequences."""
         return cls()
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> CompressionConfig:
         """Seven content tokens, length 16: for two CPU cores."""
         return cls(vocab_size=8, seq_len=16, train_examples=3_200, test_examples=640)
 

@@ -7,11 +7,12 @@ Appendix E, fixes the values. Ids: content 0..V-3, blank V-2, copy V-1.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Int
 from coefdyn.tasks._draw import integers
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
 
@@ -33,12 +34,12 @@ class SelectiveCopyingConfig(TaskConfig):
     selective: bool = True
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> SelectiveCopyingConfig:
         """Coefficient-dynamics paper, Appendix E: 32 of 512 tokens, 3 200 sequences."""
         return cls(vocab_size=64, seq_len=512, tokens_to_copy=32, train_examples=3_200)
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> SelectiveCopyingConfig:
         """Eight of 48 tokens: for two CPU cores."""
         return cls(seq_len=48, tokens_to_copy=8, train_examples=3_200, test_examples=640)
 
@@ -75,7 +76,9 @@ def sample_selective_copying(
     return lay_out(content, blanks_before, config.seq_len, config.vocab_size)
 
 
-def lay_out(content: Tensor, blanks_before: Tensor, seq_len: int, vocab_size: int) -> Batch:
+def lay_out(
+    content: Int[Tensor, "n c"], blanks_before: Int[Tensor, "n c"], seq_len: int, vocab_size: int
+) -> Batch:
     """Place content token i after the blanks that stand before it.
 
     content and blanks_before are (n, c) int64. Everything else is blank, except the copy token

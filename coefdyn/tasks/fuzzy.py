@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Bool, Int
 from coefdyn.tasks._draw import first_occurrence, integers, integers_below, ordered_distinct
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
 from coefdyn.tasks.recall import shift
@@ -46,12 +47,12 @@ class FuzzyRecallConfig(TaskConfig):
     multi_query: bool = True
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> FuzzyRecallConfig:
         """Coefficient-dynamics paper, Appendix E: 15 key ids, 16 value ids, length 128."""
         return cls(vocab_size=32)
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> FuzzyRecallConfig:
         """Four key ids, four value ids, tuples up to two, length 48: for two CPU cores."""
         return cls(
             vocab_size=9,
@@ -98,10 +99,10 @@ class FuzzyRecallConfig(TaskConfig):
 class Pairs(NamedTuple):
     """Key-value tuples: ids (n, P, size) and how many of them count, (n, P)."""
 
-    keys: Tensor
-    key_sizes: Tensor
-    values: Tensor
-    value_sizes: Tensor
+    keys: Int[Tensor, "n P k"]
+    key_sizes: Int[Tensor, "n P"]
+    values: Int[Tensor, "n P v"]
+    value_sizes: Int[Tensor, "n P"]
 
     @property
     def lengths(self) -> Tensor:
@@ -166,7 +167,7 @@ def _draw_pairs(
     )
 
 
-def _key_codes(pairs: Pairs, num_keys: int) -> Tensor:
+def _key_codes(pairs: Pairs, num_keys: int) -> Int[Tensor, "n P"]:
     """One integer per different key, (n, P): digits id + 1 in base num_keys + 1."""
     size = pairs.keys.shape[-1]
     places = torch.arange(size, device=pairs.keys.device)
@@ -190,22 +191,27 @@ def _insert_probe(lengths: Tensor, is_probe: Tensor, index: Tensor, limit: Tenso
     return torch.cat([order.clamp(max=count), torch.zeros_like(where)], dim=1)
 
 
-def _starts(lengths: Tensor) -> Tensor:
+def _starts(lengths: Int[Tensor, "n P"]) -> Int[Tensor, "n P"]:
     """Position at which each pair begins when written one after another, (n, P)."""
     return lengths.cumsum(dim=1) - lengths
 
 
-def _take_tuples(tuples: Tensor, index: Tensor) -> Tensor:
+def _take_tuples(tuples: Int[Tensor, "n P k"], index: Int[Tensor, "n S"]) -> Int[Tensor, "n S k"]:
     """tuples[n, index[n, s], :], shape (n, S, size)."""
     return tuples.gather(1, index[..., None].expand(*index.shape, tuples.shape[-1]))
 
 
 def lay_out(
-    pairs: Pairs, keep: Tensor, asked: Tensor, length: int, pad: int, copy: int | None
-) -> tuple[Tensor, Tensor]:
+    pairs: Pairs,
+    keep: Bool[Tensor, "n P"],
+    asked: Bool[Tensor, "n P"],
+    length: int,
+    pad: int,
+    copy: int | None,
+) -> tuple[Int[Tensor, "n {length}"], Int[Tensor, "n {length}"]]:
     """Write the kept pairs one after another, padded on the left to ``length``.
 
-    keep, asked: (n, S) bool, whether a pair is written and whether its value is scored. A copy
+    keep, asked: (n, P) bool, whether a pair is written and whether its value is scored. A copy
     token, if given, goes before the last pair. Returns sequence and answers, (n, length).
     """
     lengths = torch.where(keep, pairs.lengths, 0)

@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -43,12 +43,12 @@ class WikiTextConfig(TaskConfig):
     test_examples: int = 256
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> WikiTextConfig:
         """Context 1 024; the test windows are about as many tokens as the test text."""
         return cls()
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> WikiTextConfig:
         """Context 128: for two CPU cores."""
         return cls(seq_len=128, train_examples=3_200, test_examples=256)
 
@@ -73,12 +73,12 @@ class ImdbConfig(TaskConfig):
     test_examples: int = 25_000
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> ImdbConfig:
         """All reviews, up to 4 096 bytes, as in Long Range Arena and the eigenvalue paper."""
         return cls()
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> ImdbConfig:
         """2 000 reviews, cut at 512 bytes."""
         return cls(seq_len=512, train_examples=2_000, test_examples=400)
 

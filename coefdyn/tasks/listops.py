@@ -18,11 +18,12 @@ Source: Long Range Arena (Tay et al. 2021), `listops.py`; 18 ids as in the eigen
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Int
 from coefdyn.tasks._draw import integers, uniform
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
 
@@ -55,12 +56,12 @@ class ListOpsConfig(TaskConfig):
     test_examples: int = 2_000
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> ListOpsConfig:
         """Long Range Arena: lengths 501 to 1 999, 96 000 and 2 000 expressions."""
         return cls()
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> ListOpsConfig:
         """Lengths 9 to 47, depth 4: for two CPU cores."""
         return cls(
             seq_len=48,
@@ -114,9 +115,9 @@ class Level(NamedTuple):
     parent: index of its parent in the level above.
     """
 
-    token: Tensor
-    tree: Tensor
-    parent: Tensor
+    token: Int[Tensor, " nodes"]
+    tree: Int[Tensor, " nodes"]
+    parent: Int[Tensor, " nodes"]
 
     @property
     def is_operator(self) -> Tensor:
@@ -198,7 +199,7 @@ def evaluate(levels: list[Level]) -> tuple[Tensor, list[Tensor]]:
     return values, lengths
 
 
-def combine(level: Level, counts: Tensor) -> Tensor:
+def combine(level: Level, counts: Int[Tensor, "nodes 10"]) -> Int[Tensor, " nodes"]:
     """Apply each node's operator to its arguments, given as counts of the digits, (nodes, 10)."""
     digits = torch.arange(10, device=counts.device)
     below = counts.cumsum(dim=1)
@@ -215,7 +216,9 @@ def combine(level: Level, counts: Tensor) -> Tensor:
     return torch.stack(results, dim=1).gather(1, operator[:, None])[:, 0]
 
 
-def write(levels: list[Level], lengths: list[Tensor], row: Tensor, seq_len: int) -> Tensor:
+def write(
+    levels: list[Level], lengths: list[Tensor], row: Tensor, seq_len: int
+) -> Int[Tensor, "rows L"]:
     """Token ids of the trees with row >= 0, each in its row, (rows, seq_len), padded right."""
     rows = int(row.max()) + 1
     inputs = torch.full((rows, seq_len), PAD, device=row.device)

@@ -15,12 +15,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Int
 from coefdyn.tasks._draw import integers
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
 
@@ -42,12 +43,12 @@ class MemorizationConfig(TaskConfig):
     train_examples: int = 256
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> MemorizationConfig:
         """Coefficient-dynamics paper, Appendix E: 2 047 pairs, 256 sequences of length 32."""
         return cls(vocab_size=4096)
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> MemorizationConfig:
         """31 pairs, length 16: for two CPU cores."""
         return cls(vocab_size=64, seq_len=16, test_examples=640)
 
@@ -74,7 +75,7 @@ def _value_map(vocab_size: int, seed: int) -> tuple[int, ...]:
     return tuple(ordered.tolist())
 
 
-def value_map(config: MemorizationConfig) -> Tensor:
+def value_map(config: MemorizationConfig) -> Int[Tensor, " num_keys"]:
     """The value of each key, (num_keys,) int64; MAD's own map for the same vocabulary and seed."""
     return torch.tensor(_value_map(config.vocab_size, config.map_seed))
 
@@ -87,7 +88,7 @@ def sample_memorization(
     return lay_out(keys, value_map(config).to(keys.device), config.vocab_size - 1)
 
 
-def lay_out(keys: Tensor, values: Tensor, insert: int) -> Batch:
+def lay_out(keys: Int[Tensor, "n K"], values: Int[Tensor, " num_keys"], insert: int) -> Batch:
     """Each key (n, K) followed by the insert token, where its value is asked for."""
     inputs = torch.stack([keys, torch.full_like(keys, insert)], dim=-1)
     targets = torch.stack([torch.full_like(keys, IGNORE), values[keys]], dim=-1)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Float, Int
 from coefdyn.tasks.base import IGNORE
 
 
-def micro_accuracy(predictions: Tensor, targets: Tensor) -> Tensor:
+def micro_accuracy(
+    predictions: Int[Tensor, "*shape"], targets: Int[Tensor, "*shape"]
+) -> Float[Tensor, ""]:
     """Correct positions divided by scored positions.
 
     predictions: any shape, int64 class ids; targets: the same shape, -100 where not scored.
@@ -20,7 +23,9 @@ def micro_accuracy(predictions: Tensor, targets: Tensor) -> Tensor:
     return correct.sum().float() / scored.sum().float()
 
 
-def macro_accuracy(predictions: Tensor, targets: Tensor, num_classes: int) -> Tensor:
+def macro_accuracy(
+    predictions: Int[Tensor, "*shape"], targets: Int[Tensor, "*shape"], num_classes: int
+) -> Float[Tensor, ""]:
     """Mean recall over the classes that occur among scored targets or predictions.
 
     acc = mean_c tp_c / (tp_c + fn_c) over {c : tp_c + fp_c + fn_c > 0}; a class that is only
@@ -46,8 +51,11 @@ def macro_accuracy(predictions: Tensor, targets: Tensor, num_classes: int) -> Te
 
 
 def mean_batch_macro_accuracy(
-    predictions: Tensor, targets: Tensor, num_classes: int, batch_size: int = 128
-) -> Tensor:
+    predictions: Int[Tensor, " N *shape"],
+    targets: Int[Tensor, " N *shape"],
+    num_classes: int,
+    batch_size: int = 128,
+) -> Float[Tensor, ""]:
     """Mean over consecutive batches of ``macro_accuracy``: the value MAD logs for a test set.
 
     predictions, targets: (N, ...); the last batch may be smaller.

@@ -18,11 +18,12 @@ Source: Zoology (Arora et al. 2023), `multiquery_ar`; the DSF paper's four sizes
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Int
 from coefdyn.tasks._draw import integers, ordered_distinct, uniform
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
 
@@ -52,7 +53,7 @@ class MqarConfig(TaskConfig):
     test_examples: int = 3_000
 
     @classmethod
-    def paper(cls, seq_len: int = 512) -> Self:
+    def paper(cls, seq_len: int = 512) -> MqarConfig:
         """DSF paper: {length, pairs} = {64, 4}, {128, 8}, {256, 16} or {512, 64}."""
         if seq_len not in PAPER_PAIRS:
             raise ValueError(
@@ -62,7 +63,7 @@ class MqarConfig(TaskConfig):
         return cls(seq_len=seq_len, pairs=PAPER_PAIRS[seq_len])
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> MqarConfig:
         """Four pairs in 32 tokens, 31 keys and 32 values: for two CPU cores."""
         return cls(vocab_size=64, seq_len=32, pairs=4, train_examples=6_400, test_examples=640)
 
@@ -99,7 +100,7 @@ def sample_mqar(config: MqarConfig, n: int, generator: torch.Generator, split: S
     return batch
 
 
-def draw_slots(config: MqarConfig, n: int, generator: torch.Generator) -> Tensor:
+def draw_slots(config: MqarConfig, n: int, generator: torch.Generator) -> Int[Tensor, "n D"]:
     """The slot of each key's query, (n, pairs) int64, distinct within a row.
 
     Drawn one after another without replacement, p(i) proportional to i^(a - 1): the order of
@@ -111,7 +112,9 @@ def draw_slots(config: MqarConfig, n: int, generator: torch.Generator) -> Tensor
     return arrival.topk(config.pairs, dim=1, largest=False, sorted=True).indices
 
 
-def lay_out(keys: Tensor, values: Tensor, slots: Tensor, seq_len: int) -> Batch:
+def lay_out(
+    keys: Int[Tensor, "n D"], values: Int[Tensor, "n D"], slots: Int[Tensor, "n D"], seq_len: int
+) -> Batch:
     """Pairs first, then key j at position 2D + 2 slots[j] with its value as target; (n, D) each."""
     n, pairs = keys.shape
     inputs = torch.zeros(n, seq_len, dtype=torch.int64, device=keys.device)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -52,12 +52,12 @@ class DigitsConfig(PixelConfig):
     test_examples: int = 359
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> DigitsConfig:
         """All images. No paper uses them; they stand in for CIFAR-10."""
         return cls()
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> DigitsConfig:
         """All images: the set is small."""
         return cls()
 
@@ -74,12 +74,12 @@ class Cifar10Config(PixelConfig):
     test_examples: int = 10_000
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> Cifar10Config:
         """All images, as in Long Range Arena and the eigenvalue paper."""
         return cls()
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> Cifar10Config:
         """A twenty-fifth of the images."""
         return cls(train_examples=2_000, test_examples=400)
 

@@ -12,11 +12,12 @@ Appendix E, fixes the noisy task's values.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from coefdyn.shapes import Bool, Int
 from coefdyn.tasks._draw import first_occurrence, integers, one_of, uniform
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
 
@@ -42,12 +43,12 @@ class RecallConfig(TaskConfig):
     multi_query: bool = True
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> RecallConfig:
         """MAD's defaults: 8 keys, 8 values, length 128, 12 800 sequences."""
         return cls()
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> RecallConfig:
         """Six keys, six values and length 32: for two CPU cores."""
         return cls(vocab_size=12, seq_len=32, test_examples=640)
 
@@ -93,12 +94,12 @@ class NoisyRecallConfig(RecallConfig):
     frac_noise: float = 0.2
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> NoisyRecallConfig:
         """Coefficient-dynamics paper, Appendix E: 8 keys, 8 values, 3 200 sequences."""
         return cls(train_examples=3_200)
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> NoisyRecallConfig:
         """Six keys, six values, six noise ids, length 32: for two CPU cores."""
         return cls(vocab_size=18, seq_len=32, noise_vocab=6, test_examples=640)
 
@@ -127,7 +128,9 @@ def sample_recall(config: RecallConfig, n: int, generator: torch.Generator, spli
     return shift(*lay_out(pairs, asked, final, copy), split)
 
 
-def _noise_slots(config: RecallConfig, n: int, slots: int, generator: torch.Generator) -> Tensor:
+def _noise_slots(
+    config: RecallConfig, n: int, slots: int, generator: torch.Generator
+) -> Bool[Tensor, "n slots"]:
     """Which slots are noise: (n, slots) bool, never all of a row.
 
     One protected index is drawn over the slots and the final pair, as in the reference; when it
@@ -140,7 +143,12 @@ def _noise_slots(config: RecallConfig, n: int, slots: int, generator: torch.Gene
     return noise
 
 
-def lay_out(pairs: Tensor, asked: Tensor, final: Tensor, copy: int | None) -> tuple[Tensor, Tensor]:
+def lay_out(
+    pairs: Int[Tensor, "n S 2"],
+    asked: Bool[Tensor, "n S"],
+    final: Int[Tensor, "n 1 2"],
+    copy: int | None,
+) -> tuple[Int[Tensor, "n length"], Int[Tensor, "n length"]]:
     """Write slots one after another, then the final pair.
 
     pairs: (n, S, 2) ids; asked: (n, S) bool, whether the slot's second token is scored;
@@ -160,7 +168,9 @@ def lay_out(pairs: Tensor, asked: Tensor, final: Tensor, copy: int | None) -> tu
     return torch.cat(sequence, dim=1), torch.cat(masked, dim=1)
 
 
-def shift(sequence: Tensor, answers: Tensor, split: Split) -> Batch:
+def shift(
+    sequence: Int[Tensor, "n length"], answers: Int[Tensor, "n length"], split: Split
+) -> Batch:
     """Next-token form: all next tokens in training, only the answers in test."""
     targets = sequence if split == "train" else answers
     return Batch(sequence[:, :-1].contiguous(), targets[:, 1:].contiguous())

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from coefdyn.shapes import Int
 from coefdyn.tasks._draw import integers
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, check_split, register
 from coefdyn.tasks.bytepair import encode, token_bytes
@@ -38,12 +39,12 @@ class ByteTextConfig(TaskConfig):
     test_examples: int = 256
 
     @classmethod
-    def paper(cls) -> Self:
+    def paper(cls) -> ByteTextConfig:
         """Context 1 024, as the papers use for WikiText-103; no paper uses this text."""
         return cls()
 
     @classmethod
-    def quick(cls) -> Self:
+    def quick(cls) -> ByteTextConfig:
         """Context 128: for two CPU cores."""
         return cls(seq_len=128, train_examples=3_200, test_examples=256)
 
@@ -79,7 +80,7 @@ def split_topics(topics: tuple[bytes, ...]) -> tuple[bytes, bytes]:
 
 
 @lru_cache(maxsize=4)
-def text_ids(task_name: str, split: Split) -> Tensor:
+def text_ids(task_name: str, split: Split) -> Int[Tensor, " T"]:
     """All ids of a split in order, (T,) int64."""
     check_split(split)
     text = split_topics(python_topics())[split == "test"]
@@ -92,7 +93,7 @@ def sample_text(config: ByteTextConfig, n: int, generator: torch.Generator, spli
     return draw_windows(text_ids(config.task_name, split), config.seq_len, n, generator)
 
 
-def draw_windows(ids: Tensor, length: int, n: int, generator: torch.Generator) -> Batch:
+def draw_windows(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
     """n windows of a text (T,) at uniform places; the targets are the ids one later."""
     if len(ids) <= length:
         raise ValueError(
@@ -113,7 +114,7 @@ def text_windows(config: ByteTextConfig, split: Split = "test") -> Batch:
     return cut_windows(text_ids(config.task_name, split), config.seq_len)
 
 
-def cut_windows(ids: Tensor, length: int) -> Batch:
+def cut_windows(ids: Int[Tensor, " T"], length: int) -> Batch:
     """Cut a text (T,) into ceil((T - 1) / length) windows and their next ids."""
     missing = -(len(ids) - 1) % length
     inputs = F.pad(ids[:-1], (0, missing), value=0).view(-1, length)
