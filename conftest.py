@@ -1,4 +1,4 @@
-"""Settings for every pytest run, of `tests/` and of the book's notebooks (`pytest --nbval book/`)."""
+"""Settings for every pytest run: of `tests/` and of the notebooks (`pytest --nbval book/`)."""
 
 from __future__ import annotations
 

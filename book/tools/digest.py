@@ -1,0 +1,161 @@
+"""When is a committed output older than what it came from?
+
+A clone gives every file a new time, so ages are told by digests kept in the notebook's metadata:
+
+text     all cells of the source as they stand, with their tags
+code     the code cells alone
+library  the library files those cells reach, without comments and docstrings
+data     the files below `data/` that the code cells name
+pins     the pins of the library and the book
+
+A chapter whose text alone changed takes the new text and keeps its outputs; any other change
+makes it stale.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+import jupytext
+import nbformat
+
+from book.tools import pins
+from book.tools.chapters import ROOT, Chapter
+from book.tools.imports import Library, parse
+
+KEY = "coefdyn"
+DATA_PATH = re.compile(r"\bdata/[\w./-]*[\w]")
+WORD = re.compile(r"[\w.-]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Digest:
+    """The five digests of a chapter, short hexadecimal."""
+
+    text: str
+    code: str
+    library: str
+    data: str
+    pins: str
+
+    def changes(self, recorded: dict[str, str]) -> list[str]:
+        """The names of the parts that differ from a recorded digest."""
+        return [name for name, value in asdict(self).items() if recorded.get(name) != value]
+
+
+def short(parts: Iterable[str | bytes]) -> str:
+    """One digest of a sequence of parts; where one part ends matters."""
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(hashlib.sha256(part if isinstance(part, bytes) else part.encode()).digest())
+    return total.hexdigest()[:16]
+
+
+def read_source(chapter: Chapter) -> nbformat.NotebookNode:
+    """The chapter's Markdown as a notebook without outputs."""
+    return jupytext.reads(chapter.source.read_text(encoding="utf-8"), fmt="md:myst")
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> list[str]:
+    return [cell.source.rstrip() for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def digest(chapter: Chapter, root: Path = ROOT) -> Digest:
+    """The digests of a chapter as its files stand now."""
+    notebook = read_source(chapter)
+    code = code_cells(notebook)
+    text = [
+        f"{cell.cell_type}\0{cell.source.rstrip()}\0{sorted(cell.metadata.items())!r}"
+        for cell in notebook.cells
+    ]
+    head = {k: v for k, v in notebook.metadata.items() if k not in ("jupytext", "kernelspec")}
+    library = Library(root).reached(code)
+    return Digest(
+        text=short([repr(head), *text]),
+        code=short(code),
+        library=short(part for path in library for part in (_name(path, root), _meaning(path))),
+        data=short(part for path in data_files(code, root) for part in _content(path, root)),
+        pins=short([pins.book_section((root / "pins.txt").read_text(encoding="utf-8"))]),
+    )
+
+
+def recorded(chapter: Chapter) -> dict[str, str] | None:
+    """The digests that the committed notebook was executed with, None when there is none."""
+    if not chapter.notebook.exists():
+        return None
+    notebook = nbformat.read(chapter.notebook, as_version=4)
+    return dict(notebook.metadata.get(KEY, {}).get("digest", {}))
+
+
+def _name(path: Path, root: Path) -> str:
+    return path.relative_to(root).as_posix()
+
+
+def _content(path: Path, root: Path) -> tuple[str, bytes]:
+    return _name(path, root), path.read_bytes() if path.is_file() else b"absent"
+
+
+def _meaning(path: Path) -> str | bytes:
+    """A Python file without comments, docstrings and layout; any other file as it is."""
+    return _meaning_of(parse(path)) if path.suffix == ".py" else path.read_bytes()
+
+
+@cache
+def _meaning_of(tree: ast.Module) -> str:
+    return meaning(tree)
+
+
+def meaning(tree: object) -> str:
+    """A syntax tree as text, the same on every Python version, docstrings left out."""
+    if isinstance(tree, list):
+        return f"[{','.join(map(meaning, tree))}]"
+    if not isinstance(tree, ast.AST):
+        return repr(tree)
+    fields = dict(ast.iter_fields(tree))
+    if isinstance(tree, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+        has_docstring = ast.get_docstring(tree, clean=False) is not None
+        fields["body"] = fields["body"][1:] if has_docstring else fields["body"]
+    # Fields that some Python versions have and others lack are empty in the code they share.
+    said = {
+        k: v for k, v in fields.items() if v is not None and v != [] and k not in ("ctx", "kind")
+    }
+    return f"{type(tree).__name__}({','.join(f'{k}={meaning(v)}' for k, v in said.items())})"
+
+
+def data_files(cells: list[str], root: Path = ROOT) -> list[Path]:
+    """The files below `data/` that code cells name in a string.
+
+    A string may hold a path (`data/results/principle-3/paper.jsonl`, a folder, or with `../`
+    before it) or a single word that is the name of a file or folder below `data/`
+    (`principle-3`). A path that does not exist counts too: its appearance is a change.
+    """
+    found: set[Path] = set()
+    for text in _strings(cells):
+        for match in DATA_PATH.findall(text):
+            found |= _files(root / match)
+        if WORD.fullmatch(text):
+            for path in (root / "data").glob("*/*"):
+                if text in (path.name, path.stem):
+                    found |= _files(path)
+    return sorted(found)
+
+
+def _strings(cells: list[str]) -> Iterable[str]:
+    for cell in cells:
+        try:
+            tree = ast.parse(cell)
+        except SyntaxError:
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield node.value
+
+
+def _files(path: Path) -> set[Path]:
+    return {p for p in path.rglob("*") if p.is_file()} if path.is_dir() else {path}

@@ -1,0 +1,223 @@
+"""Execute the chapters whose committed outputs are older than what they came from.
+
+    python -m book.tools.execute [--chapter NAME,...] [--profile paper] [--force] [--jobs N]
+
+Each stale chapter runs in its own process; a failing one stops no other. Its partial output is
+kept under `book/_build/failed/`, the committed notebook stays as it was, and the run ends with
+status 1 and a list of chapters, cells and errors. A profile other than `quick` is written to
+`book/_build/PROFILE/` unless --in-place asks for the committed notebook.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import nbformat
+import yaml
+
+from book.tools import digest as digests
+from book.tools.chapters import BUILD, Chapter, find_chapters, select
+from book.tools.normalize import normalize, to_text
+from book.tools.reproduce import differences
+from book.tools.runner import Failure, Outcome, accepts, parameter_cell, run
+
+QUICK = "quick"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What a run was asked for."""
+
+    profile: str = QUICK
+    force: bool = False
+    in_place: bool = False
+    jobs: int = 1
+    parameters: dict[str, object]
+
+    @property
+    def committed(self) -> bool:
+        """Whether the run writes the committed notebooks."""
+        return self.in_place or (self.profile == QUICK and not self.parameters)
+
+    @property
+    def all_parameters(self) -> dict[str, object]:
+        """What papermill is given; nothing for a plain quick run: the source says it all."""
+        profile = {} if self.profile == QUICK else {"profile": self.profile}
+        return {**profile, **self.parameters}
+
+
+def changed_parts(chapter: Chapter) -> list[str]:
+    """The parts of the digest that differ from the recorded one; "new" without a record."""
+    recorded = digests.recorded(chapter)
+    return ["new"] if not recorded else digests.digest(chapter).changes(recorded)
+
+
+def stale(chapter: Chapter) -> bool:
+    """Whether the chapter must be executed; a change of text alone does not ask for that."""
+    return changed_parts(chapter) not in ([], ["text"])
+
+
+def finish(notebook: nbformat.NotebookNode, made_from: digests.Digest, profile: str) -> str:
+    """The normalised text of an executed notebook, with the digests it was made from."""
+    record = {"digest": asdict(made_from), "profile": profile}
+    notebook.metadata[digests.KEY] = record
+    return to_text(normalize(notebook))
+
+
+def take_text(chapter: Chapter) -> None:
+    """Give the committed notebook the source's new text and keep its outputs."""
+    fresh = digests.read_source(chapter)
+    old = nbformat.read(chapter.notebook, as_version=4)
+    outputs = [cell for cell in old.cells if cell.cell_type == "code"]
+    for cell, kept in zip((c for c in fresh.cells if c.cell_type == "code"), outputs, strict=True):
+        cell.outputs, cell.execution_count = kept.outputs, kept.execution_count
+    if "widgets" in old.metadata:
+        fresh.metadata["widgets"] = old.metadata["widgets"]
+    profile = old.metadata[digests.KEY].get("profile", QUICK)
+    write(chapter.notebook, finish(fresh, digests.digest(chapter), profile))
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(text, encoding="utf-8")
+    os.replace(part, path)
+
+
+def keep(outcome: Outcome, options: Options) -> str:
+    """Write what a run gave to its place; returns what to say about it."""
+    chapter, name = outcome.chapter, f"{outcome.chapter.name}.ipynb"
+    failed = BUILD / "failed" / name
+    if outcome.failure:
+        write(failed, to_text(outcome.notebook))
+        return f"FAILED in {outcome.seconds:.1f} s, kept in {relative(failed)}"
+    failed.unlink(missing_ok=True)
+    text = finish(outcome.notebook, outcome.made_from, options.profile)
+    if not options.committed:
+        apart = BUILD / options.profile / name
+        write(apart, text)
+        return f"{outcome.seconds:.1f} s, written to {relative(apart)}"
+    before = chapter.notebook.read_text(encoding="utf-8") if chapter.notebook.exists() else None
+    write(chapter.notebook, text)
+    note = "" if before is None else f", {differences(before, text)}"
+    return f"{outcome.seconds:.1f} s{note}"
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(BUILD.parents[1]).as_posix()
+
+
+def execute(chapters: list[Chapter], options: Options) -> list[Failure]:
+    """Run the chapters, `jobs` at a time, telling each one's end; returns the failures."""
+    failures, seconds = [], {}
+    print(f"executing {len(chapters)} chapter(s), {options.jobs} at a time", flush=True)
+    start = time.monotonic()
+    with ThreadPoolExecutor(max_workers=options.jobs) as pool:
+        todo = [pool.submit(run, chapter, options.all_parameters) for chapter in chapters]
+        for number, future in enumerate(as_completed(todo), start=1):
+            outcome = future.result()
+            said = keep(outcome, options)
+            place = f"[{number}/{len(todo)} {time.monotonic() - start:6.1f} s]"
+            print(f"{place} {outcome.chapter.name}: {said}", flush=True)
+            seconds[outcome.chapter.name] = round(outcome.seconds, 1)
+            if outcome.failure:
+                failures.append(outcome.failure)
+    note_times(seconds, options.profile)
+    return failures
+
+
+def note_times(seconds: dict[str, float], profile: str) -> None:
+    """Keep the seconds of the last run of every chapter, for the page of run times."""
+    path = BUILD / "times.json"
+    times = json.loads(path.read_text()) if path.exists() else {}
+    times.setdefault(profile, {}).update(seconds)
+    write(path, json.dumps(times, indent=1, sort_keys=True) + "\n")
+
+
+def plan(chapters: list[Chapter], options: Options) -> list[Chapter]:
+    """The chapters to execute; says why, and brings texts up to date on the way."""
+    todo = []
+    for chapter in chapters:
+        if not options.committed:
+            if applies(chapter, options):
+                todo.append(chapter)
+            continue
+        parts = changed_parts(chapter)
+        if parts == ["text"] and not options.force:
+            take_text(chapter)
+            print(f"{chapter.name}: only its text changed; outputs kept", flush=True)
+        elif parts or options.force:
+            todo.append(chapter)
+            why = f"stale ({', '.join(parts)})" if parts else "forced"
+            print(f"{chapter.name}: {why}")
+    return todo
+
+
+def applies(chapter: Chapter, options: Options) -> bool:
+    """Whether the chapter takes any of the parameters asked for."""
+    source = digests.read_source(chapter)
+    takes = any(accepts(source, name) for name in options.all_parameters)
+    if not takes:
+        has = "other parameters" if parameter_cell(source) else "no parameters cell"
+        print(f"{chapter.name}: {has}, nothing to run with {options.all_parameters}")
+    return takes
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Execute stale chapters.")
+    parser.add_argument("--chapter", default="", help="names between commas; all when empty")
+    parser.add_argument("--profile", default="", help="quick (committed) or another, written apart")
+    parser.add_argument("--set", default="", help="more parameters: 'seeds=3 device=cuda'")
+    parser.add_argument("--force", action="store_true", help="also chapters that are up to date")
+    parser.add_argument("--in-place", action="store_true", help="write committed notebooks anyway")
+    parser.add_argument("--jobs", type=int, default=0, help="chapters at a time; one per core")
+    parser.add_argument("--check", action="store_true", help="run nothing; fail if any is stale")
+    return parser.parse_args(arguments)
+
+
+def check(chapters: list[Chapter]) -> int:
+    """Say which chapters are older than their sources; status 1 when there are any."""
+    old = {chapter.name: changed_parts(chapter) for chapter in chapters}
+    for name, parts in old.items():
+        print(f"{name}: older than its {', '.join(parts)}" if parts else f"{name}: current")
+    return 1 if any(old.values()) else 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    asked = parse_arguments(arguments)
+    chapters = find_chapters()
+    try:
+        chapters = select(chapters, asked.chapter) if asked.chapter else chapters
+        pairs = dict(pair.split("=", 1) for pair in asked.set.split())
+    except ValueError as problem:
+        print(problem, file=sys.stderr)
+        return 2
+    if asked.check:
+        return check(chapters)
+    options = Options(
+        profile=asked.profile or QUICK,
+        force=asked.force,
+        in_place=asked.in_place,
+        jobs=asked.jobs or max(1, min(os.cpu_count() or 1, 4)),
+        parameters={name: yaml.safe_load(value) for name, value in pairs.items()},
+    )
+    todo = plan(chapters, options)
+    if not todo:
+        print(f"all {len(chapters)} chapter(s) current: nothing to execute")
+        return 0
+    failures = execute(todo, options)
+    for failure in failures:
+        print(f"failed: {failure}", file=sys.stderr)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,180 @@
+"""Make two executions of a notebook give the same file.
+
+    python -m book.tools.normalize [--check] NOTEBOOK...
+
+Dropped: timings, papermill's marks, injected parameters, version and machine names. Made stable:
+cell ids (from their content), widget model ids (from their order), object addresses, the
+temporary names of cells in warnings. Kept: sources, outputs, tags, the recorded digests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+
+from book.tools.chapters import ROOT
+
+STATE = "application/vnd.jupyter.widget-state+json"
+VIEW = "application/vnd.jupyter.widget-view+json"
+MODEL_REFERENCE = re.compile(r"IPY_MODEL_([0-9a-f-]+)")
+
+KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
+LANGUAGE = {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"}
+DROPPED_METADATA = ("papermill", "celltoolbar", "signature", "toc", "vscode", "colab")
+DROPPED_CELL_METADATA = ("execution", "papermill", "ExecuteTime", "collapsed", "scrolled")
+
+REPLACED = (
+    (re.compile(r"\S*ipykernel_\d+/\d+\.py"), "<cell>"),
+    (re.compile(r"\bat 0x[0-9a-fA-F]{6,}"), "at 0x0"),
+    (re.compile(r"<dc:date>[^<]*</dc:date>"), ""),
+    (re.compile(re.escape(f"{ROOT}/")), ""),
+)
+
+
+def normalize(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
+    """The notebook, changed in place so that equal executions are equal files."""
+    notebook.cells = [c for c in notebook.cells if "injected-parameters" not in tags(c)]
+    _normalize_widgets(notebook)
+    kept = {k: v for k, v in notebook.metadata.items() if k not in DROPPED_METADATA}
+    notebook.metadata = nbformat.from_dict(
+        {**kept, "kernelspec": KERNEL, "language_info": LANGUAGE}
+    )
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    seen: dict[str, int] = {}
+    count = 0
+    for cell in notebook.cells:
+        for key in DROPPED_CELL_METADATA:
+            cell.metadata.pop(key, None)
+        cell.id = _cell_id(cell, seen)
+        if cell.cell_type == "code":
+            count += 1
+            _normalize_outputs(cell, count)
+    return notebook
+
+
+def tags(cell: nbformat.NotebookNode) -> list[str]:
+    """A cell's tags."""
+    return list(cell.metadata.get("tags", []))
+
+
+def _cell_id(cell: nbformat.NotebookNode, seen: dict[str, int]) -> str:
+    """An id from the content, and from the repetition where a content comes twice."""
+    name = hashlib.sha256(f"{cell.cell_type}\0{cell.source}".encode()).hexdigest()[:12]
+    seen[name] = seen.get(name, 0) + 1
+    return name if seen[name] == 1 else f"{name}-{seen[name]}"
+
+
+def _normalize_outputs(cell: nbformat.NotebookNode, count: int) -> None:
+    executed = cell.execution_count is not None
+    cell.execution_count = count if executed else None
+    cell.outputs = _join_streams(cell.outputs)
+    for output in cell.outputs:
+        output.get("metadata", {}).pop("papermill", None)
+        if output.output_type == "stream":
+            output.text = _plain(_carriage_returns(output.text))
+        elif output.output_type == "execute_result":
+            output.execution_count = count
+        for kind, value in output.get("data", {}).items():
+            if isinstance(value, str) and not kind.startswith("image/p"):
+                output.data[kind] = _plain(value)
+
+
+def _join_streams(outputs: list) -> list:
+    """Pieces of the same stream that follow each other as one: where they part is chance."""
+    joined: list = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        streams = last is not None and {output.output_type, last.output_type} == {"stream"}
+        if streams and last.name == output.name:
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def _carriage_returns(text: str) -> str:
+    """What a terminal shows in the end: a line is what follows its last carriage return."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)
+
+
+def _plain(text: str) -> str:
+    for pattern, replacement in REPLACED:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def _normalize_widgets(notebook: nbformat.NotebookNode) -> None:
+    """Model ids by order of creation, and only the models that a shown view needs."""
+    saved = notebook.metadata.get("widgets", {}).get(STATE)
+    if not saved:
+        notebook.metadata.pop("widgets", None)
+        return
+    views = [
+        output.data[VIEW]
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if VIEW in output.get("data", {})
+    ]
+    models = saved["state"]
+    needed = _reachable(models, [view["model_id"] for view in views])
+    order = [model for model in models if model in needed]
+    if all(re.fullmatch(r"0{24}[0-9a-f]{8}", model) for model in order):
+        order.sort()  # normalised before; the file's own order is alphabetical
+    names = {model: f"{number:032x}" for number, model in enumerate(order, start=1)}
+    for view in views:
+        view["model_id"] = names.get(view["model_id"], view["model_id"])
+    saved["state"] = {names[model]: _renamed(models[model], names) for model in order}
+
+
+def _reachable(models: dict, roots: list[str]) -> set[str]:
+    todo, needed = list(roots), set()
+    while todo:
+        model = todo.pop()
+        if model in models and model not in needed:
+            needed.add(model)
+            todo += MODEL_REFERENCE.findall(str(models[model].get("state", {})))
+    return needed
+
+
+def _renamed(value, names: dict[str, str]):
+    """The value with every reference to a model replaced."""
+    if isinstance(value, dict):
+        return {key: _renamed(inner, names) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_renamed(inner, names) for inner in value]
+    if isinstance(value, str) and value.startswith("IPY_MODEL_"):
+        return f"IPY_MODEL_{names.get(value[10:], value[10:])}"
+    return value
+
+
+def to_text(notebook: nbformat.NotebookNode) -> str:
+    """A notebook as the text of its file: keys sorted, one trailing newline."""
+    return nbformat.writes(notebook).rstrip("\n") + "\n"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="Normalise notebooks in place.")
+    parser.add_argument("--check", action="store_true", help="change nothing; fail if any would")
+    parser.add_argument("notebooks", nargs="*", type=Path)
+    options = parser.parse_args(arguments)
+    changed = []
+    for path in options.notebooks:
+        before = path.read_text(encoding="utf-8")
+        after = to_text(normalize(nbformat.reads(before, as_version=4)))
+        if after != before:
+            changed.append(path)
+            if not options.check:
+                path.write_text(after, encoding="utf-8")
+    for path in changed:
+        print(f"{path}: {'not normalised' if options.check else 'normalised'}")
+    return 1 if changed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

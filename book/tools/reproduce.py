@@ -1,0 +1,37 @@
+"""Does an execution give again what is committed? Figures and ignored cells aside."""
+
+from __future__ import annotations
+
+import nbformat
+
+from book.tools.normalize import tags
+
+IGNORED = {"nbval-ignore-output", "nbval-skip"}
+
+
+def comparable(text: str) -> list[str]:
+    """What two executions must agree on, one entry per cell, without figures."""
+    cells = nbformat.reads(text, as_version=4).cells
+    return [_without_figures(cell) for cell in cells]
+
+
+def _without_figures(cell: nbformat.NotebookNode) -> str:
+    outputs = [] if IGNORED & set(tags(cell)) else cell.get("outputs", [])
+    shown = []
+    for output in outputs:
+        data = {k: v for k, v in output.get("data", {}).items() if not k.startswith("image/")}
+        shown.append({**output, "data": data})
+    return f"{cell.cell_type}\0{cell.source}\0{shown!r}"
+
+
+def differences(before: str, after: str) -> str:
+    """One phrase on how a new execution compares with the one before."""
+    if before == after:
+        return "the same file as before"
+    old, new = comparable(before), comparable(after)
+    if old == new:
+        return "the same as before but for figures and ignored cells"
+    if len(old) != len(new):
+        return "changed cells"
+    code = [i for i, (a, b) in enumerate(zip(old, new, strict=True), start=1) if a != b]
+    return f"changed in cell(s) {', '.join(map(str, code))}"

@@ -1,0 +1,117 @@
+"""Run one chapter with papermill in a process of its own, and say what went wrong if it did."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import nbformat
+import yaml
+
+from book.tools.chapters import BUILD, Chapter
+from book.tools.digest import Digest, digest, read_source
+from book.tools.normalize import tags
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+#: One thread per kernel: chapters run beside each other, and sums come out in one order.
+KERNEL_ENVIRONMENT = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "PYTHONHASHSEED": "0",
+    "JUPYTER_PREFER_ENV_PATH": "1",
+    "JUPYTER_PLATFORM_DIRS": "1",
+    "PYDEVD_DISABLE_FILE_VALIDATION": "1",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """Where a chapter failed: the number of the code cell, its first line, the error."""
+
+    chapter: str
+    cell: int | None
+    line: str
+    error: str
+
+    def __str__(self) -> str:
+        where = f"code cell {self.cell} ({self.line})" if self.cell else "before its first cell"
+        return f"{self.chapter}, {where}: {self.error}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One run: the executed notebook as papermill left it, seconds, and the failure if any.
+
+    made_from holds the digests as they were when the run began, the data's as it ended.
+    """
+
+    chapter: Chapter
+    made_from: Digest
+    notebook: nbformat.NotebookNode
+    seconds: float
+    failure: Failure | None
+
+
+def parameter_cell(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode | None:
+    """The cell tagged `parameters`, None when the chapter has none."""
+    return next((cell for cell in notebook.cells if "parameters" in tags(cell)), None)
+
+
+def accepts(notebook: nbformat.NotebookNode, parameter: str) -> bool:
+    """Whether the chapter's parameters cell sets this name."""
+    cell = parameter_cell(notebook)
+    return cell is not None and bool(re.search(rf"^{parameter}\s*[:=]", cell.source, re.MULTILINE))
+
+
+def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD / "run") -> Outcome:
+    """Execute the chapter's source in its own folder on this environment's kernel."""
+    given, taken = scratch / f"{chapter.name}.in.ipynb", scratch / f"{chapter.name}.ipynb"
+    given.parent.mkdir(parents=True, exist_ok=True)
+    taken.unlink(missing_ok=True)
+    source, before = read_source(chapter), digest(chapter)
+    nbformat.write(source, given)
+    command = [sys.executable, "-m", "papermill", str(given), str(taken), "--kernel", "python3"]
+    command += ["--cwd", str(chapter.folder), "--no-progress-bar", "--start-timeout", "180"]
+    mine = {name: value for name, value in parameters.items() if accepts(source, name)}
+    if mine:
+        command += ["--parameters_yaml", yaml.safe_dump(mine)]
+    start = time.monotonic()
+    done = subprocess.run(
+        command, env=os.environ | KERNEL_ENVIRONMENT, capture_output=True, text=True, check=False
+    )
+    seconds = time.monotonic() - start
+    notebook = nbformat.read(taken if taken.exists() else given, as_version=4)
+    failure = find_failure(chapter, notebook, done.stderr) if done.returncode else None
+    return Outcome(
+        chapter=chapter,
+        made_from=replace(before, data=digest(chapter).data),
+        notebook=notebook,
+        seconds=seconds,
+        failure=failure,
+    )
+
+
+def find_failure(chapter: Chapter, notebook: nbformat.NotebookNode, log: str) -> Failure:
+    """Name cell and error: the cell that holds an error, or the one whose run did not end."""
+    last = next((line for line in reversed(log.splitlines()) if line.strip()), "no message")
+    number = 0
+    for cell in notebook.cells:
+        if cell.cell_type != "code" or "injected-parameters" in tags(cell):
+            continue
+        number += 1
+        error = next((o for o in cell.outputs if o.output_type == "error"), None)
+        marks = cell.metadata.get("papermill", {})
+        allowed = "raises-exception" in tags(cell)
+        unfinished = marks.get("status") in ("running", "failed") or marks.get("exception")
+        if (error and not allowed) or (unfinished and not error):
+            text = f"{error.ename}: {error.evalue}" if error else last
+            line = next(iter(cell.source.splitlines()), "")
+            return Failure(chapter=chapter.name, cell=number, line=line, error=ANSI.sub("", text))
+    return Failure(chapter=chapter.name, cell=None, line="", error=ANSI.sub("", last))
