@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-__all__ = ["ROWS", "address", "changes", "check_name", "default_settings", "row_of", "schema", "validate", "with_preset"]
+__all__ = [
+    "ROWS",
+    "address",
+    "changes",
+    "check_name",
+    "default_settings",
+    "row_of",
+    "schema",
+    "validate",
+    "with_preset",
+]
 
 Settings = dict[str, Any]
 
@@ -135,7 +145,9 @@ def check_name(what: str, name: Any, known: tuple[str, ...]) -> None:
         return
     near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(f"unknown {what} {name!r}; {hint}Known: {', '.join(k or repr(k) for k in known)}.")
+    raise ValueError(
+        f"unknown {what} {name!r}; {hint}Known: {', '.join(k or repr(k) for k in known)}."
+    )
 
 
 def _check_value(key: str, value: Any) -> Any:
@@ -156,9 +168,13 @@ def _check_value(key: str, value: Any) -> Any:
 
 
 def _check_number(key: str, value: Any, spec: Mapping[str, Any], *, whole: bool) -> int | float:
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    is_number = (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    )
     if not is_number or (whole and value != int(value)):
-        raise ValueError(f"{key} must be {'a whole' if whole else 'a finite'} number, got {value!r}.")
+        raise ValueError(
+            f"{key} must be {'a whole' if whole else 'a finite'} number, got {value!r}."
+        )
     if not spec["min"] <= value <= spec["max"]:
         raise ValueError(f"{key} must lie between {spec['min']} and {spec['max']}, got {value!r}.")
     return int(value) if whole else value

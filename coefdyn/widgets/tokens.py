@@ -181,7 +181,9 @@ def _evolution(tokens: Tokens, keys: Tensor) -> Evolution:
     z, beta = tokens.directions(keys), tokens.betas()
     if structure == "householder":
         return evolution.Householder(direction=z, beta=beta)
-    return evolution.ScaledHouseholder(direction=z, beta=beta, log_decay=steps, sign=_sign(s, steps))
+    return evolution.ScaledHouseholder(
+        direction=z, beta=beta, log_decay=steps, sign=_sign(s, steps)
+    )
 
 
 def _sign(settings: Mapping[str, Any], like: Tensor) -> Tensor | None:

@@ -80,7 +80,7 @@ function makeCards(app) {
     element("fieldset", { class: `cdx-card cdx-card-${group}` },
       element("legend", {}, symbol(sign, group), ` ${name}`),
       element("p", { class: "cdx-hint", text: hint }),
-      ...controlGroup(keysOfGroup(group), app))));
+      element("div", { class: "cdx-card-controls" }, ...controlGroup(keysOfGroup(group), app)))));
 }
 
 function makePresets(app) {

@@ -155,6 +155,16 @@ function matrixOf(g, t) {
   return matrix;
 }
 
+// The largest finite |x|.
+function largestMagnitude(values) {
+  let top = 0;
+  for (const value of values) {
+    const size = Math.abs(value);
+    if (size > top && size < Infinity) top = size;
+  }
+  return top;
+}
+
 const isSumOne = (normalizer) => normalizer === "row_sum";
 
 // What phi's range and eta promise (Appendix A of the paper), whatever the data.

@@ -1,20 +1,11 @@
 // The L x L picture of the coefficients, and where a pointer falls in it.
 
-const MATRIX_MARGIN = { left: 20, top: 20, right: 6, bottom: 6 };
+const MATRIX_MARGIN = { left: 20, top: 4, right: 4, bottom: 20 };
 
 function matrixGeometry(width, height, L) {
   const m = MATRIX_MARGIN;
   const side = Math.min(width - m.left - m.right, height - m.top - m.bottom);
   return { x: m.left, y: m.top, side, cell: side / L };
-}
-
-function largestMagnitude(values) {
-  let top = 0;
-  for (const value of values) {
-    const size = Math.abs(value);
-    if (size > top && size < Infinity) top = size;
-  }
-  return top;
 }
 
 // One pixel per cell; the canvas scales it up without smoothing.
@@ -83,7 +74,7 @@ function frame(ctx, x, y, w, h, color) {
 function drawMatrixLabels(ctx, box, model, theme) {
   const { cell } = box;
   const { row, column } = model;
-  write(ctx, theme, `j = ${column + 1}`, Math.max(box.x + (column + 0.5) * cell, box.x + 14), box.y + column * cell - 5,
+  write(ctx, theme, `j = ${column + 1}`, Math.min(Math.max(box.x + (column + 0.5) * cell, box.x + 14), box.x + box.side - 16), box.y + box.side + 14,
     { align: "center", color: theme.evolution, weight: 600 });
   ctx.save();
   ctx.translate(box.x - 6, Math.min(Math.max(box.y + (row + 0.5) * cell, box.y + 16), box.y + box.side - 16));

@@ -16,14 +16,14 @@ function drawImpulse(canvas, model, theme) {
   }
   const top = largestMagnitude(values) || 1;
   const least = Math.min(0, ...values.filter(Number.isFinite)) / top;
-  const most = Math.max(0, ...values.filter(Number.isFinite)) / top;
+  const most = Math.max(0.25, ...values.filter(Number.isFinite).map((x) => x / top));
   const zero = plot.y + plot.h * (most / Math.max(most - least, 1e-12));
   const unit = plot.h / Math.max(most - least, 1e-12);
   const xAt = (i) => plot.x + ((i + 0.5) / L) * plot.w;
   stroke(ctx, [[plot.x, zero], [plot.x + plot.w, zero]], theme.line);
   drawStems(ctx, model, theme, { values, top, zero, unit, xAt, bar: Math.max(1.5, (plot.w / L) * 0.62), plot });
   const longest = Math.max(...norms.filter(Number.isFinite), 1e-300);
-  stroke(ctx, norms.map((x, m) => [xAt(j + m), plot.y + plot.h - plot.h * Math.min(x / longest, 1)]), theme.evolution, 2);
+  stroke(ctx, norms.map((x, m) => [xAt(j + m), zero - (zero - plot.y) * Math.min(x / longest, 1)]), theme.evolution, 2);
   if (row >= j) stroke(ctx, [[xAt(row), plot.y], [xAt(row), plot.y + plot.h]], theme.normalizer, 1, [3, 3]);
   write(ctx, theme, `${model.symbol}, largest ${formatNumber(top)}`, plot.x, 12);
   write(ctx, theme, `|h|, largest ${formatNumber(longest)}`, plot.x + plot.w, 12, { align: "right", color: theme.evolution });
@@ -45,7 +45,8 @@ function drawStems(ctx, model, theme, { values, top, zero, unit, xAt, bar, plot 
   });
 }
 
-// h_ij in the plane, from the impulse (open) to output i (filled), with the query that reads it.
+// h_ij in the plane, from the impulse (open) to output i (filled). The circle has the impulse's length: inside it
+// the state has shrunk, outside it has grown. The query shows the direction it reads along.
 function drawPlane(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const view = planeView(model, width, height);
@@ -53,25 +54,43 @@ function drawPlane(canvas, model, theme) {
   stroke(ctx, [[0, view.cy], [width, view.cy]], theme.line);
   stroke(ctx, [[view.cx, 0], [view.cx, height]], theme.line);
   ctx.strokeStyle = theme.line;
+  ctx.lineWidth = 1.5;
   ctx.beginPath();
-  ctx.arc(view.cx, view.cy, view.scale, 0, 2 * Math.PI);
+  ctx.arc(view.cx, view.cy, view.scale * view.start, 0, 2 * Math.PI);
   ctx.stroke();
-  const points = planePoints(model);
-  stroke(ctx, points.map(at), theme.evolution, 1.25);
-  points.forEach((point, m) => {
-    if (m > 0 && m !== model.row - model.column) dot(ctx, ...at(point), 2, theme.evolution);
-  });
-  const q = Array.from(model.g.q.slice(model.row * model.g.n, model.row * model.g.n + 2));
-  arrow(ctx, view.cx, view.cy, ...at(q), theme.normalizer, 2);
-  write(ctx, theme, `q`, at(q)[0] + 5, at(q)[1] - 4, { color: theme.normalizer, weight: 600 });
-  dot(ctx, ...at(points[0]), 5, theme.panel, theme.evolution);
-  const current = points[model.row - model.column];
+  stroke(ctx, view.points.map(at), theme.evolution, 1.25);
+  view.points.slice(1).forEach((point) => dot(ctx, ...at(point), 2, theme.evolution));
+  drawQuery(ctx, model, theme, view);
+  const current = view.points[model.row - model.column];
   if (current) {
     arrow(ctx, view.cx, view.cy, ...at(current), theme.evolution, 2.5);
     dot(ctx, ...at(current), 4.5, theme.evolution);
-    write(ctx, theme, `h`, at(current)[0] + 6, at(current)[1] - 5, { color: theme.evolution, weight: 600 });
+    const right = current[0] >= 0 ? 1 : -1;
+    write(ctx, theme, `h`, at(current)[0] + 8 * right, at(current)[1] - 6,
+      { color: theme.evolution, weight: 600, align: "center", size: 13 });
   }
-  write(ctx, theme, model.g.n > 2 ? `first two of ${model.g.n} axes` : "unit circle", width - 6, height - 6, { align: "right" });
+  dot(ctx, ...at(view.points[0]), 4.5, theme.panel, theme.evolution);
+  if (model.g.n > 2) write(ctx, theme, `2 of ${model.g.n} axes`, width - 4, height - 5, { align: "right" });
+}
+
+// The direction of q_i, and the foot of h on it: the score is that length times |q|.
+function drawQuery(ctx, model, theme, view) {
+  const [x, y] = queryInPlane(model);
+  const length = Math.hypot(x, y);
+  if (length === 0) return;
+  const unit = [x / length, y / length];
+  const tip = unit.map((u) => (u * view.reach));
+  arrow(ctx, view.cx, view.cy, ...view.at(tip), theme.normalizer, 1.75);
+  const [tx, ty] = view.at(tip.map((u) => u * 0.9));
+  write(ctx, theme, "q", tx - 9 * unit[1], ty - 9 * unit[0] + 4, { color: theme.normalizer, weight: 600, align: "center", size: 13 });
+  const current = view.points[model.row - model.column];
+  if (!current) return;
+  const along = current[0] * unit[0] + current[1] * unit[1];
+  stroke(ctx, [view.at(current), view.at(unit.map((u) => u * along))], theme.muted, 1, [2, 3]);
+}
+
+function queryInPlane({ g, row }) {
+  return [g.q[row * g.n], g.q[row * g.n + 1]];
 }
 
 function planePoints(model) {
@@ -85,15 +104,14 @@ function planePoints(model) {
   return points;
 }
 
-// The scale follows the query and the path up to output i, so that growth does not hide where it began.
+// The scale follows the path up to output i, so that growth does not hide where it began.
 function planeView(model, width, height) {
-  const { g, row, column } = model;
-  const upTo = planePoints(model).slice(0, Math.max(row - column, 0) + 1);
-  const q = [g.q[row * g.n], g.q[row * g.n + 1]];
-  const reach = Math.max(1, ...[...upTo, q].map(([x, y]) => Math.hypot(x, y)));
-  const scale = (Math.min(width, height) / 2 - 12) / reach;
+  const points = planePoints(model);
+  const upTo = points.slice(0, Math.max(model.row - model.column, 0) + 1);
+  const reach = Math.max(1e-12, ...upTo.map(([x, y]) => Math.hypot(x, y))) * 1.15;
+  const scale = (Math.min(width, height) / 2 - 8) / reach;
   const [cx, cy] = [width / 2, height / 2];
-  return { cx, cy, scale, at: ([x, y]) => [cx + x * scale, cy - y * scale] };
+  return { cx, cy, scale, reach, points, start: Math.hypot(...points[0]), at: ([x, y]) => [cx + x * scale, cy - y * scale] };
 }
 
 const PHI_RANGE = { x0: -8, x1: 4, y0: -1.6, y1: 4 };

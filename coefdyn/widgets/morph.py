@@ -1,0 +1,134 @@
+"""A design between two designs, on the same tokens. ``js/blend.js`` holds the same arithmetic.
+
+Every structure is a case of A_t = diag(a_t) (I - beta_t z_t z_t^T), so the way from one to the other
+moves a_t, beta_t, z_t and b_j directly:
+
+    log |a_t|, log b_j and beta_t linearly; z_t linearly, then to length one; a flipped sign of a_t
+    passes through zero; alpha and eta are the mixtures (1 - t) from + t to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from coefdyn import CoefficientDynamics, evolution, normalizer
+from coefdyn.dynamics.evolution import Evolution
+from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, RowSum
+from coefdyn.dynamics.readout import Pointwise, Readout
+from coefdyn.shapes import Tensor
+from coefdyn.widgets.settings import with_preset
+from coefdyn.widgets.tokens import build_dynamics
+
+__all__ = ["Morph", "build_morph"]
+
+
+class Morph:
+    """The design at ``settings["morph"]`` on the way to the row ``settings["morph_to"]``."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self.share = float(settings["morph"])
+        self.ends = (
+            build_dynamics(settings),
+            build_dynamics(with_preset(settings, settings["morph_to"])),
+        )
+
+    def mix(self, start: Tensor, end: Tensor) -> Tensor:
+        return (1 - self.share) * start + self.share * end
+
+    def with_readout(self, phi: Readout) -> CoefficientDynamics:
+        """The moved evolution and scaling under one of the two readouts; eta is 1."""
+        first, last = self.ends
+        logs = [torch.log(_scaling(end)) for end in self.ends]
+        return replace(
+            first,
+            evolution=self._evolution(first.evolution, last.evolution),
+            scaling=self.mix(*logs).exp(),
+            log_scaling=None,
+            readout=phi,
+            normalizer=normalizer.One(),
+        )
+
+    def coefficients(self) -> Tensor:
+        """alpha, ``(L, L)``, exact zeros above the diagonal."""
+        start, end = (self.with_readout(d.readout).coefficients() for d in self.ends)
+        return self.mix(start, end)
+
+    def eta(self) -> Tensor:
+        """eta_i, ``(L,)``."""
+        sums = self.coefficients().sum(dim=-1)
+        return self.mix(*(_eta(end.normalizer, sums) for end in self.ends))
+
+    def dynamics(self) -> CoefficientDynamics:
+        """The same as one ``CoefficientDynamics``, with a dense A_t.
+
+        Raises:
+            ValueError: when a feature map mixes with another readout: alpha is then no single
+                readout of one score. ``coefficients`` still gives it.
+        """
+        first, last = (end.readout for end in self.ends)
+        if first is last:
+            mixed: Readout = first
+        elif isinstance(first, Pointwise) and isinstance(last, Pointwise):
+            mixed = Pointwise(
+                lambda s: self.mix(first(s), last(s)), name=f"{first.name} to {last.name}"
+            )
+        else:
+            raise ValueError(
+                f"a morph from readout {first.name!r} to {last.name!r} is no single readout; "
+                "use build_morph(settings).coefficients(), or morph between two scalar readouts."
+            )
+        return replace(self.with_readout(mixed), normalizer=Given(self.eta()))
+
+    def _evolution(self, first: Evolution, last: Evolution) -> Evolution:
+        length, width = self.ends[0].q.shape
+        decays = [_decay(end, length, width) for end in (first, last)]
+        matrices = torch.diag_embed(_mix_decay(*decays, self.share))
+        if hasattr(first, "beta") or hasattr(last, "beta"):
+            betas = [_beta(end, length) for end in (first, last)]
+            sources = [end for end in (first, last) if hasattr(end, "direction")]
+            z = self.mix(sources[0].direction, sources[-1].direction)
+            z = z / z.norm(dim=-1, keepdim=True)
+            beta = self.mix(*betas)[:, None, None]
+            matrices = matrices @ (torch.eye(width) - beta * z[:, :, None] * z[:, None, :])
+        return evolution.Dense(matrix=matrices)
+
+
+def build_morph(settings: Mapping[str, Any]) -> Morph:
+    """The morph that the page shows for complete settings with a ``morph_to``."""
+    return Morph(settings)
+
+
+def _scaling(dynamics: CoefficientDynamics) -> Tensor:
+    b = torch.as_tensor(dynamics.scaling, dtype=torch.float64).expand(dynamics.length)
+    return b if dynamics.log_scaling is None else b * dynamics.log_scaling.exp()
+
+
+def _decay(a: Evolution, length: int, width: int) -> Tensor:
+    decay = torch.ones(length, width, dtype=torch.float64)
+    if hasattr(a, "log_decay"):
+        sign = 1.0 if a.sign is None else a.sign
+        signed = sign * a.log_decay.exp()
+        decay = decay * (signed if signed.ndim == 2 else signed[:, None])
+    return decay
+
+
+def _mix_decay(start: Tensor, end: Tensor, share: float) -> Tensor:
+    same = start.sign() * ((1 - share) * start.abs().log() + share * end.abs().log()).exp()
+    through = start * (1 - 2 * share) if share < 0.5 else end * (2 * share - 1)
+    return torch.where(start * end > 0, same, through)
+
+
+def _beta(a: Evolution, length: int) -> Tensor:
+    return a.beta if hasattr(a, "beta") else torch.zeros(length, dtype=torch.float64)
+
+
+def _eta(rule: Normalizer, sums: Tensor) -> Tensor:
+    if isinstance(rule, RowSum):
+        return sums
+    if isinstance(rule, FlooredRowSum):
+        return sums.abs().clamp(min=rule.floor)
+    return rule.eta if isinstance(rule, Given) else torch.ones_like(sums)

@@ -1,0 +1,74 @@
+"""The page's arithmetic agrees with the library's float64 reference to 1e-9, number by number."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coefdyn.widgets.settings import validate
+from coefdyn.widgets.source import arithmetic_source
+from coefdyn.widgets.tokens import Tokens
+
+pytestmark = pytest.mark.browser
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "explorer.json"
+TABLE: list[dict[str, Any]] = json.loads(GOLDEN.read_text(encoding="utf-8"))
+TOLERANCE = 1e-9
+
+SOLVE = """(cases) => cases.map((raw) => {
+  const { settings, notes } = normaliseSettings(raw);
+  const m = buildModel(settings, {});
+  const { L } = m.g;
+  const lower = (a) => [...a].filter((_, at) => at % L <= Math.floor(at / L));
+  const upper = [...m.alpha, ...m.weights].filter((x, at) => (at % L) > Math.floor((at % (L * L)) / L));
+  return { settings, notes, alpha: lower(m.alpha), weights: lower(m.weights), path: [...m.path],
+    eigenvalues: [...m.eigenvalues].sort((a, b) => a - b), near_zero: m.nearZero,
+    row_sum: m.sums[m.row], upper, q: [...m.g.q], k: [...m.g.k] };
+})"""
+
+
+@pytest.fixture(scope="module")
+def answers(browser: Any) -> Iterator[list[dict[str, Any]]]:
+    page = browser.new_page()
+    page.add_script_tag(content=arithmetic_source())
+    yield page.evaluate(SOLVE, [row["settings"] for row in TABLE])
+    page.close()
+
+
+def _worst(got: Any, want: Any) -> float:
+    if isinstance(want, list):
+        assert len(got) == len(want)
+        return max(map(_worst, got, want), default=0.0)
+    assert math.isfinite(got)
+    return abs(got - want) / max(1.0, abs(want))
+
+
+@pytest.mark.parametrize(
+    "name", ["alpha", "weights", "path", "eigenvalues", "near_zero", "row_sum"]
+)
+def test_javascript_agrees_with_reference(name: str, answers: list[dict[str, Any]]) -> None:
+    pairs = [(a[name], row[name]) for a, row in zip(answers, TABLE, strict=True) if name in row]
+    worst = max(_worst(got, want) for got, want in pairs)
+    assert worst <= TOLERANCE, f"{name}: {worst:.2e} over {len(pairs)} cases"
+
+
+def test_nothing_above_the_diagonal(answers: list[dict[str, Any]]) -> None:
+    assert all(value == 0 for answer in answers for value in answer["upper"])
+
+
+def test_tokens_are_the_same_numbers(answers: list[dict[str, Any]]) -> None:
+    """Not nearly: bit for bit."""
+    for answer, row in zip(answers, TABLE, strict=True):
+        q, k = Tokens(validate(row["settings"])).queries_keys()
+        assert answer["q"] == q.flatten().tolist()
+        assert answer["k"] == k.flatten().tolist()
+
+
+def test_settings_are_understood_alike(answers: list[dict[str, Any]]) -> None:
+    for answer, row in zip(answers, TABLE, strict=True):
+        assert answer["settings"] == validate(row["settings"])
+        assert answer["notes"] == []

@@ -1,0 +1,123 @@
+"""Golden vectors of the explorer: what the float64 reference gives, kept as JSON beside this file.
+
+    python tests/golden/explorer_golden.py      writes explorer.json anew
+
+tests/unit/test_widgets_golden.py holds the file to the reference, and
+tests/browser/test_explorer_golden.py holds the page's JavaScript to the file.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from coefdyn.widgets.morph import build_morph
+from coefdyn.widgets.settings import schema, validate
+from coefdyn.widgets.tokens import build_dynamics
+
+PATH = Path(__file__).parent / "explorer.json"
+
+_SMALL = {"length": 5, "width": 3, "seed": 3, "column": 2, "row": 4, "epsilon": 0.05}
+_EXTRA: tuple[dict[str, Any], ...] = (
+    {"structure": "scalar", "flip": True, "decay": 0.8},
+    {"structure": "scalar", "decay": 1.2, "tokens": "random"},
+    {"structure": "diagonal", "flip": True, "spread": 1.0, "width": 4},
+    {
+        "structure": "scaled_householder",
+        "direction": "fixed",
+        "angle": 35,
+        "beta": 2.0,
+        "flip": True,
+    },
+    {
+        "structure": "householder",
+        "direction": "turning",
+        "angle": 20,
+        "beta": 1.3,
+        "variation": 0.9,
+    },
+    {"structure": "householder", "direction": "key", "angle": 90, "beta": 1.0, "width": 2},
+    {"scaling": "one", "scale": 2.5, "variation": 0.0},
+    {"scaling": "step", "decay": 0.7, "scale": 0.5},
+    {"scaling": "exponential", "variation": 1.0, "readout": "exp", "normalizer": "floored"},
+    {"tokens": "random", "duplicate": 5, "readout": "relu", "normalizer": "row_sum"},
+    {
+        "points": {"q3": [0.5, -1.25], "k1": [1.0, 0.0, -0.5]},
+        "normalizer": "geometric",
+        "base": 1.1,
+    },
+    {"preset": "gla", "morph_to": "deltanet", "morph": 0.4},
+    {"preset": "softmax_attention", "morph_to": "mlstm", "morph": 0.75},
+    {"preset": "linear_attention", "morph_to": "gated_deltanet", "morph": 0.5},
+    {
+        "preset": "deltanet",
+        "direction": "fixed",
+        "angle": 60,
+        "morph_to": "gated_deltanet",
+        "morph": 0.3,
+    },
+    {"preset": "mamba2", "flip": True, "morph_to": "gla", "morph": 0.2},
+)
+
+
+def cases() -> list[dict[str, Any]]:
+    """Settings: every structure x readout x normaliser, every row of Table 1, and the rest."""
+    choices = schema()["choices"]
+    product = [
+        {"structure": a, "readout": phi, "normalizer": eta}
+        for a in choices["structure"]["options"]
+        for phi in choices["readout"]["options"]
+        for eta in choices["normalizer"]["options"]
+    ]
+    rows = [{"preset": name, "length": 7, "width": 4} for name in schema()["rows"]]
+    return [{**_SMALL, **case} for case in (*product, *rows, *_EXTRA)]
+
+
+def _lower(matrix: torch.Tensor) -> list[float]:
+    i, j = torch.tril_indices(*matrix.shape)
+    return matrix[i, j].tolist()
+
+
+def vectors(case: dict[str, Any]) -> dict[str, Any]:
+    """What the reference computes for one case: lower triangles row by row, and the numbers."""
+    settings = validate(case)
+    if settings["morph_to"]:
+        morph = build_morph(settings)
+        alpha = morph.coefficients()
+        weights = alpha / morph.eta()[:, None]
+        dense = morph.with_readout(morph.ends[0].readout)
+    else:
+        dense = build_dynamics(settings)
+        alpha = dense.coefficients(method="reference")
+        weights = dense.coefficients(normalized=True, method="reference")
+    matrix = dense.evolution.dense(settings["row"] - 1, settings["width"]).double()
+    eigenvalues = torch.linalg.eigvals(matrix).real.sort().values
+    causal = torch.ones_like(alpha).tril().bool()
+    return {
+        "alpha": _lower(alpha),
+        "weights": _lower(weights),
+        "path": dense.states(settings["column"] - 1).flatten().tolist(),
+        "eigenvalues": eigenvalues.tolist(),
+        "near_zero": (alpha[causal].abs() <= settings["epsilon"]).double().mean().item(),
+        "row_sum": alpha[settings["row"] - 1].sum().item(),
+    }
+
+
+def kept(case: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
+    """What the file holds: of the full product, what eta does not touch is written once."""
+    if "readout" in case and case.get("normalizer", "one") != "one" and "structure" in case:
+        return {"weights": row["weights"]}
+    return row
+
+
+def main() -> None:
+    table = [{"settings": case, **kept(case, vectors(case))} for case in cases()]
+    text = ",\n".join(json.dumps(row, separators=(",", ":")) for row in table)
+    PATH.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
