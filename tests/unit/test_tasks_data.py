@@ -1,0 +1,264 @@
+"""Digits, text, and the data sets that are downloaded (with stand-ins for the packages)."""
+
+from __future__ import annotations
+
+import sys
+import types
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sklearn.datasets import load_digits
+
+from coefdyn.tasks import (
+    IGNORE,
+    ByteTextConfig,
+    Cifar10Config,
+    DataUnavailableError,
+    DigitsConfig,
+    ImdbConfig,
+    TokenTextConfig,
+    WikiTextConfig,
+    embedded,
+    explanation,
+    hub_text,
+    pixels,
+    sample,
+    split_generator,
+    splits,
+    text_windows,
+    wikitext_windows,
+)
+from coefdyn.tasks.bytepair import decode, encode, train_merges, words
+from coefdyn.tasks.text import split_topics, text_ids
+
+
+def draw(config, n, split="test", seed=0):
+    return sample(config, n, split_generator(seed, split), split)
+
+
+def test_embedded_digits_are_those_of_scikit_learn():
+    bunch = load_digits()
+    images, labels = embedded.digits()
+    assert np.array_equal(images.numpy(), bunch.data)
+    assert np.array_equal(labels.numpy(), bunch.target)
+
+
+def test_digit_splits_are_apart_and_complete():
+    train, test = splits(DigitsConfig.paper(), 0)
+    images, labels = embedded.digits()
+    seen = torch.cat([train.inputs, test.inputs])
+    assert sorted(map(tuple, seen.tolist())) == sorted(map(tuple, images.tolist()))
+    assert (train.targets[:, :-1] == IGNORE).all()
+    both = torch.cat([train.targets[:, -1], test.targets[:, -1]])
+    assert torch.equal(both.bincount(), labels.bincount())
+    assert torch.equal(test.inputs.unique(dim=0), images[4::5].unique(dim=0))
+
+
+def test_more_digits_than_there_are_is_an_error():
+    with pytest.raises(ValueError, match=r"asked for 400 of the digits' test images, .* 359"):
+        draw(DigitsConfig(), 400)
+    with pytest.raises(ValueError, match="17 grey levels and 64 pixels"):
+        DigitsConfig(seq_len=32)
+
+
+def test_text_windows_are_pieces_of_the_text():
+    text = b"".join(embedded.python_topics())
+    train, test = split_topics(embedded.python_topics())
+    assert len(embedded.python_topics()) == 79
+    assert len(train) + len(test) == len(text)
+    for split, part in (("train", train), ("test", test)):
+        inputs, targets = draw(ByteTextConfig.quick(), 20, split)
+        for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
+            assert bytes([*row, target[-1]]) in part
+            assert row[1:] == target[:-1]
+
+
+def test_token_text_decodes_to_the_text():
+    merges = embedded.python_topics_merges()
+    for split, part in zip(("train", "test"), split_topics(embedded.python_topics()), strict=True):
+        ids = text_ids("token-text", split)
+        assert ids.max() < TokenTextConfig().vocab_size == 256 + len(merges)
+        assert decode(ids.tolist(), merges) == part
+        assert 2.5 < len(part) / len(ids) < 3.5
+
+
+@pytest.mark.parametrize("config", [ByteTextConfig.quick(), TokenTextConfig.quick()])
+def test_consecutive_windows_score_every_id_once(config):
+    ids = text_ids(config.task_name, "test")
+    inputs, targets = text_windows(config)
+    assert torch.equal(targets[targets != IGNORE], ids[1:])
+    assert torch.equal(inputs[targets != IGNORE], ids[:-1])
+    assert (targets[:-1] != IGNORE).all()
+
+
+def test_a_window_longer_than_the_text_is_refused():
+    with pytest.raises(ValueError, match=r"at least 40001; this split has 36113. Lower seq_len"):
+        draw(ByteTextConfig(seq_len=40_000), 1)
+    with pytest.raises(ValueError, match="token-text has 1024 ids; got vocab_size=256"):
+        TokenTextConfig(vocab_size=256)
+
+
+def test_byte_pairs_by_hand():
+    merges = train_merges(b"abab abab abab", 2)
+    a, b, space = ord("a"), ord("b"), ord(" ")
+    assert merges == [(a, b), (256, 256)]
+    assert encode(b"abab ab", merges) == [257, space, 256]
+    assert train_merges(b"xyz", 5) == []
+
+
+def test_byte_pairs_give_any_bytes_back():
+    rng = np.random.default_rng(0)
+    merges = embedded.python_topics_merges()
+    for text in (
+        bytes(rng.integers(0, 256, 3000, dtype=np.uint8)),
+        " \n  é\t_x  y\n\n z ".encode(),
+    ):
+        assert b"".join(words(text)) == text
+        assert decode(encode(text, merges), merges) == text
+
+
+def test_the_merges_are_those_learned_from_the_training_text():
+    train, _ = split_topics(embedded.python_topics())
+    assert tuple(train_merges(train, 8)) == embedded.python_topics_merges()[:8]
+
+
+def test_a_missing_data_file_names_where_it_belongs(monkeypatch):
+    with pytest.raises(FileNotFoundError, match=r"data/digits/none.npz is missing.*pip install -e"):
+        embedded.data_file("digits/none.npz")
+
+
+def module(name, **members):
+    made = types.ModuleType(name)
+    for key, value in members.items():
+        setattr(made, key, value)
+    return made
+
+
+@pytest.fixture
+def no_cache():
+    for cached in (hub_text.wikitext_ids, hub_text._imdb, pixels._cifar10):
+        cached.cache_clear()
+    yield
+    for cached in (hub_text.wikitext_ids, hub_text._imdb, pixels._cifar10):
+        cached.cache_clear()
+
+
+DOWNLOADED = [(Cifar10Config, "digits"), (ImdbConfig, "byte-text"), (WikiTextConfig, "token-text")]
+
+
+@pytest.fixture
+def cold(monkeypatch, tmp_path, no_cache):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "tokenizers", module("tokenizers"))
+    return monkeypatch
+
+
+@pytest.mark.parametrize(("config", "stand_in"), DOWNLOADED)
+def test_without_the_package_the_error_says_how_to_get_it(config, stand_in, cold):
+    cold.setitem(sys.modules, "datasets", None)
+    with pytest.raises(DataUnavailableError) as caught:
+        draw(config.quick(), 1)
+    assert "pip install 'coefdyn[text]'" in str(caught.value)
+    assert repr(stand_in) in str(caught.value)
+
+
+@pytest.mark.parametrize(("config", "stand_in"), DOWNLOADED)
+def test_without_a_network_the_error_says_what_to_do(config, stand_in, cold):
+    def load_dataset(path, name, split):
+        raise ConnectionError(f"Couldn't reach {path!r} on the Hub\nmore")
+
+    cold.setitem(sys.modules, "datasets", module("datasets", load_dataset=load_dataset))
+    cold.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(DataUnavailableError) as caught:
+        draw(config.quick(), 1)
+    message = str(caught.value)
+    for part in ("Couldn't reach", "HF_HUB_OFFLINE is set", "HF_HOME", repr(stand_in)):
+        assert part in message
+    assert "more" not in message.split("hub) could")[1].split(".")[0]
+
+
+class Picture:
+    """Stands in for a PIL image: grey levels appear on conversion to mode L."""
+
+    def __init__(self, seed):
+        self.levels = np.random.default_rng(seed).integers(0, 256, (32, 32), dtype=np.uint8)
+
+    def convert(self, mode):
+        assert mode == "L"
+        return self.levels
+
+
+def test_cifar10_is_read_row_by_row(cold):
+    pictures = [Picture(i) for i in range(7)]
+    rows = {"img": pictures, "label": [3, 1, 4, 1, 5, 9, 2]}
+    asked = []
+
+    def load_dataset(path, name, split):
+        asked.append((path, name, split))
+        return rows
+
+    cold.setitem(sys.modules, "datasets", module("datasets", load_dataset=load_dataset))
+    inputs, targets = draw(Cifar10Config(), 7)
+    assert asked == [("uoft-cs/cifar10", None, "test")]
+    known = {tuple(p.levels.flatten().tolist()): y for p, y in zip(*rows.values(), strict=True)}
+    found = {tuple(x): y[-1] for x, y in zip(inputs.tolist(), targets.tolist(), strict=True)}
+    assert found == known
+    with pytest.raises(ValueError, match="CIFAR-10's test images, which holds 7"):
+        draw(Cifar10Config(), 8)
+
+
+def test_imdb_reviews_end_in_their_label(cold):
+    rows = {"text": ["Good.", "é" * 300], "label": [1, 0]}
+    cold.setitem(sys.modules, "datasets", module("datasets", load_dataset=lambda *_, **__: rows))
+    inputs, targets = draw(ImdbConfig(seq_len=64), 2)
+    by_label = {y[y != IGNORE].item(): (x, y) for x, y in zip(inputs, targets, strict=True)}
+    good, _ = by_label[1]
+    assert good.tolist() == [*b"Good.", 257, *[256] * 58]
+    cut, target = by_label[0]
+    assert bytes(cut[:63].tolist()) == ("é" * 300).encode()[:63]
+    assert cut[63] == 257
+    assert target[63] == 0
+    text = explanation(ImdbConfig(seq_len=8))
+    assert ("neg" in text) != ("G" in text)
+
+
+def test_wikitext_is_encoded_once_and_kept(cold, tmp_path):
+    class Tokenizer:
+        @classmethod
+        def from_pretrained(cls, name):
+            assert name == "openai-community/gpt2"
+            return cls()
+
+        def encode_batch(self, lines):
+            return [types.SimpleNamespace(ids=[50_000 + ord(c) for c in line]) for line in lines]
+
+    loads = []
+
+    def load_dataset(path, name, split):
+        loads.append((path, name, split))
+        return {"text": ["ab", "", "cdefgh"]}
+
+    cold.setitem(sys.modules, "datasets", module("datasets", load_dataset=load_dataset))
+    cold.setitem(sys.modules, "tokenizers", module("tokenizers", Tokenizer=Tokenizer))
+    config = WikiTextConfig(seq_len=4)
+    expected = [50_000 + ord(c) for c in "abcdefgh"]
+    inputs, targets = draw(config, 5)
+    for row, target in zip(inputs.tolist(), targets.tolist(), strict=True):
+        start = expected.index(row[0])
+        assert row == expected[start : start + 4]
+        assert target == expected[start + 1 : start + 5]
+    hub_text.wikitext_ids.cache_clear()
+    windows = wikitext_windows(config)
+    assert windows.targets[windows.targets != IGNORE].tolist() == expected[1:]
+    assert loads == [("Salesforce/wikitext", "wikitext-103-raw-v1", "test")]
+    assert [p.name for p in (tmp_path / "coefdyn").iterdir()] == ["wikitext-103-raw-gpt2-test.npy"]
+
+
+@pytest.mark.parametrize("folder", ["digits", "text"])
+def test_data_folders_state_source_and_licence(folder):
+    root = Path(embedded.__file__).parents[2]
+    readme = (root / "data" / folder / "README.md").read_text()
+    assert "icence" in readme
+    assert f"data/{folder}/build.py" in readme
