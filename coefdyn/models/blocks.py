@@ -34,14 +34,16 @@ class SwiGLU(nn.Module):
 
 def build_norm(config: ModelConfig) -> nn.Module:
     """LayerNorm (weight and offset) or RMSNorm (weight), as ``config.norm`` says."""
-    return nn.LayerNorm(config.width) if config.norm == "layer" else nn.RMSNorm(config.width, eps=1e-5)
+    if config.norm == "layer":
+        return nn.LayerNorm(config.width)
+    return nn.RMSNorm(config.width, eps=1e-5)
 
 
 def build_mixer(config: ModelConfig) -> mixers.Mixer:
     """The mixer that a configuration names, with its block's and its own options.
 
     Raises:
-        ValueError: if ``config.mixer`` is no mixer of ``coefdyn.mixers``, or an option does not fit.
+        ValueError: if ``config.mixer`` names no mixer, or an option does not fit.
     """
     known = [
         name

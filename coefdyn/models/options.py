@@ -16,7 +16,8 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> None:
     """``value`` is one of ``choices``."""
     known = list(choices)
     if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}{_near(value, known)}")
+        listing = ", ".join(known)
+        raise ValueError(f"{name} must be one of {listing}; got {value!r}{_near(value, known)}")
 
 
 def check_known(what: str, keys: Iterable[str], known: Iterable[str]) -> None:
@@ -24,7 +25,8 @@ def check_known(what: str, keys: Iterable[str], known: Iterable[str]) -> None:
     known = list(known)
     for key in keys:
         if key not in known:
-            raise ValueError(f"{what} has no field {key!r}{_near(key, known)} Known: {', '.join(known)}.")
+            listing = ", ".join(known)
+            raise ValueError(f"{what} has no field {key!r}{_near(key, known)} Known: {listing}.")
 
 
 def from_plain(cls: type[T], values: Mapping[str, Any]) -> T:

@@ -10,7 +10,7 @@ __all__ = ["StackedAdamW", "clip_by_norm"]
 
 
 def clip_by_norm(
-    gradients: Float[Tensor, "replicas size"], norms: Float[Tensor, "replicas"], limit: float
+    gradients: Float[Tensor, "replicas size"], norms: Float[Tensor, " replicas"], limit: float
 ) -> Float[Tensor, "replicas size"]:
     """Each replica's gradient scaled down to norm ``limit`` where it is longer."""
     return gradients * (limit / norms.clamp_min(limit))[:, None]
@@ -34,7 +34,7 @@ class StackedAdamW:
     def __init__(
         self,
         parameters: Float[Tensor, "replicas size"],
-        decayed: Float[Tensor, "size"],
+        decayed: Float[Tensor, " size"],
         *,
         learning_rates: Float[Tensor, "replicas steps"],
         weight_decay: list[float],
@@ -64,10 +64,10 @@ class StackedAdamW:
     def step(
         self,
         gradients: Float[Tensor, "replicas size"],
-        alive: Bool[Tensor, "replicas"],
+        alive: Bool[Tensor, " replicas"],
         scalars: tuple[Tensor, Tensor, Tensor],
     ) -> None:
-        """One update; rows whose ``alive`` is False keep their parameters and moments.
+        """One update; rows whose ``alive`` is False keep their parameters.
 
         Gradients of dead rows may hold NaN: they are replaced by 0 before they touch anything.
         """

@@ -11,7 +11,9 @@ from coefdyn.models.options import check_choice, from_plain
 from coefdyn.tasks import TaskConfig, config_from_dict
 from coefdyn.training.results import config_key
 
-__all__ = ["RunConfig", "TrainConfig"]
+__all__ = ["PRECISIONS", "RunConfig", "TrainConfig"]
+
+PRECISIONS = ("float64", "float32", "tf32", "bfloat16")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +33,8 @@ class TrainConfig:
         clip: largest gradient norm, or None.
         evaluate_every: steps between two evaluations; the last step is always evaluated.
         stop_accuracy: a replica whose test accuracy exceeds this is finished, or None.
-        precision: "float32" or "bfloat16" (torch's automatic mixed precision).
+        precision: "float64", "float32", "tf32" (float32 with TF32 products on a GPU) or "bfloat16"
+            (torch's automatic mixed precision).
     """
 
     steps: int
@@ -57,7 +60,7 @@ class TrainConfig:
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)!r}.")
         check_choice("schedule", self.schedule, ("cosine", "constant"))
-        check_choice("precision", self.precision, ("float32", "bfloat16"))
+        check_choice("precision", self.precision, PRECISIONS)
 
 
 #: what may differ between replicas that train as one program
@@ -99,11 +102,13 @@ class RunConfig:
         Raises:
             ValueError: for an unknown key, naming the nearest known one.
         """
-        train = from_plain(TrainConfig, {**values["train"], "betas": tuple(values["train"]["betas"])})
+        train = dict(values["train"])
+        if "betas" in train:
+            train["betas"] = tuple(train["betas"])
         return cls(
             task=config_from_dict(values["task"]),
             model=ModelConfig.from_dict(values["model"]),
-            train=train,
+            train=from_plain(TrainConfig, train),
             seed=values["seed"],
             diagnostics=tuple(values["diagnostics"]),
         )

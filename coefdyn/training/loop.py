@@ -24,9 +24,7 @@ from coefdyn.training.results import Record, plain
 from coefdyn.training.schedule import learning_rates
 from coefdyn.training.step import Stepper
 
-__all__ = ["Stopped", "TrainOptions", "build_model", "single_thread", "train_group"]
-
-DTYPES = {"float32": None, "bfloat16": torch.bfloat16}
+__all__ = ["Stopped", "TrainOptions", "build_model", "train_group"]
 
 
 class Stopped(Exception):
@@ -65,15 +63,17 @@ def build_model(config: RunConfig) -> SequenceModel:
 
 
 @contextmanager
-def single_thread(device: torch.device):
-    """One CPU thread while training there: many threads on small matrices only wait."""
-    before = torch.get_num_threads()
+def numerics(device: torch.device, precision: str):
+    """One CPU thread (more only wait on small matrices), and TF32 products if asked for."""
+    threads, products = torch.get_num_threads(), torch.get_float32_matmul_precision()
     if device.type == "cpu":
         torch.set_num_threads(1)
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
         yield
     finally:
-        torch.set_num_threads(before)
+        torch.set_num_threads(threads)
+        torch.set_float32_matmul_precision(products)
 
 
 def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = None) -> list[Record]:
@@ -99,7 +99,7 @@ def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = Non
             "use train_runs for a list of any runs."
         )
     options = options or TrainOptions()
-    with single_thread(torch.device(options.device)):
+    with numerics(torch.device(options.device), configs[0].train.precision):
         return _Group(list(configs), options).run()
 
 
@@ -121,7 +121,7 @@ class _Group:
         seeds = [config.seed for config in configs]
         self.data = GroupData(first.task, seeds, self.settings.batch, self.device)
         self.population = Population(
-            lambda: build_model(first), seeds, self.device, DTYPES[self.settings.precision]
+            lambda: build_model(first), seeds, self.device, self.settings.precision
         )
         self.stepper = Stepper(
             self.population, self._optimizer(configs), clip=self.settings.clip, mode=options.mode

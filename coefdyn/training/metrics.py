@@ -46,7 +46,7 @@ class PredictionTally:
         """Count one chunk. A position with a NaN logit counts as wrong."""
         scored = targets != IGNORE
         safe = targets.clamp_min(0)
-        loss = -functional.log_softmax(logits.float(), dim=-1).gather(-1, safe[..., None])[..., 0]
+        loss = -functional.log_softmax(logits, dim=-1).gather(-1, safe[..., None])[..., 0]
         self.loss += torch.where(scored, loss, 0.0).flatten(1).sum(1, dtype=torch.float64)
         self.count += scored.flatten(1).sum(1)
         guess = logits.nan_to_num(nan=-math.inf).argmax(-1)

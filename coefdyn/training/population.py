@@ -26,7 +26,7 @@ class Population:
         build: makes one model, drawing its weights from torch's default generator.
         seeds: one seed per replica; equal seeds give equal weights.
         device: where the rows live. Weights are always drawn on the CPU.
-        autocast: None, or the dtype of torch's automatic mixed precision for the forward pass.
+        precision: one of ``coefdyn.training.config.PRECISIONS``.
     """
 
     def __init__(
@@ -34,17 +34,19 @@ class Population:
         build: Callable[[], nn.Module],
         seeds: Sequence[int],
         device: torch.device,
-        autocast: torch.dtype | None = None,
+        precision: str = "float32",
     ) -> None:
-        self.device, self.autocast = device, autocast
+        self.device = device
+        self.autocast = torch.bfloat16 if precision == "bfloat16" else None
+        dtype = torch.float64 if precision == "float64" else torch.float32
         drawn = {seed: _draw(build, seed) for seed in dict.fromkeys(seeds)}
-        self.module = next(iter(drawn.values())).to(device)
+        self.module = next(iter(drawn.values())).to(device, dtype)
         named = dict(self.module.named_parameters())
         self.names = list(named)
         self.shapes = [parameter.shape for parameter in named.values()]
         self.sizes = [parameter.numel() for parameter in named.values()]
         rows = {seed: _flatten(module) for seed, module in drawn.items()}
-        self.flat = torch.stack([rows[seed] for seed in seeds]).to(device)
+        self.flat = torch.stack([rows[seed] for seed in seeds]).to(device, dtype)
         exempt = getattr(self.module, "no_weight_decay_names", set)()
         pieces = zip(self.names, self.sizes, strict=True)
         self.decayed = torch.cat(
@@ -67,11 +69,12 @@ class Population:
             return functional_call(self.module, named, (inputs,))
 
     def _loss(self, row: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        return masked_loss(self._forward(row, inputs).float(), targets)
+        logits = self._forward(row, inputs)
+        return masked_loss(logits if self.autocast is None else logits.float(), targets)
 
     def loss_and_gradients(
         self, inputs: Int[Tensor, "R batch L"], targets: Int[Tensor, "R batch L"]
-    ) -> tuple[Float[Tensor, "R"], Float[Tensor, "R size"]]:
+    ) -> tuple[Float[Tensor, " R"], Float[Tensor, "R size"]]:
         """Each replica's loss on its own batch, and the gradient of its row."""
         if self.replicas > 1:
             return self.stacked_loss_and_gradients(inputs, targets)
@@ -82,7 +85,7 @@ class Population:
 
     def stacked_loss_and_gradients(
         self, inputs: Int[Tensor, "R batch L"], targets: Int[Tensor, "R batch L"]
-    ) -> tuple[Float[Tensor, "R"], Float[Tensor, "R size"]]:
+    ) -> tuple[Float[Tensor, " R"], Float[Tensor, "R size"]]:
         """The same through vmap also for one replica: the form that torch.compile takes."""
         gradients, losses = self._gradients(self.flat, inputs, targets)
         return losses, gradients

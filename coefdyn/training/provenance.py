@@ -21,11 +21,12 @@ def code_revision() -> str:
 
     def git(*args: str) -> str:
         command = ["git", "-C", str(here), *args]
-        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        return done.stdout.strip()
 
     try:
-        revision = git("rev-parse", "--short=12", "HEAD").strip()
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent)).strip()
+        revision = git("rev-parse", "--short=12", "HEAD")
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
         return revision + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):
         return "version " + _version("coefdyn")

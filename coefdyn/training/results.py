@@ -109,7 +109,8 @@ class ResultFile:
             raise self._not_written(line, error) from error
 
     def _not_written(self, line: bytes, error: OSError) -> ResultsNotWritten:
-        cause = "the disk is full" if error.errno == errno.ENOSPC else (error.strerror or str(error))
+        full = error.errno == errno.ENOSPC
+        cause = "the disk is full" if full else (error.strerror or str(error))
         message = f"could not append a finished replica to {self.path}: {cause}. "
         try:
             with tempfile.NamedTemporaryFile(

@@ -50,10 +50,8 @@ class Stepper:
         count, device = population.replicas, population.device
         self.alive = torch.ones(count, dtype=torch.bool, device=device)
         self.diverged_at = torch.full((count,), -1, dtype=torch.int64, device=device)
-        self.loss_sum = torch.zeros(count, device=device)
-        self.norm_sum = torch.zeros(count, device=device)
-        self.norm_max = torch.zeros(count, device=device)
-        self.counted = torch.zeros(count, device=device)
+        zeros = torch.zeros(4, count, dtype=population.flat.dtype, device=device)
+        self.loss_sum, self.norm_sum, self.norm_max, self.counted = zeros.unbind()
         self._gradients: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = (
             population.loss_and_gradients
         )
@@ -96,7 +94,7 @@ class Stepper:
             gradients = clip_by_norm(gradients, norms, self.clip)
         self.optimizer.step(gradients, self.alive, (rate, shrink, epsilon))
 
-    def _count(self, losses: Float[Tensor, "R"], norms: Float[Tensor, "R"]) -> None:
+    def _count(self, losses: Float[Tensor, " R"], norms: Float[Tensor, " R"]) -> None:
         self.loss_sum += torch.where(self.alive, losses, 0.0)
         norms = torch.where(self.alive, norms, 0.0)
         self.norm_sum += norms
@@ -116,9 +114,7 @@ class Stepper:
             for a, b, c, steps in rows.T.tolist()
         ]
 
-    def _prepare(
-        self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]
-    ) -> None:
+    def _prepare(self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]) -> None:
         """Compile and capture; in mode "auto" what fails is left out, with a warning."""
         self._prepared = True
         held = [*self.books().values(), *self.optimizer.state().values()]
@@ -147,9 +143,7 @@ class Stepper:
         return {name: getattr(self, name) for name in names}
 
     def _compile(self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]) -> None:
-        self._gradients = torch.compile(
-            self.population.stacked_loss_and_gradients, dynamic=False
-        )
+        self._gradients = torch.compile(self.population.stacked_loss_and_gradients, dynamic=False)
         self._step(inputs, targets, *scalars)
 
     def _capture(self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]) -> None:

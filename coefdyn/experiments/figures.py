@@ -1,0 +1,87 @@
+"""Drawing shared by the experiments: bars of accuracy with one point per seed, and spreads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from coefdyn.experiments.result import Outcome
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["PALETTE", "empty_figure", "grouped_points", "new_figure", "scatter_outcome"]
+
+#: told apart with the common colour-vision deficiencies
+PALETTE = ("#0B63B0", "#B0255E", "#0A6E57", "#8A5A00", "#6B4FA0", "#4A4A4A", "#C4511D", "#007C91")
+MARKERS = "osD^vP*X"
+
+
+def new_figure(columns: int = 1, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list]:
+    """A figure with ``columns`` panels side by side, sizes in inches per panel."""
+    from matplotlib.figure import Figure as MakeFigure
+
+    figure = MakeFigure(figsize=(width * columns, height), layout="constrained")
+    return figure, [figure.add_subplot(1, columns, place + 1) for place in range(columns)]
+
+
+def empty_figure(note: str) -> Figure:
+    """A figure that says only why it is empty."""
+    figure, (axes,) = new_figure()
+    axes.axis("off")
+    axes.text(0.5, 0.5, note, ha="center", va="center", transform=axes.transAxes)
+    return figure
+
+
+def grouped_points(
+    axes: Axes,
+    groups: Sequence[str],
+    series: dict[str, Sequence[Outcome | None]],
+    *,
+    metric: str = "accuracy",
+) -> None:
+    """One group per label on the x axis, one colour per series: mean as a bar, seeds as points.
+
+    A variant with a diverged seed carries the word "NaN"; one that was not run stays empty.
+    """
+    width = 0.8 / max(1, len(series))
+    for place, (name, outcomes) in enumerate(series.items()):
+        color = PALETTE[place % len(PALETTE)]
+        axes.bar(0, 0, color=color, alpha=0.75, label=name)
+        for group, outcome in enumerate(outcomes):
+            x = group - 0.4 + (place + 0.5) * width
+            if outcome is not None:
+                _bar_with_points(axes, x, outcome, width, color, metric)
+    axes.set_xticks(range(len(groups)), groups)
+    axes.set_ylim(0, 1.08)
+    axes.set_ylabel(f"test {metric}")
+    axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2)
+
+
+def _bar_with_points(
+    axes: Axes, x: float, outcome: Outcome, width: float, color: str, metric: str
+) -> None:
+    values = outcome.values(metric)
+    mean = sum(values) / len(values)
+    axes.bar(x, mean, width * 0.92, color=color, alpha=0.75)
+    axes.plot([x] * len(values), values, "o", color="black", markersize=3)
+    if outcome.diverged:
+        axes.text(x, max(mean, 0) + 0.02, "NaN", ha="center", fontsize="x-small", rotation=90)
+
+
+def scatter_outcome(
+    axes: Axes, place: int, xs: Sequence[float], outcome: Outcome, label: str
+) -> None:
+    """Accuracy against another quantity: one point per seed, joined to their mean."""
+    color, marker = PALETTE[place % len(PALETTE)], MARKERS[place % len(MARKERS)]
+    ys = outcome.values()
+    pairs = [(x, y) for x, y in zip(xs, ys, strict=True) if x is not None]
+    if not pairs:
+        return
+    x0 = sum(x for x, _ in pairs) / len(pairs)
+    y0 = sum(y for _, y in pairs) / len(pairs)
+    for x, y in pairs:
+        axes.plot([x0, x], [y0, y], "-", color=color, linewidth=0.8, alpha=0.6)
+        axes.plot([x], [y], marker, color=color, markersize=4, alpha=0.7)
+    axes.plot([x0], [y0], marker, color=color, markersize=8, label=label)

@@ -1,0 +1,169 @@
+"""What came out of an experiment: records by variant, and what the claims say about them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from coefdyn.experiments.plan import Plan, Variant
+from coefdyn.training import Record
+
+__all__ = ["HELD", "NOT_HELD", "NOT_RUN", "Outcome", "Result", "Verdict", "verdict"]
+
+HELD, NOT_HELD, NOT_RUN = "held", "not held", "not run"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One variant at the best learning rate and weight decay of its sweep.
+
+    "Best" is the highest mean final test accuracy over the seeds, as in the paper: the choice is
+    made on the test set.
+
+    Args:
+        variant: which one.
+        records: one per seed, in the order of the plan's seeds.
+    """
+
+    variant: Variant
+    records: tuple[Record, ...]
+
+    def values(self, metric: str = "accuracy") -> list[float]:
+        """A final metric, one value per seed; NaN where it could not be computed."""
+        found = [record["final"].get(metric) for record in self.records]
+        return [float("nan") if value is None else value for value in found]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean final test accuracy over the seeds, in [0, 1]."""
+        return statistics.fmean(self.values())
+
+    @property
+    def diverged(self) -> int:
+        """Number of seeds whose training turned NaN."""
+        return sum(record["diverged_at"] is not None for record in self.records)
+
+    def diagnostic(self, name: str, form: str = "normalized") -> list[Any]:
+        """A diagnostic of the trained model, one value per seed; form "normalized" or "raw"."""
+        return [record["diagnostics"][form][name] for record in self.records]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the numbers say about one claim.
+
+    Args:
+        claim: what the paper says, in one sentence of ours.
+        status: "held", "not held" or "not run".
+        numbers: the numbers that decided it, in words; empty if not run.
+    """
+
+    claim: str
+    status: str
+    numbers: str
+
+
+def verdict(
+    claim: str,
+    needed: Sequence[Outcome | None],
+    test: Callable[[], tuple[bool, str]],
+) -> Verdict:
+    """Apply a test when every outcome it needs is there; else "not run".
+
+    Args:
+        claim: see ``Verdict``.
+        needed: the outcomes; one None, or none at all, means the claim was not run.
+        test: returns whether the claim holds and the numbers in words.
+    """
+    if not needed or any(outcome is None for outcome in needed):
+        return Verdict(claim, NOT_RUN, "")
+    holds, numbers = test()
+    return Verdict(claim, HELD if holds else NOT_HELD, numbers)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The finished runs of one experiment and profile.
+
+    Args:
+        experiment: its id.
+        profile: "live", "quick" or "paper".
+        plan: what was to be run.
+        records: what has been run, any order.
+    """
+
+    experiment: str
+    profile: str
+    plan: Plan
+    records: tuple[Record, ...]
+
+    @property
+    def missing(self) -> int:
+        """Number of planned runs without a record."""
+        return len(self._keys()) - len(self.records)
+
+    def _keys(self) -> set[str]:
+        return {run.key for _, run in self.plan.runs()}
+
+    def outcome(self, variant: Variant) -> Outcome | None:
+        """The variant at its best setting, or None unless all its runs are finished."""
+        cache = self.plan._cache.setdefault(id(self.records), {})
+        if variant.name not in cache:
+            cache[variant.name] = self._outcome(variant)
+        return cache[variant.name]
+
+    def _outcome(self, variant: Variant) -> Outcome | None:
+        by_key = {record["key"]: record for record in self.records}
+        settings: dict[tuple[float, float], list[Record]] = {}
+        for run in self.plan.runs_of(variant):
+            if run.key not in by_key:
+                return None
+            pair = (run.train.learning_rate, run.train.weight_decay)
+            settings.setdefault(pair, []).append(by_key[run.key])
+        outcomes = [Outcome(variant, tuple(records)) for records in settings.values()]
+        return max(outcomes, key=lambda outcome: outcome.accuracy)
+
+    def find(self, **facets: str) -> list[Outcome | None]:
+        """Outcomes of every variant with these facets; None for one that is not finished."""
+        return [
+            self.outcome(variant)
+            for variant in self.plan.variants
+            if all(variant.facets.get(name) == value for name, value in facets.items())
+        ]
+
+    def one(self, **facets: str) -> Outcome | None:
+        """The outcome of the single variant with these facets; None if unfinished or not planned.
+
+        Raises:
+            ValueError: if several variants have these facets.
+        """
+        found = self.find(**facets)
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} variants of {self.experiment} have {facets}.")
+        return found[0] if found else None
+
+    def outcomes(self) -> list[Outcome]:
+        """Every finished variant's outcome, in the plan's order."""
+        found = [self.outcome(variant) for variant in self.plan.variants]
+        return [outcome for outcome in found if outcome is not None]
+
+    def caption(self) -> str:
+        """Where these numbers come from: runs, seeds, devices, versions, days."""
+        if not self.records:
+            return f"{self.experiment}, profile {self.profile}: not yet run."
+        seeds = sorted({record["seed"] for record in self.records})
+        days = sorted({record["timestamp"][:10] for record in self.records})
+        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        words = [
+            f"{self.experiment}, profile {self.profile}: {len(self.records)} runs",
+            f"seeds {', '.join(map(str, seeds))}",
+            " and ".join(sorted({record["device"] for record in self.records})),
+            "torch " + " and ".join(sorted({record["torch"] for record in self.records})),
+            "code " + " and ".join(sorted({record["revision"] for record in self.records})),
+            span,
+        ]
+        if self.missing:
+            words.insert(1, f"{self.missing} not yet run")
+        return ", ".join(words) + "."
