@@ -1,4 +1,4 @@
-"""The command line: ``python -m coefdyn.experiments list | run ID | show ID | claims | throughput``."""
+"""The command line: ``python -m coefdyn.experiments`` list, run, show, claims or throughput."""
 
 from __future__ import annotations
 

@@ -104,9 +104,11 @@ class Experiment(ABC):
     ) -> Result:
         """The finished runs on disk; an empty result if there are none."""
         plan = self._plan(profile, seeds)
-        wanted = {run.key for _, run in plan.runs()}
+        wanted = {run.key: run for _, run in plan.runs()}
         found = {one["key"]: one for one in self.file(profile, out).records()}
-        kept = tuple(record for key, record in found.items() if key in wanted)
+        kept = tuple(
+            record for key, record in found.items() if key in wanted and wanted[key].matches(record)
+        )
         return Result(self.id, profile, plan, kept)
 
     def figure(self, result: Result) -> Figure:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
 from coefdyn.models import ModelConfig
 from coefdyn.models.options import check_choice, from_plain
 from coefdyn.tasks import TaskConfig, config_from_dict
-from coefdyn.training.results import config_key
+from coefdyn.training.results import config_key, plain
 
 __all__ = ["PRECISIONS", "RunConfig", "TrainConfig"]
 
@@ -115,8 +115,24 @@ class RunConfig:
 
     @cached_property
     def key(self) -> str:
-        """A short name, the same for equal runs on every machine."""
-        return config_key(self.to_dict())
+        """A short name, the same for equal runs on every machine.
+
+        Values equal to their default are left out, so that a later field with a default does not
+        rename older runs; ``matches`` guards against a default that changed.
+        """
+        return config_key(
+            {
+                "task": {"task": self.task.task_name, **_without_defaults(self.task)},
+                "model": _without_defaults(self.model),
+                "train": _without_defaults(self.train),
+                "seed": self.seed,
+                "diagnostics": list(self.diagnostics),
+            }
+        )
+
+    def matches(self, record: dict[str, Any]) -> bool:
+        """Whether a record is of this run: equal keys, and equal values of all fields it knows."""
+        return record["key"] == self.key and _agrees(record["config"], plain(self.to_dict()))
 
     @cached_property
     def group(self) -> str:
@@ -126,3 +142,21 @@ class RunConfig:
             del values["train"][name]
         del values["seed"]
         return config_key(values)
+
+
+def _without_defaults(config: Any) -> dict[str, Any]:
+    """The fields of a dataclass whose value is not the default."""
+    found = {}
+    for one in fields(config):
+        value = getattr(config, one.name)
+        default = one.default_factory() if one.default_factory is not MISSING else one.default
+        if default is MISSING or value != default:
+            found[one.name] = value
+    return found
+
+
+def _agrees(old: Any, new: Any) -> bool:
+    """Equal values wherever ``old`` has a key."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return all(key in new and _agrees(value, new[key]) for key, value in old.items())
+    return old == new

@@ -132,10 +132,11 @@ class _Book:
         self.found: dict[str, Record] = {}
         self._refresh(wanted)
 
-    def _refresh(self, wanted: dict[str, RunConfig] | set[str]) -> None:
+    def _refresh(self, wanted: dict[str, RunConfig]) -> None:
         if self.results is not None:
             for record in self.results.records():
-                if record["key"] in wanted:
+                config = wanted.get(record["key"])
+                if config is not None and config.matches(record):
                     self.found[record["key"]] = record
 
     def may_start(self, config: RunConfig) -> bool:
@@ -143,7 +144,7 @@ class _Book:
         budget = self.options.budget_s
         if budget is not None and time.monotonic() - self.started >= budget:
             return False
-        self._refresh({config.key})
+        self._refresh({config.key: config})
         return config.key not in self.found
 
     def add(self, record: Record) -> None:
