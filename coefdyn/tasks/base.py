@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -254,7 +254,7 @@ def explain(config: TaskConfig, seed: int = 0, split: Split = "test") -> None:
     print(explanation(config, seed, split))
 
 
-def _wrap(columns: list[tuple[str, ...]], heads: tuple[str, ...], width: int = 92) -> list[str]:
+def _wrap(columns: Sequence[tuple[str, ...]], heads: tuple[str, ...], width: int = 92) -> list[str]:
     """Set columns side by side, as many as fit in a block of ``width`` characters."""
     cell = 1 + max(len(text) for column in columns for text in column)
     margin = max(map(len, heads)) + 1

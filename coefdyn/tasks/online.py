@@ -40,7 +40,11 @@ def load_rows(path: str, name: str | None, split: str, what: str, stand_in: str)
 def unreachable(what: str, path: str, stand_in: str, error: Exception) -> DataUnavailableError:
     """The error for data that is neither cached nor reachable."""
     offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
-    state = "HF_HUB_OFFLINE is set, so only the cache is read. " if offline else ""
+    state = (
+        "HF_HUB_OFFLINE is set, so only the cache is read. "
+        if offline
+        else "With HF_HUB_OFFLINE=1 it is not tried again and again. "
+    )
     reason = (str(error).splitlines() or [""])[0]
     return DataUnavailableError(
         f"{what} ({path!r} on the Hugging Face hub) could not be loaded: "
