@@ -25,6 +25,7 @@ from coefdyn.execution.chunked.scalar import (
     output_shapes,
     scan_backward,
     tile_bytes,
+    write_factor,
 )
 from coefdyn.execution.chunked.tiles import (
     ChunkDecay,
@@ -69,26 +70,30 @@ def pseudo_values(system, k, values, beta, state, decay) -> Tensor:
 class _Tokens:
     """The inputs of one group of batch entries, cut into chunks."""
 
-    def __init__(self, group, k, v, beta, weight, log_decay, chunk) -> None:
+    def __init__(self, group, k, v, beta, weight, log_decay, chunk, scale) -> None:
         self.k, self.v, self.beta = k[group], v[group], beta[group, :, None]
-        self.weight = None if weight is None else weight[group, :, None]
+        self.weight, self.scale = cut(weight, group), scale
         g = cut(log_decay, group)
         self.decays = None if g is None else ChunkDecay(g, chunk, k.dtype)
 
     def chunk(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor, Decay | None]:
         """(K, b V, beta, decay)."""
         here = (slice(None), slice(start, stop))
-        weight = None if self.weight is None else self.weight[here]
         decay = None if self.decays is None else self.decays(start, stop)
-        return self.k[here], scaled(self.v[here], weight), self.beta[here], decay
+        values = scaled(self.v[here], self.factor(start, stop))
+        return self.k[here], values, self.beta[here], decay
+
+    def factor(self, start: int, stop: int) -> Tensor | float | None:
+        """b_j of one chunk."""
+        return write_factor(self.weight, self.scale, start, stop)
 
 
-def forward(q, k, v, beta, weight, log_decay, state, chunk: int) -> tuple[Tensor, Tensor]:
+def forward(q, k, v, beta, weight, log_decay, state, chunk: int, scale: float) -> tuple[Tensor, Tensor]:
     """(O, state after the last token)."""
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk)
+        tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for start, stop in chunk_bounds(q.shape[1], chunk):
             kt, values, bt, decay = tokens.chunk(start, stop)
@@ -115,14 +120,14 @@ def _states(tokens: _Tokens, state: Tensor | None, bounds: list[tuple[int, int]]
 
 
 def backward(
-    q, k, v, beta, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int
+    q, k, v, beta, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int, scale: float
 ) -> tuple[Tensor | None, ...]:
     """Gradients of (q, k, v, beta, weight, log_decay, state)."""
     dq, dk, dv, dbeta = (torch.empty_like(x) for x in (q, k, v, beta))
     dweight, dg, dstate = (None if x is None else torch.empty_like(x) for x in (weight, log_decay, state))
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk)
+        tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk, scale)
         path = _states(tokens, cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):
@@ -140,8 +145,8 @@ def backward(
                 terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1).addcmul_(along, bt[..., 0])
                 dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
             if dweight is not None:
-                dweight[here] = (v[here] * erase.values).sum(-1)
-            dv[here] = scaled(erase.values, None if weight is None else weight[here][..., None])
+                dweight[here] = (v[here] * erase.values).sum(-1).mul_(scale)
+            dv[here] = scaled(erase.values, tokens.factor(start, stop))
             ds = tile.state if s is None else tile.state.add_(erase.state)
         if dstate is not None:
             dstate[group] = ds
@@ -180,7 +185,7 @@ householder_kernel = Kernel(
     forward,
     backward,
     tensors=("q", "k", "v", "beta", "weight?", "log_decay?", "state?"),
-    options=("int chunk",),
+    options=("int chunk", "float scale"),
     shapes=output_shapes,
     outputs=2,
 )

@@ -69,9 +69,14 @@ class Kernel:
         self.function = _function(
             _overload(name), _overload(f"{name}_backward"), len(tensors), outputs, constants
         )
+        self._direct = _function(self._run, self._run_backward, len(tensors), outputs, constants, self._vmap)
 
     def __call__(self, *args: Tensor | None | int | str) -> tuple[Tensor, ...]:
         return self.function.apply(*args)
+
+    def direct(self, *args: object) -> tuple[Tensor, ...]:
+        """The same without the registered operator, for options that no schema can name (a function)."""
+        return self._direct.apply(*args)
 
     def _run(self, *args):
         return self.forward(*args)
@@ -126,12 +131,18 @@ def _overload(name: str):
     return getattr(torch.ops.coefdyn, name).default
 
 
-def _function(op, back, count: int, outputs: int, constants: int) -> type[torch.autograd.Function]:
-    """The pair as one autograd function; both directions are single operators."""
-    once = _first_derivative_only(back)
+def _function(
+    op, back, count: int, outputs: int, constants: int, fold=None
+) -> type[torch.autograd.Function]:
+    """The pair as one autograd function.
+
+    Registered operators bring their own rule for vmap; for plain functions ``fold(apply, tensors)``
+    makes one.
+    """
+    once = _first_derivative_only(back, fold, count + 2 * outputs - constants)
 
     class KernelFunction(torch.autograd.Function):
-        generate_vmap_rule = True
+        generate_vmap_rule = fold is None
 
         @staticmethod
         def forward(*args):
@@ -154,14 +165,16 @@ def _function(op, back, count: int, outputs: int, constants: int) -> type[torch.
                 *[None for _ in ctx.options],
             )
 
+    if fold is not None:
+        KernelFunction.vmap = staticmethod(fold(KernelFunction.apply, count))
     return KernelFunction
 
 
-def _first_derivative_only(back) -> type[torch.autograd.Function]:
+def _first_derivative_only(back, fold, tensors: int) -> type[torch.autograd.Function]:
     """The backward operator, with an error of its own when it is differentiated again."""
 
     class BackwardFunction(torch.autograd.Function):
-        generate_vmap_rule = True
+        generate_vmap_rule = fold is None
 
         @staticmethod
         def forward(*args):
@@ -178,4 +191,6 @@ def _first_derivative_only(back) -> type[torch.autograd.Function]:
                 "written by hand and differentiable once. Use method='parallel' or 'recurrent'."
             )
 
+    if fold is not None:
+        BackwardFunction.vmap = staticmethod(fold(BackwardFunction.apply, tensors))
     return BackwardFunction

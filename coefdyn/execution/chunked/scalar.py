@@ -28,7 +28,7 @@ from coefdyn.execution.chunked.tiles import (
 )
 from coefdyn.shapes import Tensor
 
-__all__ = ["causal_scores", "next_state", "scalar_kernel", "scan_backward"]
+__all__ = ["causal_scores", "next_state", "scalar_kernel", "scan_backward", "write_factor"]
 
 
 def output_shapes(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor | None) -> tuple:
@@ -56,12 +56,21 @@ def next_state(k: Tensor, values: Tensor, state: Tensor | None, decay: Decay | N
     return torch.baddbmm(kept, faded.transpose(1, 2), values)
 
 
+def write_factor(
+    weight: Tensor | None, scale: float, start: int, stop: int
+) -> Tensor | float | None:
+    """b_j = scale * weight_j of one chunk, ``(B, C, 1)``; None for 1."""
+    if weight is None:
+        return None if scale == 1.0 else scale
+    return weight[:, start:stop, None] * scale
+
+
 class _Tokens:
     """The inputs of one group of batch entries, cut into chunks."""
 
-    def __init__(self, group, k, v, weight, log_decay, chunk) -> None:
+    def __init__(self, group, k, v, weight, log_decay, chunk, scale) -> None:
         self.k, self.v = k[group], v[group]
-        self.weight = None if weight is None else weight[group, :, None]
+        self.weight, self.scale = cut(weight, group), scale
         g = cut(log_decay, group)
         self.decays = None if g is None else ChunkDecay(g, chunk, k.dtype)
 
@@ -70,10 +79,13 @@ class _Tokens:
         decay = None if self.decays is None else self.decays(start, stop)
         return *self._keys(start, stop), decay
 
+    def factor(self, start: int, stop: int) -> Tensor | float | None:
+        """b_j of one chunk."""
+        return write_factor(self.weight, self.scale, start, stop)
+
     def _keys(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
         here = (slice(None), slice(start, stop))
-        weight = None if self.weight is None else self.weight[here]
-        return self.k[here], scaled(self.v[here], weight)
+        return self.k[here], scaled(self.v[here], self.factor(start, stop))
 
     def states(self, state: Tensor | None, bounds: list[tuple[int, int]]) -> list[Tensor | None]:
         """The state at the start of every chunk, and after the last."""
@@ -84,12 +96,12 @@ class _Tokens:
         return path
 
 
-def forward(q, k, v, weight, log_decay, state, chunk: int) -> tuple[Tensor, Tensor]:
+def forward(q, k, v, weight, log_decay, state, chunk: int, scale: float) -> tuple[Tensor, Tensor]:
     """(O, state after the last token); see the module's equations."""
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, weight, log_decay, chunk)
+        tokens = _Tokens(group, k, v, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for start, stop in chunk_bounds(q.shape[1], chunk):
             kt, values, decay = tokens.chunk(start, stop)
@@ -104,7 +116,7 @@ def forward(q, k, v, weight, log_decay, state, chunk: int) -> tuple[Tensor, Tens
 
 
 def backward(
-    q, k, v, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int
+    q, k, v, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int, scale: float
 ) -> tuple[Tensor | None, ...]:
     """Gradients of (q, k, v, weight, log_decay, state); states are recomputed group by group."""
     dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
@@ -113,7 +125,7 @@ def backward(
     )
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, weight, log_decay, chunk)
+        tokens = _Tokens(group, k, v, weight, log_decay, chunk, scale)
         path = tokens.states(cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):
@@ -126,8 +138,8 @@ def backward(
                 terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1)
                 dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
             if dweight is not None:
-                dweight[here] = (v[here] * tile.values).sum(-1)
-            dv[here] = scaled(tile.values, None if weight is None else weight[here][..., None])
+                dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
+            dv[here] = scaled(tile.values, tokens.factor(start, stop))
             ds = tile.state
         if dstate is not None:
             dstate[group] = ds
@@ -165,7 +177,7 @@ scalar_kernel = Kernel(
     forward,
     backward,
     tensors=("q", "k", "v", "weight?", "log_decay?", "state?"),
-    options=("int chunk",),
+    options=("int chunk", "float scale"),
     shapes=output_shapes,
     outputs=2,
 )

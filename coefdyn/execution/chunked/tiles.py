@@ -40,7 +40,7 @@ def cut(tensor: Tensor | None, group: slice) -> Tensor | None:
     return None if tensor is None else tensor[group]
 
 
-def scaled(x: Tensor, factor: Tensor | None) -> Tensor:
+def scaled(x: Tensor, factor: Tensor | float | None) -> Tensor:
     """x * factor, where None means 1."""
     return x if factor is None else x * factor
 

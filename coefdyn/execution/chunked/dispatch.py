@@ -1,0 +1,88 @@
+"""Chunked execution of a CoefficientDynamics: which kernel serves which design, and with what chunk."""
+
+from __future__ import annotations
+
+import torch
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.evolution import Dense
+from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.execution.chunked.linear import linear_scan
+from coefdyn.execution.chunked.pointwise import apply_pointwise
+from coefdyn.execution.chunked.policy import default_chunk
+from coefdyn.execution.state import LinearState, has_finite_state
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["apply_chunked", "continue_chunked"]
+
+
+def apply_chunked(
+    dynamics: CoefficientDynamics,
+    v: Float[Tensor, "*batch L dv"],
+    chunk_size: int | None = None,
+) -> Float[Tensor, "*batch L dv"]:
+    """y_i = (1/eta_i) sum_j alpha_{i,j} v_j, chunk by chunk.
+
+    Linear readouts (identity, and a feature map with A_t = I) cost O(L), with one state passed from
+    chunk to chunk; any pointwise readout costs O(L^2) time but O(L) memory. float16 and bfloat16 inputs
+    are computed in float32.
+
+    Args:
+        chunk_size: tokens per chunk; None for ``policy.default_chunk``. The result does not depend
+            on it.
+
+    Raises:
+        ValueError: for a Dense evolution, for a FeatureMap with another evolution than Identity, or a
+            chunk_size below 1.
+    """
+    dynamics, values, chunk = _prepare(dynamics, v, chunk_size)
+    if has_finite_state(dynamics):
+        y, _ = linear_scan(dynamics, values, None, chunk)
+    else:
+        y = apply_pointwise(dynamics, values, chunk)
+    return y.to(v.dtype)
+
+
+def continue_chunked(
+    dynamics: CoefficientDynamics,
+    v: Float[Tensor, "*batch L dv"],
+    state: LinearState | None = None,
+    chunk_size: int | None = None,
+) -> tuple[Tensor, LinearState]:
+    """Tokens after those remembered in ``state``: y and the new state, like ``CoefficientDynamics.step``.
+
+    Raises:
+        ValueError: for a readout without a state of fixed size, and as ``apply_chunked``.
+    """
+    dynamics, values, chunk = _prepare(dynamics, v, chunk_size)
+    if not has_finite_state(dynamics):
+        raise ValueError(
+            f"a chunked continuation needs a linear readout; got {dynamics.readout!r} with "
+            f"{type(dynamics.evolution).__name__}, which must keep every key. Use step()."
+        )
+    y, state = linear_scan(dynamics, values, state, chunk)
+    return y.to(v.dtype), state
+
+
+def _prepare(
+    dynamics: CoefficientDynamics, v: Tensor, chunk_size: int | None
+) -> tuple[CoefficientDynamics, Tensor, int]:
+    """Checks, working precision and the chunk size."""
+    from coefdyn.execution.apply import check_values, in_working_precision
+
+    check_values(dynamics, v)
+    if isinstance(dynamics.evolution, Dense):
+        raise ValueError(
+            "method='chunked' has no algorithm for a Dense evolution (a product of full matrices has "
+            "no structure to use). Use method='recurrent' or 'parallel'."
+        )
+    if isinstance(dynamics.readout, FeatureMap) and not has_finite_state(dynamics):
+        raise ValueError(
+            f"method='chunked' takes a FeatureMap with Identity evolution only; got {dynamics.readout!r} "
+            f"with {type(dynamics.evolution).__name__}, where psi needs every h_(i,j) by itself. "
+            "Use method='parallel'."
+        )
+    if chunk_size is not None and chunk_size < 1:
+        raise ValueError(f"chunk_size must be at least 1 token, got {chunk_size}; 32 to 128 is fast.")
+    dynamics, v = in_working_precision(dynamics, v)
+    return dynamics, v, chunk_size or default_chunk(dynamics)

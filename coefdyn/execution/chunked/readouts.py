@@ -1,0 +1,88 @@
+"""Pointwise readouts on one tile of scores: value and derivative, written by hand where known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.nn import functional
+
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["Rule", "rule"]
+
+#: below this score exp() cannot overflow float32, and log1p(exp(s)) needs no second branch
+SAFE_EXP = 80.0
+
+
+class Rule:
+    """phi and phi' of one readout.
+
+    Args:
+        fn: phi; the base class differentiates it by autograd, tile by tile.
+    """
+
+    def __init__(self, fn: Callable[[Tensor], Tensor]) -> None:
+        self.fn = fn
+
+    def value(self, scores: Float[Tensor, "g R C"]) -> Tensor:
+        """phi(scores); scores may be overwritten."""
+        return self.fn(scores)
+
+    def both(self, scores: Float[Tensor, "g R C"]) -> tuple[Tensor, Tensor]:
+        """(phi, phi'); scores are kept."""
+        with torch.enable_grad():
+            at = scores.detach().requires_grad_()
+            value = self.fn(at)
+            (slope,) = torch.autograd.grad(value.sum(), at)
+        return value.detach(), slope
+
+
+class _Identity(Rule):
+    def value(self, scores: Tensor) -> Tensor:
+        return scores
+
+    def both(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        return scores, torch.ones_like(scores)
+
+
+class _Exp(Rule):
+    def value(self, scores: Tensor) -> Tensor:
+        return scores.exp_()
+
+    def both(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        value = scores.exp()
+        return value, value
+
+
+class _Relu(Rule):
+    def value(self, scores: Tensor) -> Tensor:
+        return scores.relu_()
+
+    def both(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        return scores.relu(), (scores > 0).to(scores.dtype)
+
+
+class _Softplus(Rule):
+    """log(1 + e^s); log1p(exp(s)) is cheaper than torch's guarded form where no score is large."""
+
+    def value(self, scores: Tensor) -> Tensor:
+        if float(scores.amax()) < SAFE_EXP:
+            return scores.exp_().log1p_()
+        return functional.softplus(scores)
+
+    def both(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        return self.value(scores.clone()), scores.sigmoid()
+
+
+_RULES: dict[str, Rule] = {
+    "identity": _Identity(lambda s: s),
+    "exp": _Exp(torch.exp),
+    "relu": _Relu(torch.relu),
+    "softplus": _Softplus(functional.softplus),
+}
+
+
+def rule(readout: str | Callable[[Tensor], Tensor]) -> Rule:
+    """The rule of a known readout by name, or of any elementwise torch function."""
+    return _RULES[readout] if isinstance(readout, str) else Rule(readout)

@@ -1,0 +1,63 @@
+r"""A running stabiliser for log scalings of any size (the m_t of mLSTM).
+
+Let m_i be any sequence. With S~_i = S_i e^{-m_i} the linear state equation keeps its form,
+
+    S~_i = e^{g_i + m_{i-1} - m_i} R_i S~_{i-1} + e^{l_i - m_i} k_i v_i^T,
+
+so a stabilised scan is the plain scan with other gates. m_i = max(g_i + m_{i-1}, l_i) makes both
+exponents <= 0. The result does not depend on m, so no gradient flows through it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["Stabilized", "stabilize"]
+
+
+class Stabilized(NamedTuple):
+    """Gates of the stabilised scan; coefficients are those of the plain scan times exp(-offset).
+
+    Attributes:
+        shift: m_{i-1} - m_i, to be added to every log decay, ``(..., L)``.
+        weight: exp(l_i - m_i), ``(..., L)``.
+        offset: m_i, ``(..., L)``.
+    """
+
+    shift: Float[Tensor, "*batch L"]
+    weight: Float[Tensor, "*batch L"]
+    offset: Float[Tensor, "*batch L"]
+
+
+def stabilize(
+    growth: Float[Tensor, "*batch L"] | None,
+    log_scaling: Float[Tensor, "*batch L"],
+    start: Float[Tensor, "*batch"] | None,
+) -> Stabilized:
+    """The gates for log scalings l and log decays g (None for 0).
+
+    Sums are float64: with gates of +-200 nats a float32 sum is wrong by 1e-3 after 50 tokens.
+
+    Args:
+        growth: g, nats per token.
+        log_scaling: l, nats.
+        start: the offset of an initial state, or None without one.
+    """
+    dtype = log_scaling.dtype
+    logs = log_scaling.detach().double()
+    total = torch.zeros_like(logs) if growth is None else growth.detach().double().cumsum(-1)
+    logs, total = torch.broadcast_tensors(logs, total)
+    offset = total + (logs - total).cummax(-1).values
+    first = total[..., :1]
+    if start is None:
+        before = offset[..., :1] - first  # the state is empty: any shift will do
+    else:
+        before = start[..., None].double().expand_as(first)
+        offset = torch.maximum(offset, total + before)
+    shift = torch.cat([before, offset[..., :-1]], -1) - offset
+    weight = (log_scaling.double() - offset).exp()
+    return Stabilized(shift.to(dtype), weight.to(dtype), offset.to(dtype))
