@@ -144,6 +144,13 @@ def _same_counts(ours, theirs):
     assert chi2_contingency(pooled).pvalue > 1e-3, pooled
 
 
+def test_how_often_the_probe_is_not_shown():
+    config = FuzzyRecallConfig.paper()
+    inputs, targets = draw(config, 1500, seed=8)
+    known = [_probe_known(config, row, t) for row, t in zip(inputs, targets, strict=True)]
+    assert 1 - sum(known) / len(known) == pytest.approx(0.024, abs=0.012)
+
+
 @pytest.mark.parametrize(
     ("config", "mean"),
     [
