@@ -21,7 +21,8 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
         "NormalizedAttention",
         {"eta": "sigmoid", "short_convolution": 4, "output_gate": "silu"},
     ),
-    "Mamba2-groups": ("Mamba2", {"n_groups": 2, "scaling": "inverse_sqrt", "fixed_delta": True}),
+    "Mamba2-fixed": ("Mamba2", {"scaling": "inverse_sqrt", "fixed_delta": True}),
+    "Mamba2-two": ("Mamba2", {"n_groups": 2}),
     "DeltaNet-negative": ("DeltaNet", {"negative_eigenvalues": True, "output_gate": "silu"}),
     "GatedDeltaNet-learned": (
         "GatedDeltaNet",

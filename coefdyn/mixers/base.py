@@ -104,6 +104,10 @@ class Mixer(nn.Module, ABC):
         output_gate: "none", "silu" or "sigmoid": a vector gate of x over the channels of y.
         output_norm: "none", "rms" or "layer", over the channels of one head.
         bias: biases in the q, k, v and output projections.
+        convolution_bias, convolve_values, gate_first, norm_groups, key_heads, learned_direction:
+            what a subclass settles for its callers: a bias in the convolution; whether v is
+            convolved; order and parts of gate and norm (see ``OutputStage``); the number of (q, k)
+            pairs, n_heads if None; a projection z beside q, k and v.
 
     Linear maps are initialised as torch does; what the authors initialise otherwise is in the
     docstrings of the gates. Random numbers come from torch's current generator.
@@ -132,6 +136,7 @@ class Mixer(nn.Module, ABC):
         output_gate: str = "none",
         output_norm: str = "none",
         gate_first: bool = False,
+        norm_groups: int | None = None,
         bias: bool = False,
         key_heads: int | None = None,
         learned_direction: bool = False,
@@ -174,6 +179,7 @@ class Mixer(nn.Module, ABC):
             gate=output_gate,
             norm=output_norm,
             gate_first=gate_first,
+            norm_groups=norm_groups,
             bias=bias,
         )
 

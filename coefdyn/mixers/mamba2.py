@@ -29,7 +29,7 @@ class Mamba2(Mixer):
         skip: the term D v, one learned number per head, 1 at the start.
         d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
         query_key_norm, output_gate, output_norm, bias: see ``Mixer``. The gate comes before the
-        norm, which runs over all heads at once. The authors use key_dim = 128 and
+        norm, which runs over all heads of a group at once. The authors use key_dim = 128 and
         value_dim = 2 d_model / n_heads = 64; output_gate="none" with output_norm="none" is the SSD
         layer of the DSF and eigenvalue papers.
 
@@ -81,6 +81,7 @@ class Mamba2(Mixer):
             output_gate=output_gate,
             output_norm=output_norm,
             gate_first=True,
+            norm_groups=n_groups,
             bias=bias,
             key_heads=n_groups,
         )

@@ -145,14 +145,16 @@ class OutputStage(nn.Module):
     """From heads back to the model: norm, gate, merge, output projection.
 
         norm(y) * gate(W_g x), then W_o      (gate_first=False: GLA, Gated DeltaNet, mLSTM)
-        norm(y * gate(W_g x)), then W_o      (gate_first=True: Mamba-2, norm over all heads at once)
+        norm(y * gate(W_g x)), then W_o      (gate_first=True: Mamba-2)
 
     Args:
         d_model, n_heads, value_dim: sizes.
         gate: "none", "silu" or "sigmoid", a vector gate over every channel of y.
-        norm: "none", "rms" (one weight for all heads) or "layer" (one weight per head and channel,
-            no offset); over the channels of one head, or of all heads when the gate comes first.
+        norm: "none", "rms" or "layer" (no offset). One weight per channel of y; "rms" before
+            the gate has one weight for all heads, as in fla.
         gate_first: see above.
+        norm_groups: the norm runs over each of this many equal parts of the channels; None for one
+            per head.
         bias: bias of the output projection.
     """
 
@@ -165,15 +167,17 @@ class OutputStage(nn.Module):
         gate: str,
         norm: str,
         gate_first: bool = False,
+        norm_groups: int | None = None,
         bias: bool = False,
     ) -> None:
         super().__init__()
         channels = n_heads * value_dim
         self.gate_kind, self.norm_kind, self.gate_first = gate, norm, gate_first
         self.gate = None if gate == "none" else nn.Linear(d_model, channels, bias=False)
-        self.groups = 1 if gate_first else n_heads
+        self.groups = n_heads if norm_groups is None else norm_groups
         width = channels // self.groups
-        shape = (self.groups, width) if norm == "layer" else (width,)
+        shared = norm == "rms" and not gate_first
+        shape = (width,) if shared else (self.groups, width)
         self.norm_weight = None if norm == "none" else nn.Parameter(torch.ones(shape))
         self.projection = nn.Linear(channels, d_model, bias=bias)
 

@@ -6,34 +6,20 @@ import copy
 
 import pytest
 import torch
+from methods import cpu_methods
 from mixer_cases import CASES, build, tokens
 from tolerances import assert_agree
 
-from coefdyn import CoefficientDynamics
-from coefdyn.execution.apply import resolve
 from coefdyn.execution.state import has_finite_state
 from coefdyn.mixers import Mixer
 
 F64 = torch.float64
 LENGTHS = (1, 63, 64, 65)
-EXECUTED_ON_CPU = ("reference", "recurrent", "parallel", "chunked")
 
 
 @pytest.fixture(params=CASES, scope="module")
 def case(request: pytest.FixtureRequest) -> str:
     return request.param
-
-
-def methods(dynamics: CoefficientDynamics) -> list[str]:
-    """The explicit methods that can compute this design on a CPU."""
-    available = []
-    for method in EXECUTED_ON_CPU:
-        try:
-            resolve(dynamics, method)
-        except ValueError:
-            continue
-        available.append(method)
-    return available
 
 
 def gradients(mixer: Mixer, x: torch.Tensor, method: str) -> dict[str, torch.Tensor]:
@@ -130,8 +116,7 @@ def test_methods_agree(case: str, length: int) -> None:
     mixer, x = build(case), tokens(length)
     with torch.no_grad():
         dynamics, _ = mixer.dynamics(x)
-        available = methods(dynamics)
-        assert {"reference", "parallel"} <= set(available)
+        available = cpu_methods(dynamics)
         assert ("recurrent" in available) == has_finite_state(dynamics)
         expected = mixer(x, method="reference")
         for method in ("auto", *available[1:]):
@@ -142,7 +127,7 @@ def test_methods_agree(case: str, length: int) -> None:
 def test_methods_agree_in_every_gradient(case: str) -> None:
     mixer, x = build(case), tokens(21)
     expected = gradients(mixer, x, "reference")
-    for method in ("auto", *methods(mixer.dynamics(x)[0])):
+    for method in ("auto", *cpu_methods(mixer.dynamics(x)[0])):
         for name, got in gradients(mixer, x, method).items():
             what = f"{method}, gradient of {name}"
             assert_agree(
@@ -153,7 +138,7 @@ def test_methods_agree_in_every_gradient(case: str) -> None:
 def test_methods_agree_in_every_gradient_of_many_chunks(case: str) -> None:
     mixer, x = build(case), tokens(131)
     expected = gradients(mixer, x, "parallel")
-    for method in ("auto", *methods(mixer.dynamics(x)[0])):
+    for method in ("auto", *cpu_methods(mixer.dynamics(x)[0])):
         if method in ("reference", "parallel"):
             continue  # compared above, token by token
         for name, got in gradients(mixer, x, method).items():
@@ -167,7 +152,7 @@ def test_a_thousand_tokens(case: str) -> None:
     mixer, x = build(case), tokens(1000)
     with torch.no_grad():
         y = mixer(x)
-        for method in methods(mixer.dynamics(x)[0]):
+        for method in cpu_methods(mixer.dynamics(x)[0]):
             if method != "reference":
                 got = mixer(x, method=method)
                 assert_agree(got, y, method="mixer", dtype=F64, quantity="output", what=method)
@@ -179,7 +164,7 @@ def test_lower_precision(case: str, dtype: torch.dtype) -> None:
     exact = copy.deepcopy(rounded).double()
     with torch.no_grad():
         expected = exact(x.double())
-        available = methods(rounded.dynamics(x)[0])
+        available = cpu_methods(rounded.dynamics(x)[0])
     wanted = gradients(exact, x.double(), "auto")
     for method in ("auto", *available):
         y = rounded(x, method=method)
