@@ -1,9 +1,104 @@
-# `make` lists the targets. Paths are relative, so a checkout may live under a path with spaces.
+# `make` lists the targets. Every path is relative, so that a checkout may lie under a path with
+# spaces, and nothing here needs more than GNU make 3.81.
 
 VENV := .venv
 PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
+WORKERS ?= $(CORES)
+PORT ?= 8000
+PYTEST := $(PY) -m pytest -q
+on = $(filter-out 0 no false,$(1))
+
+# What an install was made from; newer pins or metadata ask for another.
+BOOK := $(VENV)/.installed-book
+TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help
+.PHONY: help book test execute lab serve lint format bench gpu claims runtimes pins clean distclean
+.PHONY: test-library test-compile test-notebooks test-pages
+
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' Makefile | awk -F '\t' '{ printf "  make %-10s %s\n", $$1, $$2 }'
+	@echo 'Coefficient Dynamics, the book. Targets:'
+	@sed -n 's/^\([a-z-]*\):.*## /\1@/p' Makefile | awk -F '@' '{ printf "  %-10s %s\n", $$1, $$2 }'
+
+$(PY): ; @PYTHON="$(PYTHON)" sh book/tools/venv.sh $(VENV)
+
+$(BOOK): pins.txt pyproject.toml | $(PY)
+	@echo 'installing the library and the book into $(VENV)'
+	@$(PIP) install -q -c pins.txt setuptools
+	@$(PIP) install -q -c pins.txt --no-build-isolation -e '.[book]'
+	@touch $@
+
+$(TEST): $(BOOK)
+	@echo 'installing what tests and linters need into $(VENV)'
+	@$(PIP) install -q -c pins.txt --no-build-isolation -e '.[book,test,peers,lint,ray]'
+	@touch $@
+
+book: $(BOOK) ## execute stale chapters, build the pages, print their address
+	@status=0; $(PY) -m book.tools.execute $(if $(JOBS),--jobs $(JOBS)) || status=$$?; \
+	$(PY) -m book.tools.html || status=$$?; exit $$status
+
+test: $(TEST) ## unit, equivalence, contract, notebook, page-build and browser tests
+	@status=0; for part in library compile notebooks pages; do \
+	$(MAKE) --no-print-directory test-$$part || status=1; done; exit $$status
+
+test-library: $(TEST)
+	@echo '== library'; $(PYTEST) -n $(WORKERS) --dist worksteal \
+	-m 'not browser and not bench' --ignore=tests/browser tests
+
+test-compile: $(TEST)
+	@echo '== torch.compile'; $(PYTEST) -m compile --no-shape-checks --ignore=tests/browser tests
+
+test-notebooks: $(TEST)
+	@echo '== notebooks'; $(PYTEST) --nbval -n $(WORKERS) --dist loadfile book
+
+test-pages: $(TEST)
+	@echo '== pages'; $(PY) -m book.tools.html && $(PYTEST) tests/browser
+
+execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=1] [SET='seeds=3'] [JOBS=n]
+	@$(PY) -m book.tools.execute $(if $(CHAPTER),--chapter '$(CHAPTER)') \
+	$(if $(PROFILE),--profile $(PROFILE)) $(if $(call on,$(FORCE)),--force) \
+	$(if $(SET),--set '$(SET)') $(if $(JOBS),--jobs $(JOBS)) \
+	$(if $(call on,$(IN_PLACE)),--in-place)
+
+lab: $(BOOK) ## open JupyterLab on the chapters
+	$(PY) -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/book \
+	--ContentsManager.outdated_text_notebook_margin=inf
+
+serve: book ## serve the built pages on this machine [PORT=8000]
+	@echo 'http://127.0.0.1:$(PORT)/'
+	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory book/_build/html
+
+lint: $(TEST) ## format check, lint, import arrows, types, normalised notebooks
+	@status=0; \
+	$(PY) -m ruff format --check --quiet . || { echo 'make format would change files'; status=1; }; \
+	$(PY) -m ruff check --quiet . || status=1; \
+	$(PY) -c 'from importlinter.cli import lint_imports_command as c; c()' --no-logo || status=1; \
+	$(PY) -m mypy --no-error-summary coefdyn book/tools || status=1; \
+	$(PY) -m book.tools.normalize --check --committed || status=1; exit $$status
+
+format: $(TEST) ## format the code and normalise the notebooks
+	@$(PY) -m ruff format --quiet .; $(PY) -m ruff check --fix --quiet .; \
+	$(PY) -m book.tools.normalize --committed || true
+
+bench: $(TEST) ## time the execution methods on this CPU
+	@$(PYTEST) -s -m bench tests/benchmarks
+
+gpu: $(BOOK) ## verify and time the Triton kernels on this machine's GPU
+	@$(PY) -m tests.gpu
+
+claims: $(BOOK) ## print every claim of the experiments and its verdict
+	@$(PY) -m coefdyn.experiments claims
+
+runtimes: $(BOOK) ## keep the times of the last executions for the page of run times
+	@$(PY) -m book.tools.runtimes
+
+pins: $(TEST) ## resolve every extra again and write pins.txt [UPGRADE=1]
+	@$(PY) -m book.tools.pins $(if $(call on,$(UPGRADE)),--upgrade)
+
+clean: ## remove what was built, keep the environment
+	rm -rf book/_build .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
+
+distclean: clean ## remove the environment as well
+	rm -rf $(VENV) coefdyn.egg-info

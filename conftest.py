@@ -25,3 +25,17 @@ def pytest_configure(config) -> None:
         config.option.nbval_current_env = True
         config.option.nbval_sanitize_with = config.option.nbval_sanitize_with or str(SANITIZERS)
         config.option.nbval_kernel_startup_timeout = 180
+        _run_cells_as_notebooks_do()
+
+
+def _run_cells_as_notebooks_do() -> None:
+    """Have nbval run cells with history, as Jupyter does.
+
+    Without it IPython does not see the `;` that ends a cell and shows its last value all the same.
+    """
+    from nbval.kernel import RunningKernel
+
+    def execute_cell_input(self, cell_input: str, allow_stdin: bool | None = None) -> str:
+        return self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
+
+    RunningKernel.execute_cell_input = execute_cell_input

@@ -1,6 +1,6 @@
 """Make two executions of a notebook give the same file.
 
-    python -m book.tools.normalize [--check] NOTEBOOK...
+    python -m book.tools.normalize [--check] [--committed] [NOTEBOOK...]
 
 Dropped: timings, papermill's marks, injected parameters, version and machine names. Made stable:
 cell ids (from their content), widget model ids (from their order), object addresses, the
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 
-from book.tools.chapters import ROOT
+from book.tools.chapters import ROOT, find_chapters
 
 STATE = "application/vnd.jupyter.widget-state+json"
 VIEW = "application/vnd.jupyter.widget-view+json"
@@ -161,10 +161,13 @@ def to_text(notebook: nbformat.NotebookNode) -> str:
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Normalise notebooks in place.")
     parser.add_argument("--check", action="store_true", help="change nothing; fail if any would")
+    parser.add_argument("--committed", action="store_true", help="all notebooks of the chapters")
     parser.add_argument("notebooks", nargs="*", type=Path)
     options = parser.parse_args(arguments)
+    chapters = find_chapters() if options.committed else []
+    present = [chapter.notebook for chapter in chapters if chapter.notebook.exists()]
     changed = []
-    for path in options.notebooks:
+    for path in options.notebooks + present:
         before = path.read_text(encoding="utf-8")
         after = to_text(normalize(nbformat.reads(before, as_version=4)))
         if after != before:
