@@ -1,0 +1,69 @@
+/* Small services of every page: keyboard access to scrolled boxes, ingredient colours in code comments,
+   open folds on paper. No request leaves the page. */
+(() => {
+  "use strict";
+
+  const NAMES = new Map([
+    ["evolution", "evolution"], ["a_t", "evolution"],
+    ["scaling", "scaling"], ["b_j", "scaling"],
+    ["readout", "readout"], ["phi", "readout"], ["φ", "readout"],
+    ["normalizer", "normalizer"], ["normaliser", "normalizer"], ["eta_i", "normalizer"], ["eta", "normalizer"], ["η", "normalizer"],
+  ]);
+  const WORD = /(?<![\w])(evolution|A_t|scaling|b_j|readout|phi|φ|normali[sz]er|eta_i|eta|η)(?![\w])/gi;
+
+  /** Wrap each word of a code comment that names an ingredient in that ingredient's class. */
+  function colourComments() {
+    for (const comment of document.querySelectorAll(".highlight .c1, .highlight .cm, .highlight .c")) {
+      const text = comment.textContent;
+      if (!WORD.test(text)) continue;
+      WORD.lastIndex = 0;
+      comment.replaceChildren(...pieces(text));
+    }
+  }
+
+  function pieces(text) {
+    const out = [];
+    let from = 0;
+    for (const match of text.matchAll(WORD)) {
+      out.push(text.slice(from, match.index));
+      const span = document.createElement("span");
+      span.className = `cd-word cd-${NAMES.get(match[0].toLowerCase())}`;
+      span.textContent = match[0];
+      out.push(span);
+      from = match.index + match[0].length;
+    }
+    return [...out, text.slice(from)];
+  }
+
+  /** A box that scrolls sideways can be reached and scrolled with the keyboard; others are no tab stop. */
+  function markScrollers() {
+    const boxes = "div.math, div.highlight pre, .pst-scrollable-table-container, div.cell_output, div.output";
+    for (const box of document.querySelectorAll(`.bd-article :is(${boxes})`)) {
+      const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
+      if (scrolls) box.tabIndex = 0;
+      else if (box.tabIndex === 0) box.removeAttribute("tabindex");
+    }
+  }
+
+  /** Solutions and hidden cells are printed: paper cannot be unfolded. */
+  function openFoldsOnPaper() {
+    let opened = [];
+    addEventListener("beforeprint", () => {
+      opened = [...document.querySelectorAll(".bd-article details:not([open])")];
+      opened.forEach((fold) => { fold.open = true; });
+    });
+    addEventListener("afterprint", () => opened.forEach((fold) => { fold.open = false; }));
+  }
+
+  function whenTypeset(action) {
+    const ready = window.MathJax?.startup?.promise;
+    if (ready) ready.then(action);
+    else addEventListener("load", () => window.MathJax?.startup?.promise?.then(action));
+  }
+
+  colourComments();
+  markScrollers();
+  openFoldsOnPaper();
+  whenTypeset(markScrollers);
+  addEventListener("resize", markScrollers, { passive: true });
+})();

@@ -1,0 +1,110 @@
+"""The look shared by every figure: one style file and one colour per ingredient.
+
+The four colours are those of the book's equations and controls (``book/assets/coefdyn.css``). They
+keep a contrast of at least 4.5 to 1 against their page, in light and in dark, and can be told apart
+with the common colour-vision deficiencies. Book: "Notation".
+"""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
+
+import matplotlib as mpl
+import matplotlib.style
+from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Mapping
+
+    from matplotlib.figure import Figure
+
+INGREDIENT_COLORS: Mapping[str, str] = MappingProxyType(
+    {
+        "evolution": "#0B63B0",
+        "scaling": "#8A5A00",
+        "readout": "#B0255E",
+        "normalizer": "#0A6E57",
+    }
+)
+"""Colour of each ingredient on a light page."""
+
+INGREDIENT_COLORS_DARK: Mapping[str, str] = MappingProxyType(
+    {
+        "evolution": "#6CB6FF",
+        "scaling": "#E8A93A",
+        "readout": "#FF8AB5",
+        "normalizer": "#45CFA6",
+    }
+)
+"""Colour of each ingredient on a dark page."""
+
+COEFFICIENT_CMAP = LinearSegmentedColormap.from_list(
+    "coefdyn_coefficients", ["#8A5A00", "#E6C07A", "#FFFFFF", "#7FB2E5", "#0B4A86"]
+)
+"""Diverging map for coefficients: ochre below zero, white at zero, blue above."""
+
+STYLE_NAME = "coefdyn.mplstyle"
+
+
+def use_style() -> None:
+    """Apply the book's matplotlib style to the running session.
+
+    Call it once, before the first figure. Later calls change nothing. Files that ``save_figure``
+    writes are then the same in every run on the same matplotlib version.
+    """
+    with resources.as_file(resources.files("coefdyn.plots") / STYLE_NAME) as path:
+        matplotlib.style.use(path)
+    _set_inline_backend()
+
+
+def _set_inline_backend() -> None:
+    """In a notebook: figures twice as fine, with the style's own margins and no date."""
+    try:
+        from IPython import get_ipython
+        from matplotlib_inline.backend_inline import set_matplotlib_formats
+    except ImportError:
+        return
+    if get_ipython() is not None:
+        set_matplotlib_formats("retina", bbox_inches=None, metadata={"Date": None})
+
+
+def save_figure(figure: Figure, path: str | os.PathLike[str]) -> Path:
+    """Write ``figure`` as PNG or SVG so that two runs give identical bytes.
+
+    Args:
+        figure: the figure to write.
+        path: target; its suffix, ``.png`` or ``.svg``, chooses the format.
+
+    Returns:
+        The path written.
+
+    Raises:
+        ValueError: for any other suffix.
+    """
+    target = Path(path)
+    metadata = {".png": {"Software": None}, ".svg": {"Date": None, "Creator": None}}
+    if target.suffix not in metadata:
+        raise ValueError(
+            f"save_figure writes .png or .svg; got {target.name!r}. Change the suffix of the path."
+        )
+    with mpl.rc_context({"svg.hashsalt": "coefdyn"}):
+        figure.savefig(target, metadata=metadata[target.suffix])
+    return target
+
+
+def centered_norm(largest: float) -> TwoSlopeNorm:
+    """Colour scale symmetric about zero, so that white always means a coefficient of zero.
+
+    Args:
+        largest: the largest magnitude to show, > 0 (coefficients carry no unit).
+    """
+    if not largest > 0:
+        raise ValueError(
+            f"centered_norm needs a positive magnitude; got {largest!r}. "
+            "An all-zero matrix has no scale of its own: pass 1.0."
+        )
+    return TwoSlopeNorm(vcenter=0.0, vmin=-largest, vmax=largest)
