@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import anywidget
 import traitlets
 
 from coefdyn import CoefficientDynamics
+from coefdyn.shapes import Tensor
+from coefdyn.widgets import given
 from coefdyn.widgets import settings as rules
+from coefdyn.widgets.morph import build_morph
 from coefdyn.widgets.source import module_source, style_source
 from coefdyn.widgets.tokens import build_dynamics
 
@@ -23,11 +26,22 @@ PARTS: tuple[str, ...] = (
     "plane",
     "readout",
     "numbers",
+    "panels",
     "controls",
     "tokens",
-    "panels",
 )
 """What an explorer can show, from top to bottom."""
+
+NUMBERS: tuple[str, ...] = ("near-zero-fraction", "row-sum", "overflow")
+"""Numbers that a prediction can be about."""
+
+
+_GIVEN_PARTS = tuple(part for part in PARTS if part not in ("presets", "tokens"))
+
+
+@runtime_checkable
+class _Mixer(Protocol):
+    def dynamics(self, x: Tensor) -> tuple[CoefficientDynamics, Tensor]: ...
 
 
 class Explorer(anywidget.AnyWidget):
@@ -40,6 +54,10 @@ class Explorer(anywidget.AnyWidget):
         preset: a row of Table 1, such as "gated_deltanet" (``coefdyn.widgets.settings.ROWS``).
         parts: which parts to show, from ``PARTS``; None for all.
         name: what the page's address calls this explorer; empty for the first of the page.
+        predict: a question that gates the controls until the reader has answered it, such as
+            ``{"id": "decay", "question": "Lower the decay: which way does the share of near-zero
+            coefficients move?", "number": "near-zero-fraction", "control": "decay"}``. The answer
+            stays in the reader's browser.
         **settings: any other setting, such as ``length=24``; ``coefdyn.widgets.settings.schema()``
             lists them. Positions ``column`` (j) and ``row`` (i) count from 1, as in the paper.
 
@@ -55,6 +73,7 @@ class Explorer(anywidget.AnyWidget):
     data = traitlets.Dict().tag(sync=True)
     parts = traitlets.List(traitlets.Unicode()).tag(sync=True)
     name = traitlets.Unicode("").tag(sync=True)
+    predict = traitlets.Dict().tag(sync=True)
 
     def __init__(
         self,
@@ -62,13 +81,64 @@ class Explorer(anywidget.AnyWidget):
         *,
         parts: Sequence[str] | None = None,
         name: str = "",
+        predict: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         chosen = list(PARTS if parts is None else parts)
         for part in chosen:
             rules.check_name("part", part, PARTS)
+        question = dict(predict or {})
+        if question:
+            _check_question(question)
         complete = rules.validate({"preset": preset, **settings})
-        super().__init__(settings=complete, parts=chosen, name=name)
+        super().__init__(settings=complete, parts=chosen, name=name, predict=question)
+        self._source: CoefficientDynamics | None = None
+
+    @classmethod
+    def from_dynamics(
+        cls,
+        dynamics: CoefficientDynamics,
+        index: tuple[int, ...] | None = None,
+        *,
+        parts: Sequence[str] | None = None,
+        name: str = "",
+        **settings: Any,
+    ) -> Explorer:
+        """An explorer on one head of given dynamics; readout and normalizer stay choices.
+
+        Args:
+            dynamics: any, with L up to 64; other dtypes are shown in float64.
+            index: which element of the leading axes; the first one if None.
+            parts, name, settings: as for ``Explorer``; ``readout`` and ``normalizer`` start as the
+                dynamics have them.
+
+        Raises:
+            ValueError: for an index that does not fit, too many tokens, or a readout that the page
+                cannot compute.
+        """
+        head = given.pick_head(dynamics, index)
+        shown = _GIVEN_PARTS if parts is None else parts
+        own = {"preset": "own", **given.settings_of(head), **settings}
+        explorer = cls(**own, parts=shown, name=name)
+        explorer.data = given.arrays_of(head)
+        explorer._source = head
+        return explorer
+
+    @classmethod
+    def from_mixer(
+        cls,
+        mixer: _Mixer,
+        x: Tensor,
+        index: tuple[int, ...] | None = None,
+        *,
+        parts: Sequence[str] | None = None,
+        name: str = "",
+        **settings: Any,
+    ) -> Explorer:
+        """An explorer on what a mixer does with x, ``(..., L, d_model)``; heads are the last axis
+        of ``index``. Otherwise as ``from_dynamics``."""
+        dynamics, _ = mixer.dynamics(x)
+        return cls.from_dynamics(dynamics, index, parts=parts, name=name, **settings)
 
     @traitlets.validate("settings")
     def _complete(self, proposal: traitlets.Bunch) -> dict[str, Any]:
@@ -76,7 +146,15 @@ class Explorer(anywidget.AnyWidget):
         return rules.validate(proposal["value"], base=self.settings or None)
 
     def dynamics(self) -> CoefficientDynamics:
-        """What the page shows now, rebuilt in float64 with shapes ``(L, n)``."""
+        """What the page shows now, rebuilt in float64 with shapes ``(L, n)``.
+
+        Raises:
+            ValueError: on the way between two designs of which one reads through a feature map.
+        """
+        if self._source is not None:
+            return given.rebuild(self._source, self.settings)
+        if self.settings["morph_to"] and self.settings["morph"] > 0:
+            return build_morph(self.settings).dynamics()
         return build_dynamics(self.settings)
 
     def link(self) -> str:
@@ -87,3 +165,11 @@ class Explorer(anywidget.AnyWidget):
         changed = rules.changes(self.settings)
         listed = ", ".join(f"{key}={value!r}" for key, value in changed.items())
         return f"Explorer({listed})"
+
+
+def _check_question(question: Mapping[str, str]) -> None:
+    wanted = ("id", "question", "number", "control")
+    if set(question) != set(wanted):
+        raise ValueError(f"predict needs the keys {', '.join(wanted)}; got {', '.join(question)}.")
+    rules.check_name("number", question["number"], NUMBERS)
+    rules.check_name("control", question["control"], tuple(rules.schema()["ranges"]))

@@ -12,7 +12,23 @@ _HERE = Path(__file__).parent
 ARITHMETIC = ("tokens", "ingredients", "math", "blend", "state", "text", "model")
 """Files that never touch a page; the golden-vector tests run exactly these."""
 
-_PAGE = ("theme", "matrix", "views", "dom", "controls", "numbers", "panels", "address", "explorer")
+_PAGE = (
+    "theme",
+    "matrix",
+    "views",
+    "dom",
+    "controls",
+    "numbers",
+    "inspect",
+    "morph",
+    "stability",
+    "positions",
+    "geometry",
+    "panels",
+    "predict",
+    "address",
+    "explorer",
+)
 
 
 def _join(names: tuple[str, ...]) -> str:

@@ -14,7 +14,7 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 
 def widget_record(explorer: Explorer) -> dict[str, object]:
     """What a saved notebook keeps of one widget."""
-    keys = ("_esm", "_css", "_anywidget_id", "settings", "data", "parts", "name")
+    keys = ("_esm", "_css", "_anywidget_id", "settings", "data", "parts", "name", "predict")
     return {
         "model_name": "AnyModel",
         "model_module": "anywidget",

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from browser.explorer_pages import write_page
 
+from coefdyn.analysis.selectivity import selectivity
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS, validate
 from coefdyn.widgets.tokens import build_dynamics
@@ -61,9 +62,9 @@ def slide(page: Any, key: str, value: float) -> None:
 
 
 def near_zero(settings: dict[str, Any]) -> float:
-    alpha = build_dynamics(settings).coefficients()
-    causal = alpha.new_ones(alpha.shape).tril().bool()
-    return (alpha[causal].abs() <= settings["epsilon"]).double().mean().item()
+    shown = settings["view"] == "normalized"
+    found = selectivity(build_dynamics(settings), settings["epsilon"], normalized=shown)
+    return found.near_zero_fraction
 
 
 def test_slider_moves_the_numbers_the_library_gives(open_page: Open) -> None:

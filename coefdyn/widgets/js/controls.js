@@ -76,7 +76,8 @@ function controlGroup(keys, app) {
 }
 
 function makeCards(app) {
-  return element("div", { class: "cdx-cards" }, ...CARDS.map(([group, sign, name, hint]) =>
+  const cards = app.data.q ? CARDS.filter(([group]) => group === "readout" || group === "normalizer") : CARDS;
+  return element("div", { class: `cdx-cards cdx-cards-${cards.length}` }, ...cards.map(([group, sign, name, hint]) =>
     element("fieldset", { class: `cdx-card cdx-card-${group}` },
       element("legend", {}, symbol(sign, group), ` ${name}`),
       element("p", { class: "cdx-hint", text: hint }),

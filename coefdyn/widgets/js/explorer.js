@@ -2,7 +2,7 @@
 
 function createExplorer(widget, host) {
   const app = {
-    widget, updaters: [], settings: null, data: widget.get("data") || {}, notes: [],
+    widget, updaters: [], settings: null, data: widget.get("data") || {}, predict: widget.get("predict") || {}, notes: [],
     change(patch, done) {
       app.adopt({ ...app.settings, ...patch });
       if (done) app.commit();
@@ -24,6 +24,7 @@ function createExplorer(widget, host) {
       app.pending = 0;
       const start = performance.now();
       app.model = buildModel(app.settings, app.data);
+      if (app.hover && app.hover.row < app.model.g.L) app.model.cell = app.hover;
       for (const update of app.updaters) update(app.model);
       app.frameMs = performance.now() - start;
       setAttribute(app.root, "data-cd-frame-ms", app.frameMs.toFixed(2));
@@ -44,6 +45,7 @@ function createExplorer(widget, host) {
   };
   const saved = widget.get("settings");
   app.settings = normaliseSettings(saved && Object.keys(saved).length ? saved : {}).settings;
+  app.initial = app.settings;
   app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" });
   buildParts(app, widget.get("parts") || ALL_PARTS);
   host.append(app.root);
@@ -54,13 +56,14 @@ function createExplorer(widget, host) {
   return app;
 }
 
-const ALL_PARTS = ["presets", "equation", "matrix", "impulse", "plane", "readout", "numbers", "controls", "tokens", "panels"];
+const ALL_PARTS = ["presets", "equation", "matrix", "impulse", "plane", "readout", "numbers", "panels", "controls", "tokens"];
 
 function buildParts(app, parts) {
   const has = (name) => parts.includes(name);
   const { root } = app;
   if (has("presets")) root.append(makePresets(app));
   if (has("equation")) root.append(makeEquation());
+  if (app.predict.id) root.append(makePredict(app));
   root.append(makeNote(app));
   const figures = [
     has("matrix") ? makeMatrix(app) : null,
@@ -69,9 +72,9 @@ function buildParts(app, parts) {
   ].filter(Boolean);
   if (figures.length) root.append(element("div", { class: `cdx-figures cdx-figures-${figures.length}` }, ...figures));
   if (has("numbers")) root.append(makeNumbers(app));
+  if (has("panels")) root.append(makePanels(app));
   if (has("controls")) root.append(makeCards(app));
   if (has("tokens")) root.append(element("div", { class: "cdx-tokens" }, ...controlGroup(keysOfGroup("tokens"), app)));
-  if (has("panels")) root.append(makePanels(app));
   root.append(element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" }));
   app.onCommit.push(() => setText(root.querySelector("[data-cd=status]"), describe(app.model)));
 }

@@ -106,7 +106,8 @@ function ingredientsFromData(s, data) {
   return {
     L, n: data.q[0].length, q: flat(data.q), k: flat(data.k),
     ids: data.q.map((_, t) => t), structure: data.structure,
-    decay: flat(data.decay), beta: flat(data.beta), z: flat(data.direction), step: new Float64Array(L),
+    matrix: flat(data.matrix), moduli: data.moduli || null,
+    decay: flat(data.decay), beta: data.beta ? Float64Array.from(data.beta) : null, z: flat(data.direction), step: new Float64Array(L),
     b: Float64Array.from(data.scaling), readout: s.readout, normalizer: s.normalizer, floor: s.floor,
     given: s.normalizer === "gate" ? (data.given ? Float64Array.from(data.given) : new Float64Array(L).fill(1))
       : givenNormalizer({ L }, s, null),

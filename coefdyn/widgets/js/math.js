@@ -18,6 +18,14 @@ const READOUTS = {
 function advance(g, h, t) {
   const { n, beta, z, decay } = g;
   const at = t * n;
+  if (g.matrix) {
+    const was = Float64Array.from(h);
+    for (let r = 0; r < n; r++) {
+      h[r] = 0;
+      for (let c = 0; c < n; c++) h[r] += g.matrix[(at + r) * n + c] * was[c];
+    }
+    return;
+  }
   if (beta) {
     let along = 0;
     for (let c = 0; c < n; c++) along += z[at + c] * h[c];
@@ -130,9 +138,10 @@ function nearZeroFraction(alpha, L, epsilon) {
 }
 
 // Eigenvalues of A_t, all of them, real: decay everywhere but along z, where it is decay (1 - beta |z|^2).
-// A morph may carry both an uneven diagonal and a direction; then they are computed (blend.js).
+// Of a dense A_t Python sends the sizes. A morph may carry both an uneven diagonal and a direction; then they are computed (blend.js).
 function eigenvalues(g, t) {
   const { n, beta, z, decay } = g;
+  if (g.moduli) return g.moduli[t];
   const row = Array.from({ length: n }, (_, c) => (decay ? decay[t * n + c] : 1));
   if (!beta || beta[t] === 0) return row;
   if (row.some((a) => a !== row[0])) return eigenvaluesNumeric(g, t);

@@ -9,12 +9,12 @@ function buildModel(s, data) {
   const column = Math.min(s.column, g.L) - 1;
   const shown = s.view === "normalized" ? solved.weights : solved.alpha;
   const model = {
-    ...solved, g, row, column, shown, settings: s,
+    ...solved, g, data, row, column, cell: { row, column }, shown, settings: s,
     symbol: s.view === "normalized" ? "α/η" : "α",
     top: largestMagnitude(shown), epsilonShown: s.epsilon, path: states(g, column),
   };
   addReadoutCurve(model, s);
-  addNumbers(model, s, data);
+  addNumbers(model, s);
   return model;
 }
 
@@ -33,13 +33,13 @@ function addReadoutCurve(model, s) {
   });
 }
 
-function addNumbers(model, s, data) {
-  const { g, alpha, sums, scores, weights, row } = model;
-  model.nearZero = nearZeroFraction(alpha, g.L, s.epsilon);
+function addNumbers(model, s) {
+  const { g, sums, scores, weights, row } = model;
+  model.nearZero = nearZeroFraction(model.shown, g.L, s.epsilon);
   model.sumLeast = Math.min(...sums);
   model.sumMost = Math.max(...sums);
   model.weightSum = rowSums(weights, g.L)[row];
-  model.eigenvalues = data.eigenvalues ? data.eigenvalues[row] : eigenvalues(g, row);
+  model.eigenvalues = eigenvalues(g, row);
   model.className = designClass(g);
   model.dataClass = rowClass(weights, g.L, row);
   model.rate = growthRate(g);

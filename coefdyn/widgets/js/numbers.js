@@ -22,6 +22,14 @@ function makeMatrix(app) {
     app.dragging = false;
     choose(event);
   });
+  const hover = (cell) => {
+    app.hover = cell;
+    app.schedule();
+  };
+  canvas.addEventListener("pointermove", (event) => {
+    if (!event.buttons) hover(cellAt(canvas, app.model.g.L, event.offsetX, event.offsetY));
+  });
+  canvas.addEventListener("pointerleave", () => hover(null));
   canvas.addEventListener("keydown", (event) => moveCell(app, event));
   app.updaters.push((model) => {
     drawMatrix(canvas, model, app.theme);
@@ -35,6 +43,7 @@ function makeMatrix(app) {
 const CELL_MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
 
 function moveCell(app, event) {
+  app.hover = null;
   const move = CELL_MOVES[event.key];
   if (!move || event.altKey || event.ctrlKey || event.metaKey) return;
   event.preventDefault();
@@ -44,7 +53,7 @@ function moveCell(app, event) {
   app.change({ row: Math.max(row, move[1] ? column : 1), column: Math.min(column, move[0] ? row : L) }, true);
 }
 
-function readingWords({ g, row, column, alpha, weights, scores }) {
+function readingWords({ g, cell: { row, column }, alpha, weights, scores }) {
   if (row < column) return `Output ${row + 1} comes before token ${column + 1}: no coefficient.`;
   const at = row * g.L + column;
   return `Output ${row + 1} reads token ${column + 1}: score ${formatNumber(scores[at])}, α = ${formatNumber(alpha[at])}, α/η = ${formatNumber(weights[at])}.`;
@@ -76,9 +85,9 @@ function makeLegend(app) {
 }
 
 const NUMBERS = [
-  ["near-zero-fraction", "near zero", "readout", (m) => [formatPercent(m.nearZero), m.nearZero, `of α, |α| ≤ ${formatNumber(m.settings.epsilon)}`]],
+  ["near-zero-fraction", "near zero", "readout", (m) => [formatPercent(m.nearZero), m.nearZero, `|${m.symbol}| ≤ ${formatNumber(m.settings.epsilon)}`]],
   ["row-sum", "row sum", "normalizer", (m) => [formatNumber(m.sums[m.row]), m.sums[m.row], `row ${m.row + 1}; all rows ${formatNumber(m.sumLeast)} to ${formatNumber(m.sumMost)}`]],
-  ["eigenvalues", "eigenvalues of A", "evolution", (m) => [formatEigenvalues(m.eigenvalues), m.eigenvalues.join(" "), `at step ${m.row + 1}`]],
+  ["eigenvalues", "eigenvalues of A", "evolution", (m) => [formatEigenvalues(m.eigenvalues), m.eigenvalues.join(" "), `${m.g.moduli ? "sizes, " : ""}at step ${m.row + 1}`]],
   ["class", "combination", "normalizer", (m) => [m.className, m.className, classCheck(m)]],
   ["overflow", "float32 overflows", "evolution", (m) => [horizonWords(m.horizon), m.horizon, growthWords(m.rate)]],
 ];

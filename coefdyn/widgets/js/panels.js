@@ -1,7 +1,59 @@
-// Deeper views, one open at a time.
+// Deeper views, one open at a time, and the link to this very setting.
 
-const PANELS = [];
+const PANELS = [
+  ["inspect", "Inspect a cell", makeInspect],
+  ["morph", "Morph", makeMorph],
+  ["stability", "Stability", makeStability],
+  ["positions", "Positions", makePositions],
+  ["geometry", "Geometry", makeGeometry],
+];
 
 function makePanels(app) {
-  return element("div", { class: "cdx-panels" });
+  const bar = element("div", { class: "cdx-panel-bar", role: "group", "aria-label": "More views" });
+  const node = element("div", { class: "cdx-panels" }, bar);
+  const useful = app.data.q ? ["inspect", "stability"] : PANELS.map(([name]) => name);
+  for (const [name, label, make] of PANELS.filter(([name]) => useful.includes(name))) {
+    const id = freshId(`panel-${name}`);
+    const button = element("button", { type: "button", class: "cdx-button", "aria-controls": id, text: label,
+      "data-cd": `panel-${name}`, onclick: () => app.change({ panel: app.settings.panel === name ? "none" : name }, true) });
+    const box = element("div", { id, class: `cdx-panel cdx-panel-${name}`, hidden: true, role: "region", "aria-label": label });
+    let update = null;
+    bar.append(button);
+    node.append(box);
+    app.updaters.push((model) => {
+      const open = model.settings.panel === name;
+      setAttribute(button, "aria-expanded", open);
+      box.hidden = !open;
+      if (!open) return;
+      if (!update) update = make(app, box);
+      update(model);
+    });
+  }
+  bar.append(copyButton(app), resetButton(app));
+  return node;
+}
+
+function copyButton(app) {
+  const button = element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "copy-link", text: "Copy link",
+    onclick: async () => {
+      const link = linkTo(app);
+      try {
+        await navigator.clipboard.writeText(link);
+        button.textContent = "Copied";
+      } catch {
+        window.prompt("The link to this setting:", link);
+      }
+      setTimeout(() => (button.textContent = "Copy link"), 1500);
+    } });
+  return button;
+}
+
+function linkTo(app) {
+  const page = app.widget.get("_in_page") === true ? window.location.href.split("#")[0] : "";
+  return page + addressPrefix(app.widget.get("name") || "") + encodeSettings(app.settings);
+}
+
+function resetButton(app) {
+  return element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "reset", text: "Reset",
+    onclick: () => app.change(app.initial, true) });
 }

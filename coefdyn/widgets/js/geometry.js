@@ -1,0 +1,185 @@
+// Keys and queries under the reader's finger (n = 2), what A_t does to them, and where outputs can be.
+
+const GEOMETRY_CASES = [
+  ["scaling", "scaling", { structure: "scalar", decay: 0.9, flip: false, variation: 0 }],
+  ["flipping", "flipping", { structure: "scalar", decay: 0.95, flip: true, variation: 0 }],
+  ["projection", "projection", { structure: "householder", direction: "fixed", angle: 30, beta: 1, variation: 0 }],
+  ["reflection", "reflection", { structure: "householder", direction: "fixed", angle: 30, beta: 2, variation: 0 }],
+  ["rotation", "rotation from reflections", { structure: "householder", direction: "turning", angle: 12, beta: 2, variation: 0 }],
+];
+
+function makeGeometry(app, box) {
+  const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "geometry" });
+  const outputs = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "outputs" });
+  const handles = { k: geometryHandle(app, "k"), q: geometryHandle(app, "q") };
+  const words = element("p", { class: "cdx-sentence", "data-cd": "geometry-words" });
+  box.append(
+    element("div", { class: "cdx-chips" }, ...GEOMETRY_CASES.map(([name, text, patch]) => element("button", { type: "button", class: "cdx-button",
+      "data-cd": `geometry-${name}`, text, onclick: () => app.change({ width: 2, ...patch }, true) }))),
+    words,
+    element("div", { class: "cdx-columns" },
+      element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Drag the key and the query; dots are A ⋯ A k" }),
+        element("div", { class: "cdx-drag" }, canvas, handles.k, handles.q)),
+      element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Outputs yᵢ and the set they may reach" }), outputs)));
+  return (model) => {
+    app.geometry = drawGeometry(canvas, model, app.theme);
+    placeHandle(handles.k, model, app.geometry, "k");
+    placeHandle(handles.q, model, app.geometry, "q");
+    setText(words, geometryWords(model));
+    setAttribute(canvas, "aria-label", geometryWords(model));
+    drawOutputs(outputs, model, app.theme);
+    setAttribute(outputs, "aria-label", `Outputs of ${model.g.L} tokens with values in the plane. ${REACH_WORDS[model.className]}`);
+  };
+}
+
+const pointOf = (model, kind) => {
+  const t = kind === "k" ? model.column : model.row;
+  return Array.from(model.g[kind].slice(t * model.g.n, t * model.g.n + 2));
+};
+
+function geometryHandle(app, kind) {
+  const handle = element("button", { type: "button", class: `cdx-handle cdx-handle-${kind}`, "data-cd": `handle-${kind}`, text: kind });
+  const move = (x, y, done) => {
+    const name = `${kind}${(kind === "k" ? app.model.column : app.model.row) + 1}`;
+    const limited = [x, y].map((value) => Math.round(Math.min(Math.max(value, -2.9), 2.9) * 100) / 100);
+    app.change({ points: { ...app.settings.points, [name]: limited } }, done);
+  };
+  const follow = (event, done) => {
+    const box = handle.parentNode.querySelector("canvas").getBoundingClientRect();
+    const { cx, cy, scale } = app.geometry;
+    move((event.clientX - box.left - cx) / scale, (cy - (event.clientY - box.top)) / scale, done);
+  };
+  handle.addEventListener("pointerdown", (event) => handle.setPointerCapture(event.pointerId));
+  handle.addEventListener("pointermove", (event) => handle.hasPointerCapture(event.pointerId) && follow(event, false));
+  handle.addEventListener("pointerup", () => app.commit());
+  handle.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [0, 0.1], ArrowDown: [0, -0.1], ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0] }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const [x, y] = pointOf(app.model, kind);
+    move(x + step[0], y + step[1], true);
+  });
+  return handle;
+}
+
+function placeHandle(handle, model, view, kind) {
+  const point = pointOf(model, kind);
+  const [x, y] = view.at(point);
+  handle.style.left = `${x}px`;
+  handle.style.top = `${y}px`;
+  const name = kind === "k" ? `Key of token ${model.column + 1}` : `Query of output ${model.row + 1}`;
+  setAttribute(handle, "aria-label", `${name}: ${point.map((v) => formatNumber(v)).join(", ")}. Arrow keys move it.`);
+}
+
+const GEOMETRY_REACH = 3;
+
+function drawGeometry(canvas, model, theme) {
+  const { ctx, width, height } = openCanvas(canvas);
+  const scale = Math.min(width, height) / 2 / GEOMETRY_REACH;
+  const view = { cx: width / 2, cy: height / 2, scale, at: ([x, y]) => [width / 2 + x * scale, height / 2 - y * scale] };
+  const { at } = view;
+  stroke(ctx, [[0, view.cy], [width, view.cy]], theme.line);
+  stroke(ctx, [[view.cx, 0], [view.cx, height]], theme.line);
+  const q = pointOf(model, "q");
+  const length = Math.hypot(...q) || 1;
+  const across = [-q[1] / length, q[0] / length].map((x) => x * 20);
+  stroke(ctx, [at(across), at(across.map((x) => -x))], theme.readout, 1.25, [4, 4]);
+  write(ctx, theme, "score 0", ...zeroLabel(view, across, width, height), { color: theme.readout });
+  if (model.g.z) drawDirection(ctx, model, theme, at);
+  arrow(ctx, view.cx, view.cy, ...at(q), theme.normalizer, 2);
+  arrow(ctx, view.cx, view.cy, ...at(pointOf(model, "k")), theme.scaling, 2);
+  const points = planePoints(model).map((point) => point.map((x) => x / model.g.b[model.column]));
+  stroke(ctx, points.map(at), theme.evolution, 1.25);
+  points.forEach((point) => dot(ctx, ...at(point), 2.5, theme.evolution));
+  const current = points[model.row - model.column];
+  if (current) dot(ctx, ...at(current), 5, theme.evolution, theme.panel);
+  return view;
+}
+
+function zeroLabel(view, across, width, height) {
+  const size = Math.hypot(...across);
+  const reach = Math.min(width, height) / 2 / view.scale - 0.6;
+  const [x, y] = view.at(across.map((v) => (v / size) * reach));
+  return [Math.min(x + 4, width - 44), y];
+}
+
+function drawDirection(ctx, model, theme, at) {
+  const t = model.row * model.g.n;
+  const z = [model.g.z[t], model.g.z[t + 1]];
+  stroke(ctx, [at(z.map((x) => -x * 1.2)), at(z.map((x) => x * 1.2))], theme.evolution, 1, [1, 3]);
+  write(ctx, theme, "z", at(z)[0] + 6, at(z)[1] - 4, { color: theme.evolution });
+}
+
+function geometryWords(model) {
+  const { g, settings: s } = model;
+  if (g.n !== 2) return `These are the first two of n = ${g.n} axes. A query can send n − 1 = ${g.n - 1} independent states to score 0.`;
+  const kind = {
+    identity: "A = I: the key stays where it was written.",
+    scalar: s.flip ? "A flips and scales the key: it alternates between two half lines." : "A scales the key along its own line.",
+    diagonal: "A scales each axis by its own factor.",
+  }[g.structure];
+  const along = g.beta ? 1 - g.beta[model.row] : 0;
+  const house = !g.beta ? "" : Math.abs(along) < 1e-9 ? "A projects: the part along z is gone." : Math.abs(along + 1) < 1e-9
+    ? (s.direction === "turning" ? "A reflects, each time across another line: two steps make a rotation." : "A reflects: two equal steps undo each other.")
+    : `A multiplies the part along z by ${formatNumber(along)}.`;
+  return `${kind || house} In the plane a query sends only n − 1 = 1 direction to score 0: the dashed line.`;
+}
+
+const REACH_WORDS = {
+  convex: "Convex: outputs stay in the hull of the values.",
+  conical: "Conical: outputs stay in the cone of the values.",
+  affine: "Affine: weights sum to one, but outputs may leave the hull.",
+  linear: "Linear: outputs may be anywhere.",
+};
+
+// Two-dimensional values of the tokens, drawn from the seed like everything else.
+function planeValues(model) {
+  return model.g.ids.map((id) => [0, 1].map((c) => drawNormal(model.settings.seed, 8, id, c)));
+}
+
+function drawOutputs(canvas, model, theme) {
+  const { ctx, width, height } = openCanvas(canvas);
+  const { g, weights, row, className } = model;
+  const values = planeValues(model);
+  const outputs = values.map((_, i) => [0, 1].map((c) => values.slice(0, i + 1).reduce((sum, v, j) => sum + weights[i * g.L + j] * v[c], 0)));
+  const finite = outputs.filter((y) => y.every(Number.isFinite));
+  const reach = Math.max(...values.flat().map(Math.abs)) * 1.25;
+  const scale = Math.min(width, height) / 2 / reach;
+  const at = ([x, y]) => [width / 2 + x * scale, height / 2 - y * scale];
+  ctx.globalAlpha = 0.16;
+  ctx.fillStyle = theme.normalizer;
+  fillReach(ctx, className, convexHull(values.slice(0, row + 1)), at, width, height);
+  ctx.globalAlpha = 1;
+  stroke(ctx, [[0, height / 2], [width, height / 2]], theme.line);
+  stroke(ctx, [[width / 2, 0], [width / 2, height]], theme.line);
+  values.forEach((v) => dot(ctx, ...at(v), 3.5, theme.panel, theme.muted));
+  finite.forEach((y) => dot(ctx, ...at(y), 2, theme.positive));
+  if (outputs[row].every(Number.isFinite)) dot(ctx, ...at(outputs[row]), 5, theme.normalizer, theme.panel);
+  write(ctx, theme, `${className}; ○ values  ● outputs`, 4, height - 4);
+}
+
+function fillReach(ctx, className, hull, at, width, height) {
+  ctx.beginPath();
+  if (className === "linear" || className === "affine") ctx.rect(0, 0, width, height);
+  else {
+    const corners = className === "convex" ? hull : convexHull([[0, 0], ...hull.flatMap((v) => [v, v.map((x) => x * 50)])]);
+    corners.forEach((v, m) => (m ? ctx.lineTo(...at(v)) : ctx.moveTo(...at(v))));
+    ctx.closePath();
+  }
+  ctx.fill();
+}
+
+// Andrew's monotone chain.
+function convexHull(points) {
+  const sorted = [...points].sort((a, b) => a[0] - b[0] || a[1] - b[1]);
+  const turn = (o, a, b) => (a[0] - o[0]) * (b[1] - o[1]) - (a[1] - o[1]) * (b[0] - o[0]);
+  const half = (list) => {
+    const chain = [];
+    for (const p of list) {
+      while (chain.length >= 2 && turn(chain.at(-2), chain.at(-1), p) <= 0) chain.pop();
+      chain.push(p);
+    }
+    return chain.slice(0, -1);
+  };
+  return sorted.length < 3 ? sorted : [...half(sorted), ...half(sorted.reverse())];
+}

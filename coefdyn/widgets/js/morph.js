@@ -1,0 +1,45 @@
+// From the design on show to a row of Table 1. The cells that differ light up.
+
+const MORPH_PARTS = [["structure", "A_t", "evolution"], ["scaling", "b_j", "scaling"], ["readout", "φ", "readout"], ["normalizer", "η_i", "normalizer"]];
+
+function makeMorph(app, box) {
+  const id = freshId("morph-to");
+  const options = [["", "choose a row of Table 1"], ...Object.entries(SCHEMA.rows).map(([name, row]) => [name, row.label])];
+  const select = element("select", { id, "data-cd": "control-morph_to",
+    onchange: () => app.change({ morph_to: select.value, morph: 0 }, true) },
+    ...options.map(([value, text]) => element("option", { value, text })));
+  const slider = sliderControl("morph", SCHEMA.ranges.morph, app);
+  slider.node.querySelector("label").textContent = "Here to there";
+  const head = element("tr", {}, element("td"), ...MORPH_PARTS.map(([, sign, ingredient]) => element("th", { scope: "col" }, symbol(sign, ingredient))));
+  const here = morphRow();
+  const there = morphRow();
+  box.append(
+    element("div", { class: "cdx-columns" },
+      element("div", { class: "cdx-control cdx-choice" }, element("label", { for: id, text: "Towards" }), select), slider.node),
+    element("div", { class: "cdx-scroll" }, element("table", { "data-cd": "morph-table" }, element("thead", {}, head), element("tbody", {}, here.node, there.node))),
+    element("p", { class: "cdx-hint", text: "Every structure is diag(a)(I − βzzᵀ): log a, β, z and log b move in between; α and η are mixed." }));
+  return ({ settings: s }) => {
+    if (select.value !== s.morph_to) select.value = s.morph_to;
+    slider.update(s);
+    slider.node.querySelector("input").disabled = !s.morph_to;
+    const end = s.morph_to ? withPreset(s, s.morph_to) : null;
+    here.update(s.preset === "own" ? "Own design" : SCHEMA.rows[s.preset].label, s, end);
+    there.node.hidden = !end;
+    if (end) there.update(SCHEMA.rows[s.morph_to].label, end, s);
+  };
+}
+
+function morphRow() {
+  const title = element("th", { scope: "row" });
+  const cells = MORPH_PARTS.map(([, , ingredient]) => element("td", { class: `cdx-cell-${ingredient}` }));
+  return {
+    node: element("tr", {}, title, ...cells),
+    update(name, s, other) {
+      setText(title, name);
+      MORPH_PARTS.forEach(([key], m) => {
+        setText(cells[m], SCHEMA.choices[key].options[s[key]]);
+        setAttribute(cells[m], "data-differs", Boolean(other && other[key] !== s[key]));
+      });
+    },
+  };
+}

@@ -1,0 +1,62 @@
+// Predict first: the controls wait until the reader has said which way a number will move.
+// The answer stays in this browser; nothing is sent anywhere.
+
+const PREDICTIONS = [["rises", "it rises"], ["stays", "it stays"], ["falls", "it falls"]];
+
+function predictionStore(app) {
+  const { id } = app.predict;
+  const key = `coefdyn-predict:${window.location.pathname}:${id}`;
+  return {
+    load() {
+      try {
+        return JSON.parse(window.localStorage.getItem(key));
+      } catch {
+        return null;
+      }
+    },
+    save(value) {
+      try {
+        if (value === null) window.localStorage.removeItem(key);
+        else window.localStorage.setItem(key, JSON.stringify(value));
+      } catch {
+        // A browser that keeps nothing still asks and answers.
+      }
+    },
+  };
+}
+
+function makePredict(app) {
+  const store = predictionStore(app);
+  const label = (SCHEMA.ranges[app.predict.control] || SCHEMA.choices[app.predict.control] || { label: app.predict.control }).label;
+  const read = NUMBERS.find(([hook]) => hook === app.predict.number)[3];
+  const buttons = PREDICTIONS.map(([answer, text]) => element("button", { type: "button", class: "cdx-button", text,
+    "data-cd": `predict-${answer}`, onclick: () => decide({ answer, from: read(app.model)[1] }) }));
+  const outcome = element("p", { class: "cdx-sentence", role: "status", "data-cd": "predict-outcome" });
+  const again = element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "predict-reset", text: "Ask me again",
+    onclick: () => {
+      app.change(app.initial, true);
+      decide(null);
+    } });
+  let state = store.load();
+  const decide = (next) => {
+    state = next;
+    store.save(next);
+    app.schedule();
+  };
+  app.updaters.push((model) => {
+    app.root.querySelectorAll("fieldset.cdx-card").forEach((card) => (card.disabled = !state));
+    buttons.forEach((button, m) => setAttribute(button, "aria-pressed", Boolean(state) && state.answer === PREDICTIONS[m][0]));
+    buttons.forEach((button) => (button.disabled = Boolean(state)));
+    again.hidden = !state;
+    setText(outcome, state ? outcomeWords(state, read(model), label) : `Say first; then “${label}” and the other controls wake up.`);
+  });
+  return element("div", { class: "cdx-predict", role: "group", "aria-label": "Predict first", "data-cd": "predict" },
+    element("p", { class: "cdx-sentence" }, element("strong", { text: app.predict.question })),
+    element("div", { class: "cdx-chips cdx-left" }, ...buttons, again), outcome);
+}
+
+function outcomeWords({ answer, from }, [text, value], label) {
+  if (Math.abs(value - from) <= 1e-9 * Math.max(1, Math.abs(from))) return `You said ${answer}. Now move “${label}” and watch.`;
+  const truth = value > from ? "rises" : "falls";
+  return `It is now ${text}: it ${truth}. ${truth === answer ? "As you said." : `You said it ${answer}.`} Why?`;
+}
