@@ -34,6 +34,7 @@ POSITIONS = ("none", "learned", "rotary")
 class Symbols:
     """How Table 1 writes this row (LaTeX), and where its paper derives it."""
 
+    title: str
     evolution: str
     scaling: str
     readout: str
@@ -250,7 +251,7 @@ class Mixer(nn.Module, ABC):
         self._check_input(x)
         start = 0 if state is None else state.position
         if self.position_table is not None:
-            x = x + self._learned_positions(start, x.shape[-2])
+            x = x + self._learned_positions(self.position_table, start, x.shape[-2])
         parts: dict[str, Tensor] = {}
         past: dict[str, Tensor] = {}
         for name, part in self.project.items():
@@ -293,15 +294,15 @@ class Mixer(nn.Module, ABC):
             if isinstance(getattr(module, name, None), nn.Parameter)
         }
 
-    def _learned_positions(self, start: int, length: int) -> Tensor:
-        limit = self.position_table.shape[0]
+    def _learned_positions(self, table: Tensor, start: int, length: int) -> Tensor:
+        limit = table.shape[0]
         if start + length > limit:
             raise ValueError(
                 f"position='learned' holds max_length={limit} positions, but token "
                 f"{start + length} was asked for; build the mixer with a larger "
                 "max_length, or use position='rotary'."
             )
-        return self.position_table[start : start + length]
+        return table[start : start + length]
 
     def _check_input(self, x: Tensor) -> None:
         if x.ndim < 2 or x.shape[-1] != self.d_model:

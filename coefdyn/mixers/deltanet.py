@@ -33,6 +33,7 @@ class DeltaNet(Mixer):
     """
 
     symbols = Symbols(
+        title="DeltaNet",
         evolution=r"\mathbb{I}_n - \beta_t k_t k_t^\top",
         scaling=r"\frac{\beta_j}{\sqrt{n}}",
         readout=r"\mathrm{Id}(\cdot)",

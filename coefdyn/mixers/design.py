@@ -160,6 +160,7 @@ class DesignMixer(Mixer):
             gate = tokens.match(self.write(tokens.x))
             return gate * inverse_sqrt if self.scaling == "gate_inverse_sqrt" else gate
         if self.scaling == "delta":
+            assert delta is not None, "without its own gate, delta is the evolution's"
             return tokens.match(delta)
         return inverse_sqrt if self.scaling == "inverse_sqrt" else 1.0
 
@@ -168,8 +169,9 @@ class DesignMixer(Mixer):
             return normalizer.Given(tokens.match(self.eta(tokens.x)))
         if self.normalizer == "geometric":
             first, length = tokens.start + 1, tokens.x.shape[-2]
-            exponent = torch.arange(first, first + length, device=tokens.q.device)
-            return normalizer.Given((exponent * math.log(self.ratio)).exp().to(tokens.q))
+            exact = torch.promote_types(tokens.q.dtype, torch.float32)
+            index = torch.arange(first, first + length, device=tokens.q.device, dtype=exact)
+            return normalizer.Given(tokens.match((index * math.log(self.ratio)).exp()))
         forms = {"one": normalizer.One, "row_sum": normalizer.RowSum}
         return forms.get(self.normalizer, normalizer.FlooredRowSum)()
 

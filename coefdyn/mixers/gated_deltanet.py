@@ -31,6 +31,7 @@ class GatedDeltaNet(Mixer):
     """
 
     symbols = Symbols(
+        title="Gated DeltaNet",
         evolution=r"a_t (\mathbb{I}_n - \beta_t k_t k_t^\top)",
         scaling=r"\frac{\beta_j}{\sqrt{n}}",
         readout=r"\mathrm{Id}(\cdot)",

@@ -7,6 +7,7 @@ All of them read x ``(..., L, d_model)`` and return ``(..., H, L)``, or ``(..., 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -19,7 +20,11 @@ from coefdyn.shapes import Float, Tensor
 __all__ = ["ETA_MAPS", "HeadGate", "LowRankDecay", "TimestepDecay", "timestep_gate"]
 
 #: the eta maps of normalized attention (DSF paper, eq. 22, 29, 30) and the other per-head gates
-ETA_MAPS = {"exp": torch.exp, "softplus": functional.softplus, "sigmoid": torch.sigmoid}
+ETA_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
+    "exp": torch.exp,
+    "softplus": functional.softplus,
+    "sigmoid": torch.sigmoid,
+}
 
 
 class HeadGate(nn.Module):
@@ -66,6 +71,8 @@ class LowRankDecay(nn.Module):
         temperature: float = 16.0,
     ) -> None:
         super().__init__()
+        if not temperature > 0:
+            raise ValueError(f"the decay's temperature must be positive, got {temperature!r}.")
         self.n_heads, self.width, self.temperature = n_heads, width, temperature
         self.down = nn.Linear(d_model, rank, bias=False)
         self.up = nn.Linear(rank, n_heads * (width or 1), bias=True)

@@ -27,6 +27,7 @@ class GLA(Mixer):
     """
 
     symbols = Symbols(
+        title="Gated linear attention (GLA)",
         evolution=r"\mathrm{diag}(a_t)",
         scaling=r"\frac{1}{\sqrt{n}}",
         readout=r"\mathrm{Id}(\cdot)",

@@ -44,6 +44,7 @@ class LinearAttention(Mixer):
     """
 
     symbols = Symbols(
+        title="Linear attention",
         evolution=r"\mathbb{I}_n",
         scaling=r"\frac{1}{\sqrt{n}}",
         readout=r"\psi(q_i)^\top \psi(\cdot)",

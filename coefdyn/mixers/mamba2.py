@@ -39,6 +39,7 @@ class Mamba2(Mixer):
 
     no_weight_decay = (*Mixer.no_weight_decay, "skip")
     symbols = Symbols(
+        title="Mamba-2",
         evolution=r"e^{-\Delta_t a}\, \mathbb{I}_n",
         scaling=r"\Delta_j",
         readout=r"\mathrm{Id}(\cdot)",

@@ -39,6 +39,7 @@ class MLSTM(Mixer):
     """
 
     symbols = Symbols(
+        title="mLSTM",
         evolution=r"e^{f_t}\, \mathbb{I}_n",
         scaling=r"\frac{e^{i_j}}{\sqrt{n}}",
         readout=r"\mathrm{Id}(\cdot)",

@@ -26,6 +26,7 @@ class NormalizedAttention(Mixer):
     """
 
     symbols = Symbols(
+        title="Normalized attention",
         evolution=r"\mathbb{I}_n",
         scaling=r"\frac{1}{\sqrt{n}}",
         readout=r"\mathrm{Id}(\cdot)",

@@ -39,7 +39,7 @@ def merge_heads(y: Float[Tensor, "*batch H L n"]) -> Float[Tensor, "*batch L wid
 
 def l2_normalize(x: Float[Tensor, "*any n"], eps: float = 1e-6) -> Float[Tensor, "*any n"]:
     """x / sqrt(|x|^2 + eps): eps inside the root, as in fla's DeltaNet."""
-    return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps)
+    return (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps)).to(x.dtype)
 
 
 def rotate_positions(
@@ -85,7 +85,10 @@ class ShortConvolution(nn.Module):
     def forward(
         self, x: Float[Tensor, "*batch L c"], past: Float[Tensor, "*batch w c"] | None = None
     ) -> tuple[Float[Tensor, "*batch L c"], Float[Tensor, "*batch w c"]]:
-        """The convolved tokens, and the last ``width - 1`` inputs for the tokens to come."""
+        """The convolved tokens, and the last ``width - 1`` inputs for the tokens to come.
+
+        Both keep the dtype of x, also under autocast, where the parameters have another one.
+        """
         keep = self.width - 1
         if past is None:
             past = x.new_zeros(*x.shape[:-2], keep, x.shape[-1])
@@ -96,7 +99,7 @@ class ShortConvolution(nn.Module):
             y = y + self.weight[lag] * padded.narrow(-2, keep - lag, length)
         if self.bias is not None:
             y = y + self.bias
-        return functional.silu(y), padded.narrow(-2, length, keep)
+        return functional.silu(y).to(x.dtype), padded.narrow(-2, length, keep)
 
 
 class HeadProjection(nn.Module):

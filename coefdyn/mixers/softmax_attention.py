@@ -24,6 +24,7 @@ class SoftmaxAttention(Mixer):
     """
 
     symbols = Symbols(
+        title="Softmax attention",
         evolution=r"\mathbb{I}_n",
         scaling=r"\frac{1}{\sqrt{n}}",
         readout=r"\exp(\cdot)",

@@ -1,0 +1,185 @@
+"""Table 1, generated: every row is read off the dynamics that its mixer builds on a probe input.
+
+How the authors write an ingredient (``Mixer.symbols``) stands beside the mixer; everything else
+here is derived, so that changing a mixer changes its row.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from coefdyn import CoefficientDynamics
+from coefdyn.analysis import combination_class
+from coefdyn.dynamics.evolution import Householder, Identity, ScaledHouseholder
+from coefdyn.dynamics.normalizer import Normalizer
+from coefdyn.execution.state import has_finite_state
+from coefdyn.mixers import MIXERS
+from coefdyn.mixers.base import Mixer, Symbols
+
+__all__ = ["Row", "describe", "markdown", "table1"]
+
+#: sizes (n, d_v) of one head at which the state is counted
+SIZES = ((2, 3), (2, 5), (4, 3), (4, 5))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One architecture as four choices and what follows from them.
+
+    ``evolution``, ``readout``, ``normalizer`` name the library's objects; ``scaling`` is b_j in
+    words; ``state`` counts the numbers of one head kept while generating (LaTeX, in n, d_v, L);
+    ``recurrent`` says whether that is a fixed size (Principle 1), ``positional`` whether the
+    coefficients carry positions without an encoding (Principle 3), ``combination`` is the class.
+    """
+
+    mixer: str
+    symbols: Symbols
+    evolution: str
+    scaling: str
+    readout: str
+    normalizer: str
+    state: str
+    recurrent: bool
+    positional: bool
+    combination: str
+
+
+def table1() -> list[Row]:
+    """The eight rows, in the paper's order."""
+    return [describe(name) for name in MIXERS]
+
+
+def describe(name: str) -> Row:
+    """The row of one mixer of ``MIXERS``, with its default options.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if name not in MIXERS:
+        raise ValueError(f"no mixer {name!r} in Table 1; known: {', '.join(MIXERS)}.")
+    dynamics = _probe(MIXERS[name])
+    return Row(
+        mixer=name,
+        symbols=MIXERS[name].symbols,
+        evolution=_evolution(dynamics),
+        scaling=_scaling(dynamics),
+        readout=dynamics.readout.name,
+        normalizer=_normalizer(dynamics.normalizer),
+        state=_state(MIXERS[name]),
+        recurrent=has_finite_state(dynamics),
+        positional=not isinstance(dynamics.evolution, Identity),
+        combination=combination_class(dynamics).value,
+    )
+
+
+def _build(form: type[Mixer], key_dim: int, value_dim: int) -> Mixer:
+    """One head, no convolution: only the coefficient dynamics keep a state."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        mixer = form(
+            d_model=8, n_heads=1, key_dim=key_dim, value_dim=value_dim, short_convolution=0
+        )
+    return mixer.double()
+
+
+@torch.no_grad()
+def _probe(form: type[Mixer]) -> CoefficientDynamics:
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(6, 8, generator=generator, dtype=torch.float64)
+    return _build(form, 4, 3).dynamics(x)[0]
+
+
+def _evolution(dynamics: CoefficientDynamics) -> str:
+    """The structure's name, and for Householder forms whose direction it is."""
+    matrices = dynamics.evolution
+    name = type(matrices).__name__
+    if not isinstance(matrices, (Householder, ScaledHouseholder)):
+        return name
+    along_key = torch.nn.functional.cosine_similarity(matrices.direction, dynamics.k, dim=-1)
+    own = "the key" if bool((along_key > 1 - 1e-6).all()) else "a direction of its own"
+    return f"{name} along {own}"
+
+
+def _scaling(dynamics: CoefficientDynamics) -> str:
+    """b_j in words: recognised by comparing numbers, not by the mixer's name."""
+    b, root = dynamics.scaling, dynamics.key_dim**-0.5
+    if not isinstance(b, torch.Tensor):
+        constant = {root: "1/sqrt(n)", 1.0: "1"}.get(b, f"{b:g}")
+        if dynamics.log_scaling is None:
+            return constant
+        return "exp(i_j)/sqrt(n)" if constant == "1/sqrt(n)" else f"{constant} exp(i_j)"
+    beta = dynamics.evolution.tensors().get("beta")
+    if beta is not None and torch.allclose(b, beta * root):
+        return "beta_j/sqrt(n)"
+    growth = dynamics.evolution.common_log_decay
+    if growth is not None:
+        ratio = growth / b
+        if torch.allclose(ratio, ratio[..., :1].expand_as(ratio)):
+            return "Delta_j"
+    return "depends on x_j"
+
+
+def _normalizer(eta: Normalizer) -> str:
+    """The kind, in words."""
+    words = {
+        "One": "1",
+        "RowSum": "row sum",
+        "FlooredRowSum": "floored row sum",
+        "Given": "function of x_i",
+    }
+    return words[eta.name]
+
+
+def _state(form: type[Mixer]) -> str:
+    """The count of kept numbers as a polynomial in n and d_v, found by solving for it."""
+    terms, counts = [], []
+    for n, dv in SIZES:
+        mixer = _build(form, n, dv)
+        fixed = mixer.state_size()
+        terms.append([n * dv, n, dv, 1.0])
+        counts.append(float(mixer.state_growth() if fixed is None else fixed))
+    system = torch.tensor(terms, dtype=torch.float64)
+    solved = torch.linalg.solve(system, torch.tensor(counts, dtype=torch.float64))
+    factors = solved.round()
+    assert torch.allclose(solved, factors, atol=1e-9), f"no integer state size: {solved.tolist()}"
+    polynomial = _polynomial([int(factor) for factor in factors])
+    return polynomial if fixed is not None else rf"({polynomial})\, L"
+
+
+def _polynomial(factors: list[int]) -> str:
+    """LaTeX of factors of (n d_v, n, d_v, 1)."""
+    shown = []
+    for factor, name in zip(factors, ("n d_v", "n", "d_v", ""), strict=True):
+        if factor:
+            shown.append(name if factor == 1 and name else f"{factor}\\,{name}".removesuffix("\\,"))
+    return " + ".join(shown) or "0"
+
+
+def markdown(rows: list[Row], links: dict[str, str] | None = None) -> str:
+    """A Markdown table with the ingredients in their colours.
+
+    Args:
+        rows: from ``table1()``.
+        links: mixer name to the address of its chapter; a name that is not in it stands unlinked.
+    """
+    links = links or {}
+    lines = [
+        "| architecture | $A_t$ | $b_j$ | $\\phi$ | $\\eta_i$ | state of one head | class |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        title, s = row.symbols.title, row.symbols
+        name = f"[{title}]({links[row.mixer]})" if row.mixer in links else title
+        cells = [
+            name,
+            f"$\\Evo{{{s.evolution}}}$",
+            f"$\\Sca{{{s.scaling}}}$",
+            f"$\\Rea{{{s.readout}}}$",
+            f"$\\Nor{{{s.normalizer}}}$".replace("|", "\\vert "),
+            f"${row.state}$",
+            row.combination,
+        ]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)

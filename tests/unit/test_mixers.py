@@ -1,0 +1,261 @@
+"""Parts and options of the mixers: what they compute, how they start, what they refuse."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from mixer_cases import build, tokens
+from tolerances import assert_agree, relative_error
+
+from coefdyn import readout
+from coefdyn.mixers import (
+    GLA,
+    MIXERS,
+    MLSTM,
+    DeltaNet,
+    DesignMixer,
+    GatedDeltaNet,
+    LinearAttention,
+    Mamba2,
+    Mixer,
+    NormalizedAttention,
+    SoftmaxAttention,
+)
+from coefdyn.mixers.gates import LowRankDecay, TimestepDecay
+from coefdyn.mixers.options import check_count, check_flag
+from coefdyn.mixers.projections import ShortConvolution, l2_normalize, rotate_positions
+
+F64 = torch.float64
+SIZES = {"d_model": 12, "n_heads": 3}
+
+
+def test_short_convolution_is_a_causal_conv1d() -> None:
+    layer, x = ShortConvolution(channels=5, width=4, bias=True).double(), tokens(2, 9, d_model=5)
+    with torch.no_grad():
+        y, past = layer(x)
+        weight = layer.weight.flip(0).T[:, None, :]
+        padded = torch.nn.functional.pad(x.transpose(1, 2), (3, 0))
+        expected = torch.nn.functional.conv1d(padded, weight, layer.bias, groups=5)
+        expected = torch.nn.functional.silu(expected).transpose(1, 2)
+    assert_agree(y, expected, method="mixer", dtype=F64, quantity="output")
+    assert torch.equal(past, x[:, -3:])
+
+
+def test_rotary_scores_depend_on_distance_only() -> None:
+    q, k = tokens(1, d_model=8).expand(20, 8), tokens(1, d_model=8, seed=2).expand(20, 8)
+    scores = rotate_positions(q, 0) @ rotate_positions(k, 0).T
+    for distance in (0, 3, 11):
+        diagonal = scores.diagonal(-distance)
+        assert relative_error(diagonal, diagonal[:1].expand_as(diagonal)) < 1e-12
+    assert_agree(
+        rotate_positions(q, 0)[7:], rotate_positions(q[7:], 7), method="mixer", dtype=F64,
+        quantity="output",
+    )  # fmt: skip
+
+
+def test_l2_norm_of_zero_has_no_nan() -> None:
+    x = torch.zeros(3, 4, dtype=F64, requires_grad=True)
+    y = l2_normalize(x)
+    y.sum().backward()
+    assert torch.isfinite(x.grad).all()
+    assert torch.equal(y.detach(), torch.zeros(3, 4, dtype=F64))
+
+
+def test_mamba2_starts_with_its_authors_time_steps() -> None:
+    decay = TimestepDecay(d_model=8, n_heads=500)
+    delta = torch.nn.functional.softplus(decay.delta_bias)
+    assert delta.min() > 0.000999
+    assert delta.max() < 0.1001
+    assert abs(delta.log().mean() - torch.tensor([0.001, 0.1]).log().mean()) < 0.3
+    assert decay.log_a.min() >= 0
+    assert decay.log_a.exp().max() <= 16.0001
+
+
+def test_gla_starts_with_slow_decays() -> None:
+    decay = LowRankDecay(d_model=8, n_heads=2, width=6)
+    log_decay = decay(torch.zeros(5, 8)).exp()
+    assert log_decay.shape == (2, 5, 6)
+    assert log_decay.min() > 0.94
+    assert log_decay.max() < 0.98
+
+
+def test_mlstm_starts_remembering() -> None:
+    mixer = MLSTM(d_model=16, n_heads=4)
+    assert torch.equal(mixer.forget_bias, torch.linspace(3.0, 6.0, 4))
+    assert mixer.forget_weight.abs().sum() == 0
+    forget, _ = mixer.gates(mixer.tokens(torch.zeros(3, 16))[0])
+    assert forget.exp().min() > 0.95
+
+
+@pytest.mark.parametrize(
+    ("mixer", "count"),
+    [
+        (SoftmaxAttention(**SIZES), 4 * 12 * 12),
+        (SoftmaxAttention(**SIZES, bias=True), 4 * 12 * 12 + 4 * 12),
+        (NormalizedAttention(**SIZES), 4 * 12 * 12 + 3 * 12),
+        (GLA(**SIZES), 5 * 12 * 12 + 2 * 12 * 16 + 12 + 4),
+        (DeltaNet(**SIZES), 4 * 12 * 12 + 3 * 4 * 12 + 3 * 12 + 4),
+        (GatedDeltaNet(**SIZES), 5 * 12 * 12 + 3 * 4 * 12 + 2 * 3 * 12 + 2 * 3 + 4),
+        (Mamba2(**SIZES), 3 * 144 + 2 * 48 + (12 + 8) * 5 + 36 + 3 * 3 + 12),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Mixer) else None,
+)
+def test_parameter_counts(mixer: Mixer, count: int) -> None:
+    assert sum(parameter.numel() for parameter in mixer.parameters()) == count
+
+
+def test_parameters_without_weight_decay() -> None:
+    assert Mamba2(**SIZES).no_weight_decay_names() == {"decay.log_a", "decay.delta_bias", "skip"}
+    learned = SoftmaxAttention(**SIZES, position="learned", max_length=5)
+    assert learned.no_weight_decay_names() == {"position_table"}
+    assert SoftmaxAttention(**SIZES).no_weight_decay_names() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "design"),
+    [
+        ("SoftmaxAttention", {}, {}),
+        ("LinearAttention", {}, {"readout": "psi_elu1"}),
+        ("NormalizedAttention", {}, {"readout": "identity", "normalizer": "exp"}),
+        (
+            "GLA",
+            {"output_gate": "none", "output_norm": "none"},
+            {"evolution": "diagonal", "decay": "gla", "readout": "identity", "normalizer": "one"},
+        ),
+        (
+            "Mamba2",
+            {"n_groups": 2, "skip": False, "output_gate": "none", "output_norm": "none"}
+            | {"short_convolution": 0},
+            {"evolution": "scalar", "scaling": "delta", "readout": "identity", "normalizer": "one"},
+        ),
+    ],
+)
+def test_a_design_reaches_the_rows(name: str, options: dict, design: dict) -> None:
+    sizes = {"d_model": 12, "n_heads": 2}
+    row = MIXERS[name](**sizes, **options).double()
+    free = DesignMixer(**sizes, **design).double()
+    free.load_state_dict(row.state_dict())
+    x = tokens(2, 15)
+    assert_agree(free(x), row(x), method="mixer", dtype=F64, quantity="output")
+
+
+def test_a_design_takes_a_readout_of_ones_own() -> None:
+    square = readout.Pointwise(torch.square, name="square")
+    mixer = DesignMixer(**SIZES, readout=square).double()
+    dynamics, _ = mixer.dynamics(tokens(5))
+    assert dynamics.readout is square
+    assert (dynamics.coefficients() >= 0).all()
+
+
+@pytest.mark.parametrize("constant", [0.95, 1.05, -0.9])
+def test_constant_evolution_is_a_power(constant: float) -> None:
+    mixer = DesignMixer(
+        **SIZES, evolution="constant", constant=constant, readout="identity", normalizer="one"
+    ).double()
+    still = DesignMixer(**SIZES, readout="identity", normalizer="one").double()
+    still.load_state_dict(mixer.state_dict())
+    x = tokens(9)
+    index = torch.arange(9)
+    powers = constant ** (index[:, None] - index).double()
+    expected = still.dynamics(x)[0].coefficients() * powers.tril()
+    got = mixer.dynamics(x)[0].coefficients()
+    assert_agree(got, expected, method="mixer", dtype=F64, quantity="output")
+
+
+def test_geometric_normaliser_counts_from_one() -> None:
+    mixer = DesignMixer(**SIZES, normalizer="geometric", ratio=1.05).double()
+    eta = mixer.dynamics(tokens(4))[0].normalizer.eta
+    assert_agree(
+        eta, 1.05 ** torch.arange(1, 5, dtype=F64), method="mixer", dtype=F64, quantity="output"
+    )
+
+
+def test_fixed_beta_reflects() -> None:
+    mixer = DesignMixer(**SIZES, evolution="householder_learned", beta="fixed").double()
+    dynamics, _ = mixer.dynamics(tokens(6))
+    eigenvalues = torch.linalg.eigvalsh(dynamics.evolution.dense(3, dynamics.key_dim))
+    assert torch.allclose(eigenvalues[..., 0], torch.tensor(-1.0, dtype=F64), atol=1e-4)
+
+
+def test_negative_eigenvalues_reach_below_zero() -> None:
+    mixer, x = DeltaNet(**SIZES, negative_eigenvalues=True).double(), 3 * tokens(200)
+    beta = mixer.dynamics(x)[0].evolution.beta
+    assert beta.max() > 1
+    assert beta.min() > 0
+    assert beta.max() < 2
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_autocast(name: str) -> None:
+    mixer, x = build(name).float(), tokens(2, 9).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        y = mixer(x)
+        y.sum().backward()
+    assert torch.isfinite(y).all()
+    assert relative_error(y, mixer(x)) < 0.1
+
+
+@pytest.mark.parametrize("name", MIXERS)
+def test_context_order_matters_only_where_keys_evolve(name: str) -> None:
+    mixer = MIXERS[name](**SIZES, short_convolution=0).double()
+    x = tokens(12)
+    shuffled = x.clone()
+    shuffled[:11] = x[torch.randperm(11, generator=torch.Generator().manual_seed(0))]
+    change = relative_error(mixer(shuffled)[-1], mixer(x)[-1])
+    still = name in ("SoftmaxAttention", "LinearAttention", "NormalizedAttention")
+    assert change < 1e-12 if still else change > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "message"),
+    [
+        (SoftmaxAttention, {"n_heads": 5}, "not a multiple of n_heads=5.*give key_dim"),
+        (SoftmaxAttention, {"n_heads": 0}, "n_heads must be a whole number >= 1, got 0"),
+        (SoftmaxAttention, {"position": "rotry"}, "got 'rotry'. Did you mean 'rotary'"),
+        (SoftmaxAttention, {"position": "rotary", "key_dim": 3}, "key_dim=3 is odd"),
+        (SoftmaxAttention, {"position": "learned"}, "needs max_length"),
+        (SoftmaxAttention, {"max_length": 9}, "position='none' has no limit"),
+        (SoftmaxAttention, {"short_convolution": 1}, "whole number >= 2, got 1"),
+        (SoftmaxAttention, {"scaling": "sqrt"}, "scaling must be one of inverse_sqrt, one"),
+        (SoftmaxAttention, {"output_gate": "relu"}, "output_gate must be one of none, silu"),
+        (LinearAttention, {"feature_map": "softplu"}, "Did you mean 'softplus'"),
+        (NormalizedAttention, {"eta": "tanh"}, "eta must be one of exp, softplus, sigmoid"),
+        (GLA, {"decay_rank": -1}, "decay_rank must be a whole number"),
+        (GLA, {"decay_temperature": 0.0}, "temperature must be positive"),
+        (Mamba2, {"n_groups": 2}, "n_groups must divide n_heads=3, got 2"),
+        (DeltaNet, {"direction": "z"}, "direction must be one of key, learned"),
+        (MLSTM, {"gate_input": "q"}, "gate_input must be one of qkv, x"),
+        (DesignMixer, {"evolution": "orthogonal"}, "evolution must be one of identity, constant"),
+        (DesignMixer, {"readout": "softmax"}, "readout must be one of identity, exp"),
+        (DesignMixer, {"normalizer": "sum"}, "normalizer must be one of one, row_sum"),
+        (DesignMixer, {"constant": 0.0}, "constant must be finite and not 0"),
+        (DesignMixer, {"ratio": -1.0}, "ratio must be positive"),
+    ],
+)
+def test_options_that_do_not_fit(form: type[Mixer], options: dict, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        form(**{**SIZES, **options})
+
+
+def test_options_of_the_wrong_type() -> None:
+    with pytest.raises(ValueError, match="d_model must be a whole number >= 1, got 12"):
+        check_count("d_model", 12.0)
+    with pytest.raises(ValueError, match="d_model must be a whole number >= 1, got True"):
+        check_count("d_model", True)
+    with pytest.raises(ValueError, match="bias must be True or False, got 1"):
+        check_flag("bias", 1)
+
+
+def test_input_that_does_not_fit() -> None:
+    mixer = SoftmaxAttention(**SIZES, position="learned", max_length=4)
+    with pytest.raises(ValueError, match="d_model=12, got \\(3, 5\\)"):
+        mixer(torch.zeros(3, 5))
+    with pytest.raises(ValueError, match="holds max_length=4 positions, but token 5"):
+        mixer(torch.zeros(5, 12))
+    state = None
+    for _ in range(4):
+        _, state = mixer.step(torch.zeros(12), state)
+    with pytest.raises(ValueError, match="token 5 was asked for"):
+        mixer.step(torch.zeros(12), state)
+    with pytest.raises(ValueError, match="method must be one of"):
+        mixer(torch.zeros(3, 12), method="fast")

@@ -1,0 +1,107 @@
+"""Table 1 is read off the mixers: its rows are the paper's, and follow when a mixer changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from coefdyn import normalizer
+from coefdyn.mixers import GLA, MIXERS
+from coefdyn.mixers import gla as gla_module
+from coefdyn.mixers.table import Row, describe, markdown, table1
+
+#: the paper's Table 1: (structure of A_t, b_j, readout, normaliser, class, fixed-size state)
+PAPER = {
+    "SoftmaxAttention": ("Identity", "1/sqrt(n)", "exp", "row sum", "convex", False),
+    "LinearAttention": ("Identity", "1/sqrt(n)", "elu1", "row sum", "convex", True),
+    "NormalizedAttention": (
+        "Identity",
+        "1/sqrt(n)",
+        "identity",
+        "function of x_i",
+        "linear",
+        True,
+    ),
+    "GLA": ("Diagonal", "1/sqrt(n)", "identity", "1", "linear", True),
+    "Mamba2": ("Scalar", "Delta_j", "identity", "1", "linear", True),
+    "DeltaNet": (
+        "Householder along the key",
+        "beta_j/sqrt(n)",
+        "identity",
+        "1",
+        "linear",
+        True,
+    ),
+    "GatedDeltaNet": (
+        "ScaledHouseholder along the key",
+        "beta_j/sqrt(n)",
+        "identity",
+        "1",
+        "linear",
+        True,
+    ),
+    "MLSTM": ("Scalar", "exp(i_j)/sqrt(n)", "identity", "floored row sum", "linear", True),
+}
+
+
+@pytest.fixture(scope="module")
+def rows() -> dict[str, Row]:
+    return {row.mixer: row for row in table1()}
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_row_is_the_papers(name: str, rows: dict[str, Row]) -> None:
+    row = rows[name]
+    got = (row.evolution, row.scaling, row.readout, row.normalizer, row.combination, row.recurrent)
+    assert got == PAPER[name]
+
+
+def test_rows_in_the_papers_order(rows: dict[str, Row]) -> None:
+    assert list(rows) == list(MIXERS) == list(PAPER)
+
+
+def test_state_sizes(rows: dict[str, Row]) -> None:
+    assert rows["SoftmaxAttention"].state.endswith("L")
+    assert rows["LinearAttention"].state == "n d_v + n"
+    assert rows["MLSTM"].state == "n d_v + n + 1"
+    for name in ("NormalizedAttention", "GLA", "Mamba2", "DeltaNet", "GatedDeltaNet"):
+        assert rows[name].state == "n d_v"
+
+
+def test_written_symbols_fit_what_is_derived(rows: dict[str, Row]) -> None:
+    for row in rows.values():
+        assert (r"\sqrt{n}" in row.symbols.scaling) == ("sqrt(n)" in row.scaling), row.mixer
+        assert (row.symbols.evolution == r"\mathbb{I}_n") == (not row.positional), row.mixer
+        assert (row.symbols.normalizer == "1") == (row.normalizer == "1"), row.mixer
+        assert (r"\mathrm{Id}" in row.symbols.readout) == (row.readout == "identity"), row.mixer
+
+
+def test_changing_a_mixer_changes_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Summed(GLA):
+        def build(self, tokens):
+            built = super().build(tokens)
+            return gla_module.CoefficientDynamics(
+                q=built.q,
+                k=built.k,
+                evolution=built.evolution,
+                scaling=1.0,
+                readout=built.readout,
+                normalizer=normalizer.RowSum(),
+            )
+
+    monkeypatch.setitem(MIXERS, "GLA", Summed)
+    row = describe("GLA")
+    assert (row.scaling, row.normalizer, row.combination) == ("1", "row sum", "affine")
+    assert row.state == "n d_v + n"
+
+
+def test_markdown(rows: dict[str, Row]) -> None:
+    text = markdown(list(rows.values()), {"GLA": "gla.ipynb"})
+    lines = text.splitlines()
+    assert len(lines) == 10
+    assert all(line.count("|") == 8 for line in lines)
+    assert "[Gated linear attention (GLA)](gla.ipynb)" in text
+
+
+def test_unknown_row() -> None:
+    with pytest.raises(ValueError, match="no mixer 'S4' in Table 1; known: SoftmaxAttention"):
+        describe("S4")
