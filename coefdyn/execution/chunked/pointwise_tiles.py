@@ -13,7 +13,7 @@ sum of dS * S minus the column sum.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -27,6 +27,7 @@ __all__ = ["Scores", "groups", "tiled_backward", "tiled_forward"]
 BUFFER_BYTES = 2 * 1024 * 1024
 
 
+@runtime_checkable
 class Scores(Protocol):
     """q_i^T R_i ... R_{j+1} k_j of one group of batch entries, without the scalar decay."""
 
