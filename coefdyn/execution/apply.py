@@ -11,6 +11,7 @@ from coefdyn.dynamics import checks
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.normalizer import One
 from coefdyn.execution import parallel, recurrent, reference
+from coefdyn.execution.chunked.dispatch import check_chunked, run_chunked
 from coefdyn.execution.state import has_finite_state
 from coefdyn.shapes import Float, Tensor
 
@@ -26,6 +27,7 @@ TABLE: dict[tuple[str, str], Run] = {
     **{(structure, "reference"): reference.apply for structure in STRUCTURES},
     **{(structure, "recurrent"): recurrent.apply for structure in STRUCTURES},
     **{(structure, "parallel"): parallel.apply for structure in STRUCTURES},
+    **{(structure, "chunked"): run_chunked for structure in STRUCTURES if structure != "dense"},
 }
 
 
@@ -38,6 +40,8 @@ def resolve(dynamics: CoefficientDynamics, method: str) -> Run:
     structure = dynamics.evolution.structure
     if method == "recurrent" and not has_finite_state(dynamics):
         raise ValueError(_no_finite_state(dynamics))
+    if method == "chunked":
+        check_chunked(dynamics)
     if (structure, method) not in TABLE:
         have = ", ".join(m for s, m in TABLE if s == structure)
         raise ValueError(

@@ -13,7 +13,33 @@ from coefdyn.execution.chunked.policy import default_chunk
 from coefdyn.execution.state import LinearState, has_finite_state
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["apply_chunked", "continue_chunked"]
+__all__ = ["apply_chunked", "check_chunked", "continue_chunked", "run_chunked"]
+
+
+def check_chunked(dynamics: CoefficientDynamics) -> None:
+    """Raise ValueError if no chunked algorithm computes this design, naming a method that does."""
+    if isinstance(dynamics.evolution, Dense):
+        raise ValueError(
+            "method='chunked' is not available for a dense evolution (a product of full matrices has "
+            "no structure to use); available: reference, recurrent, parallel."
+        )
+    if isinstance(dynamics.readout, FeatureMap) and not has_finite_state(dynamics):
+        raise ValueError(
+            f"method='chunked' takes a FeatureMap with Identity evolution only; got "
+            f"{dynamics.readout!r} with {type(dynamics.evolution).__name__}, where psi needs every "
+            "h_(i,j) by itself. Use method='parallel'."
+        )
+
+
+def run_chunked(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) -> Tensor:
+    """y, for inputs already checked and in working precision (the entry of the dispatch table)."""
+    return _run(dynamics, v, default_chunk(dynamics))
+
+
+def _run(dynamics: CoefficientDynamics, v: Tensor, chunk: int) -> Tensor:
+    if has_finite_state(dynamics):
+        return linear_scan(dynamics, v, None, chunk)[0]
+    return apply_pointwise(dynamics, v, chunk)
 
 
 def apply_chunked(
@@ -36,11 +62,7 @@ def apply_chunked(
             chunk_size below 1.
     """
     dynamics, values, chunk = _prepare(dynamics, v, chunk_size)
-    if has_finite_state(dynamics):
-        y, _ = linear_scan(dynamics, values, None, chunk)
-    else:
-        y = apply_pointwise(dynamics, values, chunk)
-    return y.to(v.dtype)
+    return _run(dynamics, values, chunk).to(v.dtype)
 
 
 def continue_chunked(
@@ -71,18 +93,10 @@ def _prepare(
     from coefdyn.execution.apply import check_values, in_working_precision
 
     check_values(dynamics, v)
-    if isinstance(dynamics.evolution, Dense):
-        raise ValueError(
-            "method='chunked' has no algorithm for a Dense evolution (a product of full matrices has "
-            "no structure to use). Use method='recurrent' or 'parallel'."
-        )
-    if isinstance(dynamics.readout, FeatureMap) and not has_finite_state(dynamics):
-        raise ValueError(
-            f"method='chunked' takes a FeatureMap with Identity evolution only; got {dynamics.readout!r} "
-            f"with {type(dynamics.evolution).__name__}, where psi needs every h_(i,j) by itself. "
-            "Use method='parallel'."
-        )
+    check_chunked(dynamics)
     if chunk_size is not None and chunk_size < 1:
-        raise ValueError(f"chunk_size must be at least 1 token, got {chunk_size}; 32 to 128 is fast.")
+        raise ValueError(
+            f"chunk_size must be at least 1 token, got {chunk_size}; 32 to 128 is fast."
+        )
     dynamics, v = in_working_precision(dynamics, v)
     return dynamics, v, chunk_size or default_chunk(dynamics)

@@ -1,0 +1,246 @@
+"""What is compared: our design and a peer's function on the same numbers, each in its own layout."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+
+__all__ = ["CASES", "Case", "Pair", "Size"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """Shapes of one benchmark."""
+
+    batch: int = 4
+    heads: int = 4
+    length: int = 4096
+    dim: int = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """One comparison: both functions take their leaves and return y, (batch, heads, L, dim)."""
+
+    ours: Callable[..., Tensor]
+    peer: Callable[..., Tensor]
+    our_leaves: list[Tensor]
+    peer_leaves: list[Tensor]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A named comparison with its target ratios (peer time / our time)."""
+
+    name: str
+    peer: str
+    build: Callable[[Size], Pair]
+    forward_target: float | None = None
+    both_target: float | None = None
+    forward_repeats: int = 7
+    both_repeats: int = 5
+    memory_target: float | None = None
+
+
+def _draw(size: Size) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    lead = (size.batch, size.heads, size.length)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*lead, *shape, generator=generator)
+
+    return {
+        "q": normal(size.dim),
+        "k": functional.normalize(normal(size.dim), dim=-1),
+        "v": normal(size.dim),
+        "beta": torch.sigmoid(normal()),
+        "step": functional.softplus(normal() - 4.0),
+        "log_decay": -functional.softplus(normal() - 3.0),
+        "log_gates": functional.logsigmoid(normal(size.dim)) / 16,
+    }
+
+
+def _leaves(*tensors: Tensor) -> list[Tensor]:
+    return [x.clone().requires_grad_() for x in tensors]
+
+
+def _sequence_first(*tensors: Tensor) -> list[Tensor]:
+    """(batch, L, heads, ...), the layout of transformers and fla."""
+    return [x.transpose(1, 2).contiguous().requires_grad_() for x in tensors]
+
+
+def _gated_delta_rule(size: Size, peer: Callable[..., tuple]) -> Pair:
+    x = _draw(size)
+    parts = (x["q"], x["k"], x["v"], x["log_decay"], x["beta"])
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
+        return CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.ScaledHouseholder(direction=k, beta=beta, log_decay=g),
+            scaling=beta * size.dim**-0.5,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        ).apply(v, method="chunked")
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
+        return peer(q, k, v, g=g, beta=beta)[0].transpose(1, 2)
+
+    return Pair(
+        ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_sequence_first(*parts)
+    )
+
+
+def gated_delta_transformers(size: Size) -> Pair:
+    from transformers.models.qwen3_next import modeling_qwen3_next as source
+
+    return _gated_delta_rule(size, inspect.unwrap(source.torch_chunk_gated_delta_rule))
+
+
+def gated_delta_fla(size: Size) -> Pair:
+    from fla.ops.gated_delta_rule.naive import naive_chunk_gated_delta_rule
+
+    return _gated_delta_rule(size, naive_chunk_gated_delta_rule)
+
+
+def mamba2_transformers(size: Size) -> Pair:
+    from transformers.models.mamba2 import modeling_mamba2 as source
+
+    scan = inspect.unwrap(source.mamba2_chunk_scan)
+    rate = -torch.linspace(0.5, 2.0, size.heads)
+    x = _draw(size)
+    parts = (x["q"], x["k"], x["v"], x["step"])
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, step: Tensor) -> Tensor:
+        return CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.Scalar(log_decay=step * rate[:, None]),
+            scaling=step,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        ).apply(v, method="chunked")
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, step: Tensor) -> Tensor:
+        return scan(v, step, rate, k, q, chunk_size=64).transpose(1, 2)
+
+    return Pair(
+        ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_sequence_first(*parts)
+    )
+
+
+def gla_fla(size: Size) -> Pair:
+    from fla.ops.gla.naive import naive_recurrent_gla
+
+    x = _draw(size)
+    parts = (x["q"], x["k"], x["v"], x["log_gates"])
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Tensor:
+        return CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.Diagonal(log_decay=g),
+            scaling=size.dim**-0.5,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        ).apply(v, method="chunked")
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Tensor:
+        return naive_recurrent_gla(q, k, v, g)[0].transpose(1, 2)
+
+    return Pair(
+        ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_sequence_first(*parts)
+    )
+
+
+def _attention_like(size: Size, phi: readout.Pointwise, peer: Callable[..., Tensor]) -> Pair:
+    x = _draw(size)
+    parts = (x["q"], x["k"] * size.dim**0.5, x["v"])
+
+    def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.Identity(),
+            scaling=size.dim**-0.5,
+            readout=phi,
+            normalizer=normalizer.RowSum(),
+        ).apply(v, method="chunked")
+
+    return Pair(ours=ours, peer=peer, our_leaves=_leaves(*parts), peer_leaves=_leaves(*parts))
+
+
+def softplus_matrix(size: Size) -> Pair:
+    def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        alpha = functional.softplus(q @ k.transpose(-1, -2) * size.dim**-0.5).tril()
+        return (alpha @ v) / alpha.sum(-1, keepdim=True)
+
+    return _attention_like(size, readout.softplus, theirs)
+
+
+def softmax_torch(size: Size) -> Pair:
+    def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    return _attention_like(size, readout.exp, theirs)
+
+
+CASES = (
+    Case(
+        name="Gated DeltaNet",
+        peer="transformers torch_chunk_gated_delta_rule",
+        build=gated_delta_transformers,
+        forward_target=1.5,
+        both_target=3.0,
+    ),
+    Case(
+        name="Gated DeltaNet",
+        peer="fla naive_chunk_gated_delta_rule",
+        build=gated_delta_fla,
+        forward_repeats=3,
+        both_repeats=3,
+    ),
+    Case(
+        name="Mamba-2 (scalar)",
+        peer="transformers mamba2_chunk_scan, chunk 64",
+        build=mamba2_transformers,
+        forward_target=1.8,
+        both_target=1.8,
+        forward_repeats=9,
+        both_repeats=7,
+    ),
+    Case(
+        name="GLA (diagonal)",
+        peer="fla naive_recurrent_gla",
+        build=gla_fla,
+        both_target=20.0,
+        forward_repeats=3,
+        both_repeats=1,
+    ),
+    Case(
+        name="softplus readout",
+        peer="the L x L matrix in plain torch",
+        build=softplus_matrix,
+        forward_target=3.0,
+        both_target=3.0,
+        forward_repeats=5,
+        both_repeats=3,
+        memory_target=0.1,
+    ),
+    Case(
+        name="softmax attention",
+        peer="torch scaled_dot_product_attention",
+        build=softmax_torch,
+        forward_target=0.95,
+        both_target=0.95,
+        forward_repeats=9,
+        both_repeats=7,
+    ),
+)

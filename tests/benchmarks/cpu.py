@@ -1,0 +1,159 @@
+"""CPU benchmark of method="chunked" against its peers: ``python tests/benchmarks/cpu.py``.
+
+Prints a table of ratios (peer time / our time, larger is better) and writes data/benchmarks/cpu.json.
+``--quick`` runs small sizes and writes nothing; ``--only NAME`` runs the cases whose name or peer
+contains NAME and leaves the other rows of the file as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from cases import CASES, Case, Pair, Size
+from crossover import crossover_rows, print_crossover
+from growth import growth_rows, print_growth
+from measure import paired_ms, peak_mib, provenance
+
+OUTPUT = Path(__file__).resolve().parents[2] / "data" / "benchmarks" / "cpu.json"
+
+
+def forward_only(run: Callable[..., torch.Tensor], leaves: list[torch.Tensor]) -> Callable:
+    """A call without gradients."""
+
+    def call() -> torch.Tensor:
+        with torch.no_grad():
+            return run(*leaves)
+
+    return call
+
+
+def forward_backward(
+    run: Callable[..., torch.Tensor], leaves: list[torch.Tensor], grad: torch.Tensor
+) -> Callable:
+    """A call that returns y and the gradient of every leaf."""
+
+    def call() -> tuple[torch.Tensor, ...]:
+        y = run(*leaves)
+        return y, *torch.autograd.grad(y, leaves, grad)
+
+    return call
+
+
+def relative_error(pair: Pair, grad: torch.Tensor) -> float:
+    """Largest relative norm difference between the two sides, over y and all gradients."""
+    first = forward_backward(pair.ours, pair.our_leaves, grad)()
+    second = forward_backward(pair.peer, pair.peer_leaves, grad)()
+    errors = []
+    for a, b in zip(first, second, strict=True):
+        b = b if a.shape == b.shape else b.transpose(1, 2)
+        errors.append(float((a - b).norm() / b.norm()))
+    return max(errors)
+
+
+def gradient_like(pair: Pair) -> torch.Tensor:
+    """The gradient that arrives at y."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.randn(pair.our_leaves[2].shape, generator=generator)
+
+
+def run_case(case: Case, size: Size) -> dict[str, object]:
+    """Agreement on a short sequence, then times and peak memory at full size."""
+    short = case.build(replace(size, length=min(size.length, 256)))
+    error = relative_error(short, gradient_like(short))
+    assert error < 1e-4, f"{case.name} and {case.peer} disagree by {error:.1e}"
+    pair = case.build(size)
+    grad = gradient_like(pair)
+    ours, theirs = (
+        forward_backward(run, leaves, grad)
+        for run, leaves in ((pair.ours, pair.our_leaves), (pair.peer, pair.peer_leaves))
+    )
+    forward = paired_ms(
+        forward_only(pair.ours, pair.our_leaves),
+        forward_only(pair.peer, pair.peer_leaves),
+        case.forward_repeats,
+    )
+    return {
+        "name": case.name,
+        "peer": case.peer,
+        **asdict(size),
+        "relative_error": error,
+        "forward": forward,
+        "forward_backward": paired_ms(ours, theirs, case.both_repeats),
+        "peak_mib": {"ours": peak_mib(ours), "peer": peak_mib(theirs)},
+        "targets": {
+            "forward": case.forward_target,
+            "forward_backward": case.both_target,
+            "memory": case.memory_target,
+        },
+    }
+
+
+def print_row(row: dict) -> None:
+    """One line of the table."""
+    cells = []
+    for key in ("forward", "forward_backward"):
+        part, target = row[key], row["targets"][key]
+        aim = "     " if target is None else f">={target:<4g}"
+        cells.append(
+            f"{part['ours_ms']:8.1f} {part['peer_ms']:9.1f} {part['ratio']:6.2f}x {aim}"
+        )
+    memory = row["peak_mib"]
+    share = ""
+    if memory["ours"] is not None:
+        share = f"{memory['ours']:6.0f} / {memory['peer']:6.0f} MiB"
+    label = f"{row['name']} vs {row['peer']}"
+    print(f"{label:<64} {cells[0]} {cells[1]} {share}", flush=True)
+
+
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="small sizes, nothing written")
+    parser.add_argument("--only", default="", help="cases whose name or peer contains this")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(1)
+    size = Size(batch=1, heads=2, length=512) if options.quick else Size()
+    heading = f"{'ms':>8} {'peer':>9} {'ratio':>7} {'aim':<6}"
+    print(f"{asdict(size)}, one thread, CPU time")
+    print(f"{'':<64} {'forward':<33}forward + backward")
+    print(f"{'':<64} {heading} {heading} peak memory")
+    rows = []
+    for case in CASES:
+        if options.only in f"{case.name} {case.peer}":
+            rows.append(run_case(case, size))
+            print_row(rows[-1])
+    result = {"provenance": provenance(peer_versions()), "cases": rows}
+    if not options.only:
+        result["growth"] = growth_rows(quick=options.quick)
+        print_growth(result["growth"])
+        result["crossover"] = crossover_rows(quick=options.quick)
+        print_crossover(result["crossover"])
+    if not options.quick:
+        write(result)
+
+
+def peer_versions() -> dict[str, str]:
+    """Installed versions of the peers."""
+    return {name: version(name) for name in ("transformers", "fla-core")}
+
+
+def write(result: dict) -> None:
+    """Write the file; rows of cases that were not run stay."""
+    if OUTPUT.exists():
+        old = json.loads(OUTPUT.read_text())
+        fresh = {(row["name"], row["peer"]): row for row in result["cases"]}
+        kept = [fresh.pop((row["name"], row["peer"]), row) for row in old["cases"]]
+        result = {**old, **result, "cases": [*kept, *fresh.values()]}
+    OUTPUT.parent.mkdir(parents=True, exist_ok=True)
+    OUTPUT.write_text(json.dumps(result, indent=1) + "\n")
+    print(f"written to {OUTPUT.relative_to(OUTPUT.parents[2])}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,84 @@
+"""Which method is fastest at which length: the measurement behind method="auto"."""
+
+from __future__ import annotations
+
+import statistics
+
+import torch
+from measure import cpu_ms
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+
+__all__ = ["crossover_rows", "print_crossover"]
+
+LENGTHS = (16, 64, 256, 1024)
+READOUTS = {"identity": readout.identity, "exp": readout.exp, "softplus": readout.softplus}
+STRUCTURES = ("identity", "scalar", "diagonal", "householder", "scaled_householder")
+
+
+def _dynamics(structure: str, phi: readout.Pointwise, length: int) -> CoefficientDynamics:
+    generator = torch.Generator().manual_seed(0)
+    lead, n = (2, 4, length), 32
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*lead, *shape, generator=generator)
+
+    z = functional.normalize(normal(n), dim=-1).requires_grad_()
+    beta, g = torch.sigmoid(normal()).requires_grad_(), (-0.1 * normal().abs()).requires_grad_()
+    gates = (-0.1 * normal(n).abs()).requires_grad_()
+    evolutions = {
+        "identity": evolution.Identity(),
+        "scalar": evolution.Scalar(log_decay=g),
+        "diagonal": evolution.Diagonal(log_decay=gates),
+        "householder": evolution.Householder(direction=z, beta=beta),
+        "scaled_householder": evolution.ScaledHouseholder(direction=z, beta=beta, log_decay=g),
+    }
+    return CoefficientDynamics(
+        q=normal(n).requires_grad_(),
+        k=z,
+        evolution=evolutions[structure],
+        scaling=n**-0.5,
+        readout=phi,
+        normalizer=normalizer.One() if phi.is_linear else normalizer.RowSum(),
+    )
+
+
+def _time(dynamics: CoefficientDynamics, method: str) -> float:
+    v = dynamics.q.detach().clone().requires_grad_()
+    leaves = {id(x): x for x in (dynamics.q, dynamics.k, v, *dynamics.evolution.tensors().values())}
+
+    def call() -> None:
+        y = dynamics.apply(v, method=method)
+        torch.autograd.grad(y, list(leaves.values()), torch.ones_like(y))
+
+    call()
+    return statistics.median(cpu_ms(call) for _ in range(5))
+
+
+def crossover_rows(quick: bool) -> list[dict[str, float | int | str]]:
+    """Forward and backward, batch 2, 4 heads, n = d_v = 32, every method that can do it."""
+    rows = []
+    for name, phi in READOUTS.items():
+        for structure in STRUCTURES:
+            for length in LENGTHS[: 2 if quick else None]:
+                dynamics = _dynamics(structure, phi, length)
+                row = {"readout": name, "structure": structure, "length": length}
+                for method in ("parallel", "chunked", *(["recurrent"] if phi.is_linear else [])):
+                    row[method] = _time(dynamics, method)
+                rows.append(row)
+    return rows
+
+
+def print_crossover(rows: list[dict]) -> None:
+    """Milliseconds of each method; the fastest is marked."""
+    print("\nforward + backward, batch 2, 4 heads, n = d_v = 32, ms")
+    print(f"{'readout':<10} {'structure':<20} {'L':>5} {'parallel':>10} {'chunked':>10} {'recurrent':>10}")
+    for row in rows:
+        times = {m: row[m] for m in ("parallel", "chunked", "recurrent") if m in row}
+        best = min(times, key=times.get)
+        cells = "".join(
+            f"{(f'{times[m]:.2f}' + ('*' if m == best else ' ')) if m in times else '-':>11}"
+            for m in ("parallel", "chunked", "recurrent")
+        )
+        print(f"{row['readout']:<10} {row['structure']:<20} {row['length']:>5}{cells}", flush=True)
