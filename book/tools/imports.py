@@ -134,7 +134,7 @@ def neighbours(path: Path) -> list[Path]:
     for entry in path.parent.iterdir():
         if entry.name.startswith((".", "__")):
             continue
-        if entry.is_dir() and not any(entry.glob("*.py")):
+        if entry.is_dir() and not any(entry.rglob("*.py")):
             found += [p for p in entry.rglob("*") if p.is_file()]
         elif entry.is_file() and entry.suffix not in (".py", ".pyc"):
             found.append(entry)

@@ -3,7 +3,7 @@
     python -m book.tools.normalize [--check] [--committed] [NOTEBOOK...]
 
 Dropped: timings, papermill's marks, injected parameters, version and machine names. Made stable:
-cell ids (from their content), widget model ids (from their order), object addresses, the
+cell ids (from their content), widget model ids (from the order of their views), object addresses, the
 temporary names of cells in warnings. Kept: sources, outputs, tags, the recorded digests.
 """
 
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import re
 import sys
 from pathlib import Path
@@ -110,7 +111,7 @@ def _plain(text: str) -> str:
 
 
 def _normalize_widgets(notebook: nbformat.NotebookNode) -> None:
-    """Model ids by order of creation, and only the models that a shown view needs."""
+    """Model ids by order of appearance, and only the models that a shown view needs."""
     saved = notebook.metadata.get("widgets", {}).get(STATE)
     if not saved:
         notebook.metadata.pop("widgets", None)
@@ -122,24 +123,27 @@ def _normalize_widgets(notebook: nbformat.NotebookNode) -> None:
         if VIEW in output.get("data", {})
     ]
     models = saved["state"]
-    needed = _reachable(models, [view["model_id"] for view in views])
-    order = [model for model in models if model in needed]
-    if all(re.fullmatch(r"0{24}[0-9a-f]{8}", model) for model in order):
-        order.sort()  # normalised before; the file's own order is alphabetical
+    order = _reachable(models, [view["model_id"] for view in views])
     names = {model: f"{number:032x}" for number, model in enumerate(order, start=1)}
     for view in views:
         view["model_id"] = names.get(view["model_id"], view["model_id"])
     saved["state"] = {names[model]: _renamed(models[model], names) for model in order}
 
 
-def _reachable(models: dict, roots: list[str]) -> set[str]:
-    todo, needed = list(roots), set()
+def _reachable(models: dict, roots: list[str]) -> list[str]:
+    """The models that the roots need, in the order of the views and of their own references.
+
+    The file's order says nothing: it is alphabetical in ids drawn by chance.
+    """
+    order: list[str] = []
+    todo = list(reversed(roots))
     while todo:
         model = todo.pop()
-        if model in models and model not in needed:
-            needed.add(model)
-            todo += MODEL_REFERENCE.findall(str(models[model].get("state", {})))
-    return needed
+        if model in models and model not in order:
+            order.append(model)
+            state = json.dumps(models[model].get("state", {}), sort_keys=True)
+            todo += reversed(MODEL_REFERENCE.findall(state))
+    return order
 
 
 def _renamed(value, names: dict[str, str]):
