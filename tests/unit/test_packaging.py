@@ -1,0 +1,138 @@
+"""The metadata, the pins and the two ways to install agree, and the import arrows hold."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from importlib.metadata import distributions
+
+import pytest
+import yaml
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+
+import coefdyn
+from book.tools import pins
+from book.tools.chapters import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS = PROJECT["optional-dependencies"]
+PINS = pins.read_pins()
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
+ENVIRONMENTS = pins.environments()
+
+
+def declared() -> list[Requirement]:
+    """Everything pyproject.toml asks for."""
+    groups = [PROJECT["dependencies"], *EXTRAS.values()]
+    return [Requirement(line) for group in groups for line in group]
+
+
+def pinned_version(name: str, environment: dict[str, str]) -> str | None:
+    """The one version pinned for an environment, None when the pin does not apply there."""
+    fits = [
+        pin
+        for pin in PINS.get(pins.canonical(name), [])
+        if pin.marker is None or pin.marker.evaluate(environment)
+    ]
+    assert len(fits) <= 1, f"{name} is pinned twice for {environment}"
+    return next(iter(fits[0].specifier)).version if fits else None
+
+
+@pytest.mark.parametrize("requirement", declared(), ids=str)
+def test_every_declared_package_is_pinned_within_its_range(requirement: Requirement) -> None:
+    for environment in ENVIRONMENTS:
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            version = pinned_version(requirement.name, environment)
+            assert version, f"{requirement} has no pin for {environment}: run 'make pins'"
+            assert requirement.specifier.contains(version, prereleases=True)
+
+
+def test_every_pin_is_exact() -> None:
+    for pin in (pin for several in PINS.values() for pin in several):
+        assert [spec.operator for spec in pin.specifier] == ["=="], str(pin)
+        assert "*" not in str(pin.specifier)
+
+
+def test_what_is_installed_is_what_is_pinned() -> None:
+    """This environment holds no pinned package in another version."""
+    system = {"linux": "linux", "darwin": "darwin"}[sys.platform]
+    here = {"python_full_version": sys.version.split()[0], "sys_platform": system}
+    here["python_version"] = ".".join(map(str, sys.version_info[:2]))
+    environment = {**ENVIRONMENTS[0], **here}
+    wrong = {}
+    for distribution in distributions():
+        pinned = pinned_version(distribution.name, environment)
+        if pinned and distribution.version.split("+")[0] != pinned:
+            wrong[distribution.name] = f"{distribution.version}, pinned {pinned}"
+    assert not wrong
+
+
+def test_conda_installs_the_same_pins_and_extras() -> None:
+    dependencies = CONDA["dependencies"]
+    (pip,) = [entry["pip"] for entry in dependencies if isinstance(entry, dict)]
+    assert pip[0] == "-c pins.txt"
+    (extras,) = re.findall(r"^-e \.\[(.*)\]$", pip[1])
+    assert f"-e '.[{extras}]'" in (ROOT / "Makefile").read_text()
+    assert set(extras.split(",")) <= set(EXTRAS)
+
+
+def test_conda_asks_for_the_same_python() -> None:
+    (python,) = [d for d in CONDA["dependencies"] if str(d).startswith("python ")]
+    assert SpecifierSet(python.split(" ", 1)[1]) == SpecifierSet(PROJECT["requires-python"])
+
+
+def test_pythons_of_the_pins_are_those_of_the_project() -> None:
+    allowed = SpecifierSet(PROJECT["requires-python"])
+    tried = {environment["python_version"] for environment in ENVIRONMENTS}
+    assert tried == {f"3.{minor}" for minor in range(8, 20) if f"3.{minor}.0" in allowed}
+
+
+def test_simplified_markers_mean_what_they_meant() -> None:
+    long = "(python_full_version < '3.14' and sys_platform == 'linux')"
+    assert pins.simplify(Requirement(f"Triton==3.7.1 ; {long}")) == (
+        "triton==3.7.1 ; sys_platform == 'linux'"
+    )
+    assert pins.simplify(Requirement(f"a==1 ; {long} or sys_platform == 'darwin'")) == "a==1"
+    assert pins.simplify(Requirement("a==1 ; sys_platform == 'win32'")) is None
+
+
+def test_versions_agree() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert coefdyn.__version__ == PROJECT["version"] == citation["version"]
+
+
+def test_import_arrows_hold() -> None:
+    code = "from importlinter.cli import lint_imports_command as c; c()"
+    command = [sys.executable, "-c", code, "--no-logo", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_library_imports_with_torch_and_numpy_alone() -> None:
+    """Core packages import where no Jupyter, matplotlib, SciPy or jaxtyping is installed."""
+    code = """
+import sys
+allowed = {"torch", "numpy"}
+blocked = ("matplotlib", "anywidget", "ipywidgets", "IPython", "jaxtyping", "beartype", "scipy",
+           "sklearn", "triton", "pandas", "einops", "yaml")
+class Block:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in blocked and not any("torch" in f for f in callers()):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+def callers():
+    frame = sys._getframe(2)
+    while frame:
+        yield frame.f_code.co_filename
+        frame = frame.f_back
+sys.meta_path.insert(0, Block())
+import importlib
+for name in ("dynamics", "execution", "mixers", "models", "tasks", "training", "experiments"):
+    importlib.import_module(f"coefdyn.{name}")
+import coefdyn.experiments.__main__
+"""
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
