@@ -197,17 +197,26 @@ def test_replicas_in_one_vmap(case: str) -> None:
     replicas = [build(case, seed=seed) for seed in range(3)]
     parameters, buffers = torch.func.stack_module_state(replicas)
     x, shape = tokens(2, 9), replicas[0]
+    available = cpu_methods(shape.dynamics(x)[0])
+    for method in ("auto", *(name for name in available if name in ("parallel", "chunked"))):
 
-    def loss(parameters: dict, buffers: dict) -> tuple[torch.Tensor, torch.Tensor]:
-        y = torch.func.functional_call(shape, (parameters, buffers), (x,))
-        return y.square().sum(), y
+        def loss(parameters: dict, buffers: dict, method: str = method) -> tuple:
+            y = torch.func.functional_call(shape, (parameters, buffers), (x, method))
+            return y.square().sum(), y
 
-    run = torch.func.vmap(torch.func.grad(loss, has_aux=True))
-    slopes, ys = run(parameters, buffers)
-    for index, replica in enumerate(replicas):
-        y = replica(x)
-        assert_agree(ys[index], y, method="mixer", dtype=F64, quantity="output")
-        alone = torch.autograd.grad(y.square().sum(), list(replica.parameters()))
-        for (name, _), expected in zip(replica.named_parameters(), alone, strict=True):
-            got = slopes[name][index]
-            assert_agree(got, expected, method="mixer", dtype=F64, quantity="gradient", what=name)
+        run = torch.func.vmap(torch.func.grad(loss, has_aux=True))
+        slopes, ys = run(parameters, buffers)
+        for index, replica in enumerate(replicas):
+            y = replica(x, method="parallel")
+            assert_agree(ys[index], y, method="mixer", dtype=F64, quantity="output", what=method)
+            alone = torch.autograd.grad(y.square().sum(), list(replica.parameters()))
+            for (name, _), expected in zip(replica.named_parameters(), alone, strict=True):
+                what = f"{method}: {name}"
+                assert_agree(
+                    slopes[name][index],
+                    expected,
+                    method="mixer",
+                    dtype=F64,
+                    quantity="gradient",
+                    what=what,
+                )
