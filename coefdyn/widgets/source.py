@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
 
@@ -32,11 +33,17 @@ _PAGE = (
 
 
 def _join(names: tuple[str, ...]) -> str:
-    schema = (_HERE / "schema.json").read_text(encoding="utf-8")
-    compact = " ".join(line.strip() for line in schema.splitlines())
+    schema = json.loads((_HERE / "schema.json").read_text(encoding="utf-8"))
+    compact = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     parts = [f"const SCHEMA = {compact};"]
-    parts += [(_HERE / "js" / f"{name}.js").read_text(encoding="utf-8") for name in names]
+    parts += [_lean((_HERE / "js" / f"{name}.js").read_text(encoding="utf-8")) for name in names]
     return "\n".join(parts)
+
+
+def _lean(text: str) -> str:
+    """Without indentation, blank lines and comment lines: every page carries this text."""
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 @cache
@@ -54,4 +61,4 @@ def module_source() -> str:
 @cache
 def style_source() -> str:
     """The stylesheet."""
-    return (_HERE / "css" / "explorer.css").read_text(encoding="utf-8")
+    return _lean((_HERE / "css" / "explorer.css").read_text(encoding="utf-8"))

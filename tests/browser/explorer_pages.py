@@ -3,45 +3,107 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from coefdyn.widgets import Explorer
 
 ASSETS = Path(__file__).resolve().parents[2] / "book" / "assets"
 STATE = "application/vnd.jupyter.widget-state+json"
 VIEW = "application/vnd.jupyter.widget-view+json"
+BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
+
+Open = Callable[..., Any]
 
 
 def widget_record(explorer: Explorer) -> dict[str, object]:
     """What a saved notebook keeps of one widget."""
-    keys = ("_esm", "_css", "_anywidget_id", "settings", "data", "parts", "name", "predict")
+    keys = ("_esm", "_css", "_anywidget_id", *explorer.trait_names(sync=True))
+    kept = [key for key in dict.fromkeys(keys) if key not in ("layout", "comm", "tabbable")]
     return {
         "model_name": "AnyModel",
         "model_module": "anywidget",
-        "state": {key: getattr(explorer, key) for key in keys},
+        "state": {key: getattr(explorer, key) for key in kept},
     }
 
 
-def page_html(*explorers: Explorer, theme: str = "light", head: str = "") -> str:
+def page_html(*explorers: Explorer, theme: str = "light") -> str:
     """A page of the book, reduced to its widgets."""
     records = {f"model{m}": widget_record(explorer) for m, explorer in enumerate(explorers)}
-    background = {"light": "#ffffff", "dark": "#121212"}[theme]
     views = "".join(
         f'<script type="{VIEW}">{json.dumps({"model_id": name})}</script>' for name in records
     )
     state = json.dumps({"state": records}).replace("</", "<\\/")
     host = (ASSETS / "widget-host.js").read_text(encoding="utf-8")
+    style = f"margin:16px;font-family:sans-serif;background:{BACKGROUNDS[theme]}"
     return (
         f'<!doctype html><html lang="en" data-theme="{theme}"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
-        f"<title>Explorer</title>{head}</head>"
-        f'<body style="margin:16px;background:{background}"><main><h1 style="display:none">Explorer</h1>'
-        f'{views}</main><script type="{STATE}">{state}</script><script>{host}</script></body></html>'
+        f'<title>Explorer</title></head><body style="{style}">'
+        f'<main><h1 style="display:none">Explorer</h1>{views}</main>'
+        f'<script type="{STATE}">{state}</script><script>{host}</script></body></html>'
     )
 
 
-def write_page(folder: Path, *explorers: Explorer, theme: str = "light", head: str = "") -> str:
+def write_page(folder: Path, *explorers: Explorer, theme: str = "light") -> str:
     """Writes the page and returns its file:// address."""
     path = folder / "page.html"
-    path.write_text(page_html(*explorers, theme=theme, head=head), encoding="utf-8")
+    path.write_text(page_html(*explorers, theme=theme), encoding="utf-8")
     return path.as_uri()
+
+
+@pytest.fixture
+def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
+    """Opens a page with explorers; any error in it or any request to a host fails the test."""
+    problems: list[str] = []
+    contexts = []
+
+    def opener(
+        *explorers: Explorer, width: int = 1100, theme: str = "light", fragment: str = ""
+    ) -> Any:
+        context = browser.new_context(viewport={"width": width, "height": 900})
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
+        page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
+        page.goto(write_page(tmp_path, *explorers, theme=theme) + fragment)
+        page.wait_for_selector("[data-cd=explorer]")
+        return page
+
+    yield opener
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def number(page: Any, hook: str) -> float:
+    """What a number on show is, to all its digits."""
+    return float(page.get_attribute(f"[data-cd={hook}]", "data-value"))
+
+
+def text(page: Any, hook: str) -> str:
+    return page.inner_text(f"[data-cd={hook}]")
+
+
+def press(page: Any, hook: str) -> None:
+    """Clicks and waits for the frame that follows."""
+    page.click(f"[data-cd={hook}]")
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def slide(page: Any, key: str, value: float) -> None:
+    """Moves a slider as a reader's hand would: input, then change; waits for the frame."""
+    page.evaluate(
+        """([key, value]) => {
+          const input = document.querySelector(`[data-cd=control-${key}]`);
+          input.value = value;
+          input.dispatchEvent(new Event("input", { bubbles: true }));
+          input.dispatchEvent(new Event("change", { bubbles: true }));
+          return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+        }""",
+        [key, value],
+    )

@@ -15,12 +15,22 @@ function listenToAddress(app, name) {
   };
   const initial = app.settings;
   const go = () => {
-    if (!read() && !window.location.hash.startsWith("#cd") && app.wroteAddress) app.adopt(initial);
+    const found = read();
+    if (found) bringIntoView(app.root);
+    if (!found && !window.location.hash.startsWith("#cd") && app.wroteAddress) app.adopt(initial);
   };
-  read();
+  if (read()) requestAnimationFrame(() => bringIntoView(app.root));
   window.addEventListener("hashchange", go);
   app.cleanups.push(() => window.removeEventListener("hashchange", go));
   app.onCommit.push(() => writeAddress(app, prefix));
+}
+
+// A link in the text may be far from the figure it speaks of.
+function bringIntoView(root) {
+  const box = root.getBoundingClientRect();
+  if (box.top >= 0 && box.top < window.innerHeight * 0.6) return;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  root.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
 }
 
 function writeAddress(app, prefix) {

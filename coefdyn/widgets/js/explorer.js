@@ -53,6 +53,7 @@ function createExplorer(widget, host) {
   listenToWidget(app);
   listenToAddress(app, widget.get("name") || "");
   app.frame();
+  performance.mark("cd-ready");
   return app;
 }
 
@@ -92,13 +93,45 @@ function makeFigure(app, name, title, draw) {
   const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": name });
   const caption = element("figcaption", {}, title);
   const node = element("figure", { class: `cdx-figure cdx-figure-${name}` }, caption, canvas);
-  if (name === "impulse") caption.append(" of ", ...controlGroup(["column"], app));
-  if (name === "plane") caption.append(" at ", ...controlGroup(["row"], app));
+  if (name === "impulse") caption.append(shortSlider("column", "j =", app));
+  if (name === "plane") caption.append(shortSlider("row", "i =", app), playButton(app));
   app.updaters.push((model) => {
     draw(canvas, model, app.theme);
     setAttribute(canvas, "aria-label", `${title}. ${FIGURE_WORDS[name](model)}`);
   });
   return node;
+}
+
+function shortSlider(key, text, app) {
+  const [node] = controlGroup([key], app);
+  node.querySelector("label").textContent = text;
+  node.querySelector("input").setAttribute("aria-label", SCHEMA.integers[key].label);
+  return node;
+}
+
+// Walks output i from token j to the end, one step at a time; a second press stops.
+function playButton(app) {
+  let timer = 0;
+  const show = (playing) => {
+    button.textContent = playing ? "■" : "▶";
+    button.setAttribute("aria-label", playing ? "Stop" : "Play the moving state");
+  };
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    show(false);
+    app.commit();
+  };
+  const step = () => (app.settings.row < app.model.g.L ? app.change({ row: app.settings.row + 1 }, false) : stop());
+  const button = element("button", { type: "button", class: "cdx-play", "data-cd": "play", onclick: () => {
+    if (timer) return stop();
+    app.change({ row: app.settings.column }, false);
+    timer = setInterval(step, matchMedia("(prefers-reduced-motion: reduce)").matches ? 600 : 140);
+    return show(true);
+  } });
+  show(false);
+  app.cleanups.push(() => clearInterval(timer));
+  return button;
 }
 
 const FIGURE_WORDS = {

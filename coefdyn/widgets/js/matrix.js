@@ -21,7 +21,7 @@ function matrixPixels(values, L, top, epsilon, theme) {
       let color = near;
       if (!(size < Infinity)) color = over;
       else if (size > epsilon) {
-        const step = Math.round(255 * Math.pow(size / top, 0.6));
+        const step = Math.round(255 * Math.sqrt(size / top));
         color = theme.ramps[value < 0 ? "negative" : "positive"][Math.min(255, Math.max(step, 8))];
       }
       pixels[i * L + j] = color;

@@ -1,0 +1,180 @@
+"""The explorer's deeper views, read as numbers and words, and the state in the address."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.mixers import GatedDeltaNet
+from coefdyn.widgets import Explorer
+from coefdyn.widgets.morph import build_morph
+from coefdyn.widgets.settings import validate
+from coefdyn.widgets.tokens import build_dynamics
+
+pytestmark = pytest.mark.browser
+
+
+def test_inspect_takes_a_cell_apart(open_page: Open) -> None:
+    explorer = Explorer("mamba2", panel="inspect", row=7, column=4)
+    page = open_page(explorer)
+    steps = page.eval_on_selector_all("[data-cd=product] tbody th", "n => n.map(x => x.textContent)")
+    assert steps == ["4", "5", "6", "7"]
+    lengths = page.eval_on_selector_all(
+        "[data-cd=product] tbody td:last-child", "n => n.map(x => Number(x.textContent))"
+    )
+    want = explorer.dynamics().states(3)[:4].norm(dim=-1)
+    assert lengths == pytest.approx(want.tolist(), rel=5e-3)
+    assert text(page, "sentence").startswith("Token 4 is written with strength b = ")
+    assert "3 steps of A shrink it to" in text(page, "sentence")
+
+
+def test_morph_moves_between_two_rows(open_page: Open) -> None:
+    page = open_page(Explorer("gla", panel="morph"))
+    page.select_option("[data-cd=control-morph_to]", "deltanet")
+    sums = []
+    for share in (0, 0.5, 1):
+        slide(page, "morph", share)
+        sums.append(number(page, "row-sum"))
+    s = validate({"preset": "gla", "morph_to": "deltanet", "morph": 0.5})
+    middle = build_morph(s).coefficients()[s["row"] - 1].sum().item()
+    ends = [
+        build_dynamics(validate({"preset": name})).coefficients()[s["row"] - 1].sum().item()
+        for name in ("gla", "deltanet")
+    ]
+    assert sums == pytest.approx([ends[0], middle, ends[1]], rel=1e-9)
+    differing = page.eval_on_selector_all(
+        "[data-cd=morph-table] tr:first-child td[data-differs=true]", "n => n.length"
+    )
+    assert differing == 2, "GLA and DeltaNet differ in A_t and b_j"
+
+
+def test_instability_shows(open_page: Open) -> None:
+    page = open_page(Explorer("mamba2", scaling="one", variation=0.0, panel="stability"))
+    assert text(page, "overflow") == "never"
+    slide(page, "decay", 1.1)
+    assert number(page, "overflow") == pytest.approx(
+        88.72 / torch.log(torch.tensor(1.1)).item(), rel=0.05
+    )
+    assert "outside the unit circle" in text(page, "stability-verdict")
+    explorer = Explorer("mamba2", scaling="one", variation=0.0, decay=1.1)
+    for name in ("one", "row_sum", "geometric", "floored"):
+        explorer.settings = {"normalizer": name}
+        last = explorer.dynamics().coefficients(normalized=True)[-1]
+        assert number(page, f"eta-{name}") == pytest.approx(last.abs().max().item(), rel=1e-9)
+
+
+def test_positions_separate_or_not(open_page: Open) -> None:
+    page = open_page(Explorer("linear_attention", panel="positions", tokens="random"))
+    outcomes = {}
+    for case in ("identity", "decay", "reflection", "turning"):
+        press(page, f"position-{case}")
+        first, second = number(page, "position-first"), number(page, "position-second")
+        outcomes[case] = abs(first - second) > 1e-12
+    assert outcomes == {"identity": False, "decay": True, "reflection": False, "turning": True}
+
+
+def test_geometry_is_dragged_by_hand_and_by_key(open_page: Open) -> None:
+    page = open_page(Explorer("mamba2", panel="geometry"))
+    before = number(page, "row-sum")
+    handle = page.locator("[data-cd=handle-q]")
+    handle.scroll_into_view_if_needed()
+    box = handle.bounding_box()
+    page.mouse.move(box["x"] + 14, box["y"] + 14)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 74, box["y"] - 30, steps=4)
+    page.mouse.up()
+    page.wait_for_function("location.hash.includes('q9=')")
+    assert number(page, "row-sum") != before
+    moved = handle.get_attribute("aria-label")
+    handle.focus()
+    page.keyboard.press("ArrowUp")
+    page.wait_for_selector(f"[data-cd=handle-q]:not([aria-label='{moved}'])")
+    press(page, "geometry-projection")
+    assert text(page, "geometry-words").startswith("A projects")
+
+
+def test_address_holds_the_setting(open_page: Open) -> None:
+    explorer = Explorer("deltanet", beta=1.5, column=3)
+    page = open_page(Explorer("gla"), fragment=explorer.link())
+    assert page.get_attribute("[data-cd=preset-deltanet]", "aria-pressed") == "true"
+    assert text(page, "value-beta") == "1.5"
+    slide(page, "beta", 0.5)
+    assert page.evaluate("location.hash") == "#cd?preset=deltanet&column=3"
+    page.go_back()
+    page.wait_for_selector("[data-cd=value-beta]:text-is('1.5')")
+    page.go_forward()
+    page.wait_for_selector("[data-cd=value-beta]:text-is('0.5')")
+
+
+def test_wrong_address_falls_back_with_a_note(open_page: Open) -> None:
+    page = open_page(Explorer(), fragment="#cd?preset=mamba9&decay=7&length=abc&colour=red&q3=x")
+    note = text(page, "note")
+    for word in ("mamba9", "decay 7", "abc", "colour", "q3"):
+        assert word in note
+    assert text(page, "value-decay") == "1.25"
+
+
+def test_names_tell_two_explorers_apart(open_page: Open) -> None:
+    pair = [Explorer("gla", name="left"), Explorer("gla", name="right")]
+    page = open_page(*pair, fragment="#cd-right?preset=mlstm")
+    pressed = page.eval_on_selector_all(
+        "[data-cd=explorer]", "n => n.map(x => x.querySelector('[aria-pressed=true]').dataset.cd)"
+    )
+    assert pressed == ["preset-gla", "preset-mlstm"]
+
+
+def test_prediction_gates_the_controls(open_page: Open) -> None:
+    question = {
+        "id": "decay",
+        "question": "Lower the decay. Which way does the share near zero move?",
+        "number": "near-zero-fraction",
+        "control": "decay",
+    }
+    page = open_page(Explorer("mamba2", predict=question))
+    assert page.is_disabled("[data-cd=control-decay]")
+    press(page, "predict-falls")
+    assert page.is_enabled("[data-cd=control-decay]")
+    slide(page, "decay", 0.5)
+    assert "it rises. You said it falls." in text(page, "predict-outcome")
+    page.reload()
+    page.wait_for_selector("[data-cd=predict-falls][aria-pressed=true]")
+    press(page, "predict-reset")
+    assert page.is_disabled("[data-cd=control-decay]")
+
+
+@pytest.mark.parametrize("structure", ["dense", "mixer"])
+def test_given_dynamics_are_shown_as_they_are(structure: str, open_page: Open) -> None:
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    if structure == "dense":
+        d = CoefficientDynamics(
+            q=draw(2, 9, 3),
+            k=draw(2, 9, 3),
+            evolution=evolution.Dense(matrix=0.4 * draw(2, 9, 3, 3)),
+            scaling=0.5,
+            readout=readout.softplus,
+            normalizer=normalizer.RowSum(),
+        )
+        explorer = Explorer.from_dynamics(d, (1,), row=6)
+        want = d.coefficients()[1]
+    else:
+        torch.manual_seed(0)
+        mixer = GatedDeltaNet(d_model=16, n_heads=2).double()
+        x = draw(9, 16)
+        explorer = Explorer.from_mixer(mixer, x, (1,), row=6)
+        want = mixer.dynamics(x)[0].coefficients()[1].detach()
+    torch.testing.assert_close(explorer.dynamics().coefficients(), want)
+    page = open_page(explorer)
+    assert number(page, "row-sum") == pytest.approx(want[5].sum().item(), rel=1e-9)
+    page.select_option("[data-cd=control-readout]", "relu")
+    explorer.settings = {"readout": "relu"}
+    changed = explorer.dynamics().coefficients()[5].sum().item()
+    page.wait_for_function(
+        "w => Math.abs(document.querySelector('[data-cd=row-sum]').dataset.value - w) < 1e-9",
+        arg=changed,
+    )
