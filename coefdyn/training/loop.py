@@ -38,6 +38,8 @@ class TrainOptions:
     Args:
         device: "cpu", "cuda" or "cuda:1".
         mode: how a step is run, one of ``coefdyn.training.step.MODES``.
+        method: how coefficients are applied. "parallel" forms the L x L matrix: the fastest at the
+            lengths of the papers' tasks, and the one that several replicas can share.
         on_step: called with (finished steps, all steps) after every step; a true answer stops.
         on_evaluation: called with (step, list of the replicas' metrics, population).
         on_record: called with each record as soon as its replica is finished.
@@ -47,6 +49,7 @@ class TrainOptions:
 
     device: str = "cpu"
     mode: str = "auto"
+    method: str = "parallel"
     on_step: Callable[[int, int], object] | None = None
     on_evaluation: Callable[[int, list[dict[str, float]], Population], object] | None = None
     on_record: Callable[[Record], object] | None = None
@@ -121,7 +124,11 @@ class _Group:
         seeds = [config.seed for config in configs]
         self.data = GroupData(first.task, seeds, self.settings.batch, self.device)
         self.population = Population(
-            lambda: build_model(first), seeds, self.device, self.settings.precision
+            lambda: build_model(first),
+            seeds,
+            self.device,
+            self.settings.precision,
+            options.method,
         )
         self.stepper = Stepper(
             self.population, self._optimizer(configs), clip=self.settings.clip, mode=options.mode

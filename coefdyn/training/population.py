@@ -27,6 +27,7 @@ class Population:
         seeds: one seed per replica; equal seeds give equal weights.
         device: where the rows live. Weights are always drawn on the CPU.
         precision: one of ``coefdyn.training.config.PRECISIONS``.
+        method: how the coefficients are applied; several rows need one that vmap can take.
     """
 
     def __init__(
@@ -35,8 +36,9 @@ class Population:
         seeds: Sequence[int],
         device: torch.device,
         precision: str = "float32",
+        method: str = "parallel",
     ) -> None:
-        self.device = device
+        self.device, self.method = device, method
         self.autocast = torch.bfloat16 if precision == "bfloat16" else None
         dtype = torch.float64 if precision == "float64" else torch.float32
         drawn = {seed: _draw(build, seed) for seed in dict.fromkeys(seeds)}
@@ -66,7 +68,7 @@ class Population:
         with torch.autocast(
             self.device.type, dtype=self.autocast, enabled=self.autocast is not None
         ):
-            return functional_call(self.module, named, (inputs,))
+            return functional_call(self.module, named, (inputs,), {"method": self.method})
 
     def _loss(self, row: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
         logits = self._forward(row, inputs)

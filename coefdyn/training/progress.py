@@ -22,9 +22,10 @@ def _notebook_display() -> Any | None:
     """IPython's display handle when running in a notebook kernel, else None."""
     if "ipykernel" not in sys.modules:
         return None
+    from IPython import get_ipython
     from IPython.display import DisplayHandle
 
-    return DisplayHandle()
+    return DisplayHandle() if getattr(get_ipython(), "kernel", None) is not None else None
 
 
 class Progress:

@@ -43,14 +43,10 @@ def learning_rates(
     if not 0 <= warmup < steps:
         raise ValueError(f"warmup must lie in [0, steps), got warmup={warmup}, steps={steps}.")
     top = torch.tensor(peak, dtype=torch.float64)[:, None]
-    rows = []
-    for t in range(steps):
-        if t < warmup:
-            rows.append(top * ((t + 1) / warmup))
-        elif kind == "constant":
-            rows.append(top)
-        else:
-            since = (t - warmup) // steps_per_epoch * steps_per_epoch
-            half = 0.5 * (1 + math.cos(math.pi * since / (steps - warmup)))
-            rows.append(floor + (top - floor).clamp_min(0) * half)
-    return torch.cat(rows, dim=1)
+    t = torch.arange(steps, dtype=torch.float64)
+    grown = top * ((t + 1) / max(1, warmup)).clamp(max=1.0)
+    if kind == "constant":
+        return grown
+    since = (t - warmup).clamp_min(0).div(steps_per_epoch, rounding_mode="floor") * steps_per_epoch
+    half = 0.5 * (1 + torch.cos(math.pi * since / (steps - warmup)))
+    return torch.where(t < warmup, grown, floor + (top - floor).clamp_min(0) * half)

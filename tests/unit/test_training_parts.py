@@ -1,0 +1,178 @@
+"""Optimiser, schedule, metrics, seeds, progress, checkpoints: each against its definition."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional
+
+from coefdyn.tasks import macro_accuracy, micro_accuracy
+from coefdyn.training.adamw import StackedAdamW, clip_by_norm
+from coefdyn.training.checkpoint import load_checkpoint, save_checkpoint
+from coefdyn.training.metrics import PredictionTally, masked_loss
+from coefdyn.training.progress import Progress, clock_text
+from coefdyn.training.schedule import learning_rates
+from coefdyn.training.seeds import derive_seed, generator
+
+
+def test_stacked_adamw_equals_torchs_for_every_row():
+    torch.manual_seed(0)
+    rates, decays = [1e-2, 3e-3], [0.1, 0.0]
+    rows = torch.randn(2, 5, dtype=torch.float64)
+    table = torch.tensor(rates, dtype=torch.float64)[:, None].expand(2, 20)
+    stacked = StackedAdamW(
+        rows.clone(),
+        torch.ones(5),
+        learning_rates=table,
+        weight_decay=decays,
+        betas=(0.9, 0.98),
+        epsilon=1e-8,
+    )
+    references = [torch.nn.Parameter(row.clone()) for row in rows]
+    optimizers = [
+        torch.optim.AdamW([p], lr=lr, weight_decay=wd, betas=(0.9, 0.98))
+        for p, lr, wd in zip(references, rates, decays, strict=True)
+    ]
+    alive = torch.ones(2, dtype=torch.bool)
+    for t in range(20):
+        gradients = torch.randn(2, 5, dtype=torch.float64)
+        stacked.step(gradients, alive, stacked.scalars(t))
+        for reference, optimizer, gradient in zip(references, optimizers, gradients, strict=True):
+            reference.grad = gradient
+            optimizer.step()
+    torch.testing.assert_close(stacked.parameters, torch.stack([p.detach() for p in references]))
+
+
+def test_weight_decay_leaves_exempt_parameters_alone():
+    adam = StackedAdamW(
+        torch.ones(1, 2),
+        torch.tensor([1.0, 0.0]),
+        learning_rates=torch.full((1, 1), 0.5),
+        weight_decay=[0.2],
+        betas=(0.9, 0.98),
+        epsilon=1e-8,
+    )
+    adam.step(torch.zeros(1, 2), torch.tensor([True]), adam.scalars(0))
+    assert adam.parameters.tolist() == [[pytest.approx(0.9), 1.0]]
+
+
+def test_a_dead_row_keeps_its_parameters_whatever_its_gradient():
+    adam = StackedAdamW(
+        torch.ones(2, 3),
+        torch.ones(3),
+        learning_rates=torch.full((2, 4), 0.1),
+        weight_decay=[0.1, 0.1],
+        betas=(0.9, 0.98),
+        epsilon=1e-8,
+    )
+    alive = torch.tensor([True, False])
+    for t in range(4):
+        gradients = torch.tensor([[1.0, 2.0, 3.0], [math.nan, math.inf, 1.0]])
+        adam.step(gradients, alive, adam.scalars(t))
+    assert adam.parameters[1].tolist() == [1.0, 1.0, 1.0]
+    assert torch.isfinite(adam.parameters).all()
+    assert (adam.parameters[0] < 1).all()
+
+
+def test_clip_acts_per_replica():
+    gradients = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
+    clipped = clip_by_norm(gradients, gradients.norm(dim=1), 1.0)
+    torch.testing.assert_close(clipped, torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
+
+
+def test_cosine_schedule_with_warmup_is_its_formula():
+    table = learning_rates([1.0, 0.1], steps=10, warmup=4, floor=0.01)
+    assert table.shape == (2, 10)
+    assert table[0, :4].tolist() == pytest.approx([0.25, 0.5, 0.75, 1.0])
+    expected = 0.01 + (0.1 - 0.01) * (1 + math.cos(math.pi * 3 / 6)) / 2
+    assert table[1, 7].item() == pytest.approx(expected)
+
+
+def test_cosine_held_per_epoch_equals_torchs_scheduler():
+    parameter = torch.nn.Parameter(torch.zeros(1))
+    optimizer = torch.optim.SGD([parameter], lr=1e-2)
+    scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=5, eta_min=1e-6)
+    expected = []
+    for _ in range(5):
+        expected += [optimizer.param_groups[0]["lr"]] * 3
+        optimizer.step()
+        scheduler.step()
+    table = learning_rates([1e-2], steps=15, floor=1e-6, steps_per_epoch=3)
+    assert table[0].tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("bad", [{"kind": "linear"}, {"warmup": 5}])
+def test_schedule_refuses(bad):
+    with pytest.raises(ValueError, match=r"schedule|warmup"):
+        learning_rates([1.0], steps=5, **bad)
+
+
+def test_tally_agrees_with_the_tasks_metrics_and_with_chunks():
+    torch.manual_seed(1)
+    logits, targets = torch.randn(2, 6, 5, 4), torch.randint(0, 4, (2, 6, 5))
+    targets[:, :, ::2] = -100
+    tally = PredictionTally(2, 4, torch.device("cpu"))
+    for start in (0, 2, 4):
+        tally.add(logits[:, start : start + 2], targets[:, start : start + 2])
+    for replica, found in enumerate(tally.results()):
+        guess = logits[replica].argmax(-1)
+        loss = masked_loss(logits[replica], targets[replica]).item()
+        assert found["accuracy"] == pytest.approx(micro_accuracy(guess, targets[replica]).item())
+        expected = macro_accuracy(guess, targets[replica], 4).item()
+        assert found["accuracy_macro"] == pytest.approx(expected)
+        assert found["loss"] == pytest.approx(loss, rel=1e-6)
+        assert found["perplexity"] == pytest.approx(math.exp(loss), rel=1e-6)
+
+
+def test_tally_counts_nan_as_wrong():
+    logits = functional.one_hot(torch.zeros(1, 2, 3, dtype=torch.int64), 4).float()
+    logits[0, 0] = math.nan
+    tally = PredictionTally(1, 4, torch.device("cpu"))
+    tally.add(logits, torch.zeros(1, 2, 3, dtype=torch.int64))
+    found = tally.results()[0]
+    assert found["accuracy"] == 0.5
+    assert math.isnan(found["loss"])
+
+
+def test_seeds_differ_by_label_and_repeat():
+    assert derive_seed(0, "order", 1) == derive_seed(0, "order", 1)
+    assert len({derive_seed(s, "order", e) for s in range(20) for e in range(20)}) == 400
+    first, second = (torch.rand(3, generator=generator(5, "x")) for _ in range(2))
+    assert first.equal(second)
+
+
+def test_progress_is_quiet_without_a_terminal_and_tells_the_time_left(capsys):
+    with Progress(10, "training") as bar:
+        bar.update(5)
+        assert "50%" in bar.line()
+        assert "left" in bar.line("note")
+    assert capsys.readouterr().err == ""
+    assert [clock_text(s) for s in (5.0, 65.0, 3665.0)] == ["0:05", "1:05", "1:01:05"]
+
+
+def test_progress_draws_on_one_line_and_takes_it_away(capsys):
+    with Progress(4, "training", show=True) as bar:
+        for done in range(5):
+            bar.update(done)
+    text = capsys.readouterr().err
+    assert "100%" in text
+    assert "\n" not in text
+    assert text.endswith("\r")
+
+
+def test_checkpoints_come_back_and_hold_no_code(tmp_path):
+    path = tmp_path / "deep" / "one.safetensors"
+    save_checkpoint(path, {"a": torch.arange(3.0)}, {"step": "7"})
+    tensors, notes = load_checkpoint(path)
+    assert tensors["a"].tolist() == [0.0, 1.0, 2.0]
+    assert notes == {"step": "7"}
+    assert [one.name for one in path.parent.iterdir()] == ["one.safetensors"]
+
+
+def test_a_damaged_checkpoint_is_named(tmp_path):
+    path = tmp_path / "one.safetensors"
+    path.write_bytes(b"not a checkpoint")
+    with pytest.raises(ValueError, match=r"one\.safetensors is not a readable"):
+        load_checkpoint(path)

@@ -1,0 +1,175 @@
+"""Lists of runs: processes give the same numbers, a kill loses only what was in flight."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from training_runs import tiny_model, tiny_run
+
+from coefdyn.training import ResultFile, ResultsNotWritten, RunOptions, Stopped, train_runs
+from coefdyn.training.pool import WorkerFailed, WorkerPool
+from coefdyn.training.runs import _Book, _train_here, grouped
+
+QUIET = RunOptions(device="cpu", workers=1, progress=False)
+
+RESUMED = """
+import json, sys
+from coefdyn.training import ResultFile, RunConfig, RunOptions, train_runs
+runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[2])]
+train_runs(runs, ResultFile(sys.argv[1]), RunOptions(device="cpu", workers=int(sys.argv[3])))
+"""
+
+
+def test_processes_give_the_very_numbers_of_this_process():
+    runs = [tiny_run(seed=seed) for seed in (0, 1)]
+    here = train_runs(runs, options=QUIET)
+    there = train_runs(runs, options=RunOptions(device="cpu", workers=2, progress=False))
+    assert [one["metrics"] for one in here] == [one["metrics"] for one in there]
+
+
+def test_finished_runs_are_not_trained_again(tmp_path):
+    file, runs = ResultFile(tmp_path / "r.jsonl"), [tiny_run(seed=seed) for seed in (0, 1, 2)]
+    first = train_runs(runs[:2], file, QUIET)
+    stamps = [one["timestamp"] for one in first]
+    again = train_runs(runs, file, QUIET)
+    assert [one["timestamp"] for one in again[:2]] == stamps
+    assert len(file.records()) == 3
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_kill_minus_nine_and_resume(tmp_path, workers):
+    """SIGKILL after the first finished run; the rest is trained by a second call, nothing twice."""
+    path = tmp_path / "r.jsonl"
+    runs = [tiny_run(seed=seed, steps=60, evaluate_every=20) for seed in range(4)]
+    plain = json.dumps([run.to_dict() for run in runs])
+    process = subprocess.Popen([sys.executable, "-c", RESUMED, str(path), plain, str(workers)])
+    file, deadline = ResultFile(path), time.monotonic() + 60
+    while not file.records():
+        assert time.monotonic() < deadline, "no run finished within a minute"
+        assert process.poll() is None, "the process ended before it could be killed"
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait(timeout=30)
+    done = file.keys()
+    assert 1 <= len(done) < 4
+    with path.open("ab") as handle:  # what a kill in the middle of a write leaves
+        handle.write(b'{"key": "abc", "metr')
+    train_runs(runs, file, QUIET)
+    keys = [one["key"] for one in file.records()]
+    assert sorted(keys) == sorted(run.key for run in runs)
+    alone = train_runs([runs[3]], options=QUIET)[0]
+    assert next(one for one in file.records() if one["seed"] == 3)["metrics"] == alone["metrics"]
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    script = (
+        "import time\n"
+        "from coefdyn.training.pool import WorkerPool\n"
+        "pool = WorkerPool(1)\n"
+        "print(pool._processes[0].pid, flush=True)\n"
+        "time.sleep(60)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    worker = int(parent.stdout.readline())
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    deadline = time.monotonic() + 30
+    while _running(worker):
+        assert time.monotonic() < deadline, "the worker outlived its parent"
+        time.sleep(0.05)
+
+
+def _running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+        with open(f"/proc/{pid}/stat") as handle:
+            return handle.read().split()[2] != "Z"
+    except (ProcessLookupError, FileNotFoundError):
+        return False
+
+
+def test_the_budget_starts_no_further_run():
+    records = train_runs(
+        [tiny_run(seed=seed) for seed in range(3)],
+        options=RunOptions(device="cpu", workers=1, progress=False, budget_s=0.0),
+    )
+    assert records == []
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_stop_really_stops(workers):
+    started = time.monotonic()
+    options = RunOptions(
+        device="cpu",
+        workers=workers,
+        progress=False,
+        should_stop=lambda: time.monotonic() - started > 0.2,
+    )
+    with pytest.raises(Stopped):
+        train_runs([tiny_run(seed=seed, steps=100_000) for seed in (0, 1)], options=options)
+    assert time.monotonic() - started < 30
+
+
+def test_a_full_disk_ends_the_call_and_a_later_call_goes_on(tmp_path):
+    blocked = tmp_path / "blocked"
+    blocked.write_text("")
+    file = ResultFile(blocked / "r.jsonl")
+    with pytest.raises(ResultsNotWritten):
+        train_runs([tiny_run()], file, QUIET)
+    blocked.unlink()
+    assert len(train_runs([tiny_run()], file, QUIET)) == 1
+
+
+def test_extra_entries_reach_the_file(tmp_path):
+    file, run = ResultFile(tmp_path / "r.jsonl"), tiny_run()
+    options = RunOptions(
+        device="cpu", workers=1, progress=False, extra=lambda key: {"experiment": "x", "of": key}
+    )
+    train_runs([run], file, options)
+    assert file.records()[0]["of"] == run.key
+
+
+def test_a_failing_run_shows_the_workers_traceback():
+    broken = tiny_run(model=tiny_model(n_heads=3))
+    with WorkerPool(1) as pool, pytest.raises(WorkerFailed, match="not a multiple of n_heads=3"):
+        list(pool.run([broken], lambda config: True))
+
+
+def test_grouping_joins_the_sweep_and_cuts_at_the_limit():
+    runs = [tiny_run(seed=seed, learning_rate=rate) for seed in (0, 1) for rate in (1e-3, 1e-2)]
+    other = tiny_run(model=tiny_model(readout="relu"))
+    groups = grouped([runs[0], other, *runs[1:]], limit=3)
+    assert [len(group) for group in groups] == [3, 1, 1]
+    assert groups[2] == [other]
+
+
+def test_a_group_that_does_not_fit_is_halved(monkeypatch):
+    sizes = []
+
+    def train(group, settings):
+        sizes.append(len(group))
+        if len(group) > 1:
+            raise torch.OutOfMemoryError("too large")
+        settings.on_record(
+            {"key": group[0].key, "config": group[0].to_dict(), "seed": group[0].seed}
+        )
+
+    monkeypatch.setattr("coefdyn.training.runs.train_group", train)
+    runs = [tiny_run(seed=seed) for seed in range(3)]
+    book = _Book({run.key: run for run in runs}, None, QUIET)
+    _train_here(runs, book, QUIET)
+    assert sizes == [3, 2, 1, 1, 1]
+    assert len(book.found) == 3
+
+
+def test_unknown_executors_are_refused():
+    with pytest.raises(ValueError, match="local, ray"):
+        train_runs([tiny_run()], options=RunOptions(executor="slurm"))
