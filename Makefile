@@ -82,8 +82,8 @@ format: $(TEST) ## format the code and normalise the notebooks
 	@$(PY) -m ruff format --quiet .; $(PY) -m ruff check --fix --quiet .; \
 	$(PY) -m book.tools.normalize --committed || true
 
-bench: $(TEST) ## time the execution methods on this CPU
-	@$(PYTEST) -s -m bench tests/benchmarks
+bench: $(TEST) ## time the chunked methods on this CPU against their peers
+	@$(PY) tests/benchmarks/cpu.py
 
 gpu: $(BOOK) ## verify and time the Triton kernels on this machine's GPU
 	@$(PY) -m tests.gpu

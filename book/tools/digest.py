@@ -133,7 +133,8 @@ def data_files(cells: list[str], root: Path = ROOT) -> list[Path]:
 
     A string may hold a path (`data/results/principle-3/paper.jsonl`, a folder, or with `../`
     before it) or a single word that is the name of a file or folder below `data/`
-    (`principle-3`). A path that does not exist counts too: its appearance is a change.
+    (`principle-3`). A path that does not exist counts too: its appearance is a change. What lies
+    in `data/scratch/` does not count.
     """
     found: set[Path] = set()
     for text in _strings(cells):
@@ -143,7 +144,8 @@ def data_files(cells: list[str], root: Path = ROOT) -> list[Path]:
             for path in (root / "data").glob("*/*"):
                 if text in (path.name, path.stem):
                     found |= _files(path)
-    return sorted(found)
+    scratch = root / "data" / "scratch"
+    return sorted(path for path in found if scratch not in (path, *path.parents))
 
 
 def _strings(cells: list[str]) -> Iterable[str]:

@@ -126,6 +126,7 @@ def test_data_named_by_path_folder_or_word(project: Path) -> None:
     one = project / "data/results/one/quick.jsonl"
     for code in ('read("../../data/results/one/quick.jsonl")', 'load("one")', '"data/results/one"'):
         assert digests.data_files([code], project) == [one]
+    assert digests.data_files(['save("data/scratch/a.json")'], project) == []
     absent = digests.data_files(['read("data/none.json")'], project)
     assert absent == [project / "data/none.json"]
 
