@@ -82,7 +82,7 @@ def evolution_picture() -> str:
     trace = f'<path d="{path}" stroke="currentColor" fill="none" stroke-width="1.2" opacity="0.5"/>'
     dots = [dot(x, y, 5 * 0.93**t, max(0.3, 1 - 0.06 * t)) for t, (x, y) in enumerate(points)]
     axes = line(8, 54, 168, 54, 0.9, 'opacity="0.3"') + line(80, 6, 80, 100, 0.9, 'opacity="0.3"')
-    label = '<text x="122" y="24">A<tspan dy="4" font-size="10">t</tspan></text>'
+    label = '<text x="128" y="86">A<tspan dy="4" font-size="10">t</tspan></text>'
     return svg(axes, trace, *dots, label)
 
 
