@@ -102,12 +102,12 @@ class Library:
             elif isinstance(node, ast.ImportFrom):
                 for alias in node.names:
                     yield from self._from(node, alias.name, module)
-            elif isinstance(node, ast.Constant) and self._names_module(node.value):
-                yield node.value, None
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+                yield from ((name, None) for name in [node.value] if self._is_module(name))
 
-    def _names_module(self, value: object) -> bool:
-        """Whether a constant is the dotted name of a module, as `import_module` is given."""
-        return isinstance(value, str) and value.startswith(f"{PACKAGE}.") and bool(self.path(value))
+    def _is_module(self, text: str) -> bool:
+        """Whether a string is the dotted name of a module, as `import_module` is given."""
+        return text.startswith(f"{PACKAGE}.") and self.path(text) is not None
 
     def _from(self, node: ast.ImportFrom, name: str, module: str) -> Iterator[Need]:
         base = node.module or ""

@@ -3,8 +3,8 @@
     python -m book.tools.normalize [--check] [--committed] [NOTEBOOK...]
 
 Dropped: timings, papermill's marks, injected parameters, version and machine names. Made stable:
-cell ids (from their content), widget model ids (from the order of their views), object addresses, the
-temporary names of cells in warnings. Kept: sources, outputs, tags, the recorded digests.
+cell ids (from their content), widget model ids (from the order of their views), object addresses,
+the temporary names of cells in warnings. Kept: sources, outputs, tags, the recorded digests.
 """
 
 from __future__ import annotations
@@ -89,10 +89,13 @@ def _join_streams(outputs: list) -> list:
     """Pieces of the same stream that follow each other as one: where they part is chance."""
     joined: list = []
     for output in outputs:
-        last = joined[-1] if joined else None
-        streams = last is not None and {output.output_type, last.output_type} == {"stream"}
-        if streams and last.name == output.name:
-            last.text += output.text
+        kind = (output.output_type, output.get("name"))
+        if (
+            joined
+            and kind[0] == "stream"
+            and kind == (joined[-1].output_type, joined[-1].get("name"))
+        ):
+            joined[-1].text += output.text
         else:
             joined.append(output)
     return joined
