@@ -1,4 +1,4 @@
-"""The explorer: A_t, b_j, phi and eta_i under the reader's fingers, each row of Table 1 a preset."""
+"""The explorer: A_t, b_j, phi and eta_i under the reader's fingers; Table 1's rows as presets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An explorer on explicit arrays: one head of any ``CoefficientDynamics``, such as a trained mixer's.
+"""An explorer on explicit arrays: one head of any dynamics, such as a trained mixer's.
 
 The page gets q, k, A_t and b as numbers; readout and normalizer stay choices.
 """
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 
 from coefdyn import CoefficientDynamics, normalizer
-from coefdyn.dynamics.evolution import Dense, Evolution
+from coefdyn.dynamics.evolution import Dense
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, One, RowSum
 from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Tensor
 from coefdyn.widgets.settings import schema
-from coefdyn.widgets.tokens import READOUTS
+from coefdyn.widgets.tokens import READOUTS, decay_of
 
 __all__ = ["arrays_of", "pick_head", "rebuild", "settings_of"]
 
@@ -74,7 +74,7 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
         "structure": a.structure,
         "q": dynamics.q.tolist(),
         "k": dynamics.k.tolist(),
-        "decay": _decay(a, length, width),
+        "decay": decay_of(a, length, width).tolist() if hasattr(a, "log_decay") else None,
         "beta": a.beta.tolist() if hasattr(a, "beta") else None,
         "direction": a.direction.tolist() if hasattr(a, "direction") else None,
         "scaling": b.tolist(),
@@ -84,14 +84,6 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
         arrays["matrix"] = a.matrix.flatten(-2).tolist()
         arrays["moduli"] = torch.linalg.eigvals(a.matrix).abs().tolist()
     return arrays
-
-
-def _decay(a: Evolution, length: int, width: int) -> list[list[float]] | None:
-    if not hasattr(a, "log_decay"):
-        return None
-    decay = a.log_decay.exp() * (1.0 if a.sign is None else a.sign)
-    decay = decay if decay.ndim == 2 else decay[:, None]
-    return decay.expand(length, width).tolist()
 
 
 def settings_of(dynamics: CoefficientDynamics) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A design between two designs, on the same tokens. ``js/blend.js`` holds the same arithmetic.
 
-Every structure is a case of A_t = diag(a_t) (I - beta_t z_t z_t^T), so the way from one to the other
-moves a_t, beta_t, z_t and b_j directly:
+Every structure is a case of A_t = diag(a_t) (I - beta_t z_t z_t^T), so the way from one to the
+other moves a_t, beta_t, z_t and b_j directly:
 
     log |a_t|, log b_j and beta_t linearly; z_t linearly, then to length one; a flipped sign of a_t
     passes through zero; alpha and eta are the mixtures (1 - t) from + t to.
@@ -21,7 +21,7 @@ from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, RowSum
 from coefdyn.dynamics.readout import Pointwise, Readout
 from coefdyn.shapes import Tensor
 from coefdyn.widgets.settings import with_preset
-from coefdyn.widgets.tokens import build_dynamics
+from coefdyn.widgets.tokens import build_dynamics, decay_of
 
 __all__ = ["Morph", "build_morph"]
 
@@ -85,8 +85,8 @@ class Morph:
 
     def _evolution(self, first: Evolution, last: Evolution) -> Evolution:
         length, width = self.ends[0].q.shape
-        decays = [_decay(end, length, width) for end in (first, last)]
-        matrices = torch.diag_embed(_mix_decay(*decays, self.share))
+        here, there = (decay_of(end, length, width) for end in (first, last))
+        matrices = torch.diag_embed(_mix_decay(here, there, self.share))
         if hasattr(first, "beta") or hasattr(last, "beta"):
             betas = [_beta(end, length) for end in (first, last)]
             sources = [end for end in (first, last) if hasattr(end, "direction")]
@@ -105,15 +105,6 @@ def build_morph(settings: Mapping[str, Any]) -> Morph:
 def _scaling(dynamics: CoefficientDynamics) -> Tensor:
     b = torch.as_tensor(dynamics.scaling, dtype=torch.float64).expand(dynamics.length)
     return b if dynamics.log_scaling is None else b * dynamics.log_scaling.exp()
-
-
-def _decay(a: Evolution, length: int, width: int) -> Tensor:
-    decay = torch.ones(length, width, dtype=torch.float64)
-    if hasattr(a, "log_decay"):
-        sign = 1.0 if a.sign is None else a.sign
-        signed = sign * a.log_decay.exp()
-        decay = decay * (signed if signed.ndim == 2 else signed[:, None])
-    return decay
 
 
 def _mix_decay(start: Tensor, end: Tensor, share: float) -> Tensor:

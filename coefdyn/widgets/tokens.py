@@ -1,10 +1,11 @@
 """The explorer's tokens and gates, and the ``CoefficientDynamics`` they make.
 
-``js/tokens.js`` and ``js/ingredients.js`` hold the same arithmetic, operation for operation. Draws are
-sums of 32-bit integers, rounded to three decimals, so both languages get the same float64 numbers.
+``js/tokens.js`` and ``js/ingredients.js`` hold the same arithmetic, operation for operation. Draws
+are sums of 32-bit integers, rounded to three decimals, so both languages get the same numbers.
 
     A_t = s a_t (I - beta_t z_t z_t^T), with the parts that the structure has
-    log a_t = log(decay) (1 + variation u_t);  diagonal: times 1 + spread ((2c + 1)/n - 1) in channel c
+    log a_t = log(decay) (1 + variation u_t);  diagonal: channel c times
+        1 + spread ((2c + 1)/n - 1)
     beta_t = beta + variation u_t min(beta, 2 - beta)
 
 The u_t are uniform in (-1, 1) and belong to the token, so equal tokens have equal gates.
@@ -27,7 +28,7 @@ from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Tensor
 
-__all__ = ["READOUTS", "Tokens", "build_dynamics", "draw_normal", "draw_uniform"]
+__all__ = ["READOUTS", "Tokens", "build_dynamics", "decay_of", "draw_normal", "draw_uniform"]
 
 _STREAM = {"query": 1, "key": 2, "word": 3, "decay": 4, "beta": 5, "input": 6, "output": 7}
 _VOCABULARY = 5
@@ -216,6 +217,15 @@ def _normalizer(tokens: Tokens) -> Normalizer:
     if s["normalizer"] == "gate":
         return normalizer.Given(_tensor(np.exp(4 * s["variation"] * tokens.gates("output")[:, 0])))
     return normalizer.One()
+
+
+def decay_of(a: Evolution, length: int, width: int) -> Tensor:
+    """s_t a_t of every channel, ``(L, n)``; 1 where the structure has no decay."""
+    decay = torch.ones(length, width, dtype=torch.float64)
+    if isinstance(a, (evolution.Scalar, evolution.ScaledHouseholder, evolution.Diagonal)):
+        signed = a.log_decay.exp() if a.sign is None else a.sign * a.log_decay.exp()
+        decay = decay * (signed if isinstance(a, evolution.Diagonal) else signed[:, None])
+    return decay
 
 
 def build_dynamics(settings: Mapping[str, Any]) -> CoefficientDynamics:

@@ -24,7 +24,8 @@ SOLVE = """(cases) => cases.map((raw) => {
   const m = buildModel(settings, {});
   const { L } = m.g;
   const lower = (a) => [...a].filter((_, at) => at % L <= Math.floor(at / L));
-  const upper = [...m.alpha, ...m.weights].filter((x, at) => (at % L) > Math.floor((at % (L * L)) / L));
+  const above = (at) => at % L > Math.floor((at % (L * L)) / L);
+  const upper = [...m.alpha, ...m.weights].filter((_, at) => above(at));
   return { settings, notes, alpha: lower(m.alpha), weights: lower(m.weights), path: [...m.path],
     eigenvalues: [...m.eigenvalues].sort((a, b) => a - b), near_zero: m.nearZero,
     row_sum: m.sums[m.row], upper, q: [...m.g.q], k: [...m.g.k] };

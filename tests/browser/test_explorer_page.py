@@ -1,4 +1,4 @@
-"""The explorer in a static page: it starts, its numbers are the library's, and it can be operated."""
+"""The explorer in a static page: it starts, shows the library's numbers, and can be operated."""
 
 from __future__ import annotations
 

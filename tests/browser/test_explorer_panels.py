@@ -19,7 +19,9 @@ pytestmark = pytest.mark.browser
 def test_inspect_takes_a_cell_apart(open_page: Open) -> None:
     explorer = Explorer("mamba2", panel="inspect", row=7, column=4)
     page = open_page(explorer)
-    steps = page.eval_on_selector_all("[data-cd=product] tbody th", "n => n.map(x => x.textContent)")
+    steps = page.eval_on_selector_all(
+        "[data-cd=product] tbody th", "n => n.map(x => x.textContent)"
+    )
     assert steps == ["4", "5", "6", "7"]
     lengths = page.eval_on_selector_all(
         "[data-cd=product] tbody td:last-child", "n => n.map(x => Number(x.textContent))"

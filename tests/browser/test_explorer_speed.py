@@ -49,5 +49,7 @@ def test_three_explorers_stay_small_and_start_fast(open_page: Open) -> None:
     page = open_page(*three)
     page.wait_for_function("document.querySelectorAll('[data-cd=explorer]').length === 3")
     started = page.evaluate("performance.getEntriesByName('cd-ready').at(-1).startTime")
-    print(f"three explorers: {size / 1000:.0f} kB, drawn {started:.0f} ms after the page was opened")
+    print(
+        f"three explorers: {size / 1000:.0f} kB, drawn {started:.0f} ms after the page was opened"
+    )
     assert started < 3000, "1 s on a free machine; the bound leaves room for a busy one"
