@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from coefdyn.experiments.plan import PROFILES, Plan, Variant
+from coefdyn.experiments.plan import PROFILES, AnyPlan, Variant
 from coefdyn.experiments.result import Result, Verdict
 from coefdyn.models.options import check_choice
 from coefdyn.training import ResultFile, RunConfig, RunOptions, train_runs
@@ -39,7 +40,7 @@ class Experiment(ABC):
     stored_as: ClassVar[str | None] = None
 
     @abstractmethod
-    def plan(self, profile: str) -> Plan:
+    def plan(self, profile: str) -> AnyPlan:
         """What the profile trains."""
 
     @abstractmethod
@@ -119,15 +120,13 @@ class Experiment(ABC):
             return empty_figure(f"{self.id}: not yet run at {result.profile} scale")
         return self.draw(result)
 
-    def _plan(self, profile: str, seeds: Sequence[int] | None) -> Plan:
+    def _plan(self, profile: str, seeds: Sequence[int] | None) -> AnyPlan:
         check_choice("profile", profile, PROFILES)
         return self.plan(profile).with_seeds(seeds)
 
     def _options(
-        self, options: RunOptions | None, device: str | None, profile: str, plan: Plan
+        self, options: RunOptions | None, device: str | None, profile: str, plan: AnyPlan
     ) -> RunOptions:
-        from dataclasses import replace
-
         options = options or RunOptions()
         by_key: dict[str, tuple[Variant, RunConfig]] = {run.key: (v, run) for v, run in plan.runs()}
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["PALETTE", "empty_figure", "grouped_points", "new_figure", "scatter_outcome"]
 
 #: told apart with the common colour-vision deficiencies
-PALETTE = ("#0B63B0", "#B0255E", "#0A6E57", "#8A5A00", "#6B4FA0", "#4A4A4A", "#C4511D", "#007C91")
+PALETTE = ("#0B63B0", "#C41E6E", "#00573F", "#8A5A00", "#6B4FA0", "#4A4A4A", "#C4511D", "#007C91")
 MARKERS = "osD^vP*X"
 
 

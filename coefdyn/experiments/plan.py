@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coefdyn.models import ModelConfig
 from coefdyn.tasks import TaskConfig
 from coefdyn.training import RunConfig, TrainConfig
 
-__all__ = ["PROFILES", "Plan", "Variant", "mad_model", "mad_training", "quick_model"]
+__all__ = ["PROFILES", "AnyPlan", "Plan", "Variant", "mad_model", "mad_training", "quick_model"]
 
 #: "live" is a part of "quick" that a chapter trains while it is read; "paper" is for a GPU
 PROFILES = ("live", "quick", "paper")
@@ -44,9 +45,21 @@ class Variant:
         return ", ".join(self.facets.values())
 
 
+class AnyPlan(ABC):
+    """A list of things to run, each with a ``key``, a ``seed`` and ``matches(record)``."""
+
+    @abstractmethod
+    def with_seeds(self, seeds: Sequence[int] | None) -> AnyPlan:
+        """The same plan for other seeds; unchanged for None."""
+
+    @abstractmethod
+    def runs(self) -> list[tuple[Any, Any]]:
+        """(variant, run) in the order of running."""
+
+
 @dataclass(frozen=True, kw_only=True)
-class Plan:
-    """A profile of an experiment.
+class Plan(AnyPlan):
+    """A profile of an experiment that trains.
 
     Args:
         variants: the points of its figure.
@@ -60,11 +73,10 @@ class Plan:
     learning_rates: tuple[float, ...]
     weight_decays: tuple[float, ...] = (0.0,)
     seeds: tuple[int, ...] = (0,)
-    _cache: dict[str, Any] = field(default_factory=dict, repr=False, compare=False)
 
     def with_seeds(self, seeds: Sequence[int] | None) -> Plan:
         """The same plan for other seeds; unchanged for None."""
-        return self if seeds is None else replace(self, seeds=tuple(seeds), _cache={})
+        return self if seeds is None else replace(self, seeds=tuple(seeds))
 
     def runs_of(self, variant: Variant) -> list[RunConfig]:
         """Every run of one variant."""

@@ -41,7 +41,7 @@ class Principle22(Experiment):
                 for v in quick
                 if v.name == f"selective copying, {SHOWN[0]}"
             )
-        return replace(whole, variants=kept, _cache={})
+        return replace(whole, variants=kept)
 
     def draw(self, result: Result) -> Figure:
         drawn, (axes,) = new_figure(width=5.6)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from coefdyn.experiments.plan import Plan, Variant
+from coefdyn.experiments.plan import AnyPlan, Plan, Variant
 from coefdyn.training import Record
 
 __all__ = ["HELD", "NOT_HELD", "NOT_RUN", "Outcome", "Result", "Verdict", "verdict"]
@@ -96,8 +96,16 @@ class Result:
 
     experiment: str
     profile: str
-    plan: Plan
+    plan: AnyPlan
     records: tuple[Record, ...]
+    _cache: dict[str, Outcome | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def _sweep(self) -> Plan:
+        assert isinstance(self.plan, Plan), f"{self.experiment} does not train"
+        return self.plan
 
     @property
     def missing(self) -> int:
@@ -109,7 +117,7 @@ class Result:
 
     def outcome(self, variant: Variant) -> Outcome | None:
         """The variant at its best setting, or None unless all its runs are finished."""
-        cache = self.plan._cache.setdefault(id(self.records), {})
+        cache = self._cache
         if variant.name not in cache:
             cache[variant.name] = self._outcome(variant)
         return cache[variant.name]
@@ -117,7 +125,7 @@ class Result:
     def _outcome(self, variant: Variant) -> Outcome | None:
         by_key = {record["key"]: record for record in self.records}
         settings: dict[tuple[float, float], list[Record]] = {}
-        for run in self.plan.runs_of(variant):
+        for run in self._sweep.runs_of(variant):
             if run.key not in by_key:
                 return None
             pair = (run.train.learning_rate, run.train.weight_decay)
@@ -129,7 +137,7 @@ class Result:
         """Outcomes of every variant with these facets; None for one that is not finished."""
         return [
             self.outcome(variant)
-            for variant in self.plan.variants
+            for variant in self._sweep.variants
             if all(variant.facets.get(name) == value for name, value in facets.items())
         ]
 
@@ -146,7 +154,7 @@ class Result:
 
     def outcomes(self) -> list[Outcome]:
         """Every finished variant's outcome, in the plan's order."""
-        found = [self.outcome(variant) for variant in self.plan.variants]
+        found = [self.outcome(variant) for variant in self._sweep.variants]
         return [outcome for outcome in found if outcome is not None]
 
     def caption(self) -> str:

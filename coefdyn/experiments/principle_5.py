@@ -1,0 +1,163 @@
+"""Principle 5 (Figure 10): b_j of order 1/sqrt(n) makes training steady across seeds."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coefdyn.experiments.base import Experiment
+from coefdyn.experiments.figures import PALETTE, new_figure
+from coefdyn.experiments.plan import (
+    LEARNING_RATES,
+    WEIGHT_DECAYS,
+    Plan,
+    Variant,
+    mad_model,
+    mad_training,
+    quick_model,
+)
+from coefdyn.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.tasks import FuzzyRecallConfig
+from coefdyn.training import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
+
+#: (phi, A_t) by the legend's word -> the mixer's options and the model's
+DESIGNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "exp, I": ({"readout": "exp", "evolution": "identity"}, {"position": "rotary"}),
+    "ReLU, I": ({"readout": "relu", "evolution": "identity"}, {"position": "rotary"}),
+    "Id, scalar": ({"readout": "identity", "evolution": "scalar"}, {"block": "gated"}),
+    "Id, Householder": ({"readout": "identity", "evolution": "householder"}, {"block": "gated"}),
+}
+SCALINGS = {
+    "1": "one",
+    "z": "gate",
+    "1/sqrt(n)": "inverse_sqrt",
+    "z/sqrt(n)": "gate_inverse_sqrt",
+}
+STEADY, LOUD = ("1/sqrt(n)", "z/sqrt(n)"), ("1", "z")
+HEADS = 4
+
+
+class Principle5(Experiment):
+    id = "principle-5"
+    title = "b_j of order 1/sqrt(n) makes the result independent of the seed"
+    source = "coefficient-dynamics paper, Figure 10"
+    about = (
+        "Fuzzy in-context recall, 4 heads, 3 seeds. Varied: (phi, A_t), b in {1, z, 1/sqrt(n), "
+        "z/sqrt(n)} with z = sigmoid(w x), and n (over all heads; n per head enters b). exp and "
+        "ReLU: type 1 blocks, rotary positions, eta = row sum; identity readout: type 2 blocks, "
+        "eta = 1. Of each sweep the setting with the best mean over seeds is shown. Quick: shorter "
+        "sequences, d = 64, n = 256, one learning rate, 400 steps. Live: exp with b = 1 and "
+        "1/sqrt(n), 200 steps."
+    )
+
+    def plan(self, profile: str) -> Plan:
+        paper, live = profile == "paper", profile == "live"
+        sizes = (128, 256, 512, 1024) if paper else (256,)
+        cells = [(n, design, b) for n in sizes for design in DESIGNS for b in SCALINGS]
+        if live:
+            cells = [(n, d, b) for n, d, b in cells if d == "exp, I" and b in ("1", "1/sqrt(n)")]
+        task = FuzzyRecallConfig.paper() if paper else FuzzyRecallConfig.quick()
+        quick = TrainConfig(
+            steps=200 if live else 400, batch=32, final_learning_rate=0.0, evaluate_every=100
+        )
+        return Plan(
+            variants=tuple(self._variant(task, *cell, paper=paper) for cell in cells),
+            train=mad_training(task) if paper else quick,
+            learning_rates=LEARNING_RATES if paper else (3e-3,),
+            weight_decays=WEIGHT_DECAYS if paper else (0.0,),
+            seeds=(0, 1) if live else (0, 1, 2),
+        )
+
+    def _variant(
+        self, task: FuzzyRecallConfig, n: int, design: str, b: str, *, paper: bool
+    ) -> Variant:
+        chosen, shape = DESIGNS[design]
+        linear = chosen["readout"] == "identity"
+        options = {
+            "n_heads": HEADS,
+            "key_dim": n // HEADS,
+            "scaling": SCALINGS[b],
+            "normalizer": "one" if linear else "row_sum",
+            **chosen,
+        }
+        build = mad_model if paper else quick_model
+        return Variant(
+            facets={"design": design, "b": b, "n": str(n)}, task=task, model=build(options, **shape)
+        )
+
+    def draw(self, result: Result) -> Figure:
+        scalings = [b for b in SCALINGS if any(v.facets["b"] == b for v in result.plan.variants)]
+        drawn, panels = new_figure(len(scalings), width=3.4)
+        for axes, b in zip(panels, scalings, strict=True):
+            for place, design in enumerate(DESIGNS):
+                found = [one for one in result.find(design=design, b=b) if one is not None]
+                self._draw_spread(axes, place, design, found)
+            axes.set(xlabel="n per head", ylim=(-0.03, 1.05))
+            axes.set_xscale("log", base=2)
+            axes.set_title(f"$b_j$ = {b}", loc="left")
+        panels[0].set_ylabel("test accuracy, lowest to highest seed")
+        panels[0].legend(fontsize="small")
+        return drawn
+
+    def _draw_spread(self, axes, place: int, design: str, found: list[Outcome]) -> None:  # type: ignore[no-untyped-def]
+        shift = 1 + 0.08 * (place - 1.5)
+        for index, one in enumerate(found):
+            x, values = int(one.variant.facets["n"]) / HEADS * shift, one.values()
+            label = design if index == 0 else None
+            axes.plot([x, x], [min(values), max(values)], "-", color=PALETTE[place], linewidth=2)
+            axes.plot([x] * len(values), values, "o", color=PALETTE[place], label=label)
+
+    def claims(self, result: Result) -> list[Verdict]:
+        groups = {b: result.find(b=b) for b in SCALINGS}
+        every = [outcome for group in groups.values() for outcome in group]
+        complete = every if len(groups["z"]) else [None]
+        found = [
+            verdict(
+                "b of order 1/sqrt(n) spreads less over seeds than b of order 1, on average",
+                complete,
+                lambda: _steadier(every),
+            ),
+            verdict(
+                "with b of order 1 the exp readout spreads most",
+                complete,
+                lambda: _exp_spreads_most(every),
+            ),
+        ]
+        return found
+
+
+def _spread(outcomes: list[Outcome]) -> float:
+    """Mean over designs and n of highest minus lowest seed."""
+    return sum(max(one.values()) - min(one.values()) for one in outcomes) / len(outcomes)
+
+
+def _steadier(outcomes: list[Outcome]) -> tuple[bool, str]:
+    steady = _spread([one for one in outcomes if one.variant.facets["b"] in STEADY])
+    loud = _spread([one for one in outcomes if one.variant.facets["b"] in LOUD])
+    return steady < loud, f"mean spread {steady:.3f} against {loud:.3f}"
+
+
+def _exp_spreads_most(outcomes: list[Outcome]) -> tuple[bool, str]:
+    spreads = {}
+    for design in DESIGNS:
+        kept = [
+            one
+            for one in outcomes
+            if one.variant.facets["design"] == design and one.variant.facets["b"] in LOUD
+        ]
+        spreads[design] = _spread(kept)
+    words = ", ".join(f"{design}: {value:.3f}" for design, value in spreads.items())
+    return max(spreads, key=lambda name: spreads[name]) == "exp, I", words
+
+
+EXPERIMENT = Principle5()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

@@ -1,0 +1,305 @@
+"""Experiments: every plan can be built and trained; claims follow from numbers alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+
+from coefdyn.experiments import EXPERIMENTS, get_experiment, principle_3
+from coefdyn.experiments.__main__ import main
+from coefdyn.experiments.baselines import frequent_value_accuracy
+from coefdyn.experiments.plan import PROFILES
+from coefdyn.experiments.principle_1 import _growth
+from coefdyn.experiments.principle_2 import near_zero_set
+from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Outcome, Result, Verdict, verdict
+from coefdyn.models import SequenceModel
+from coefdyn.tasks import NoisyRecallConfig, splits
+from coefdyn.training import RunOptions, train_group
+
+TRAINED = [name for name in EXPERIMENTS if name != "principle-1"]
+
+
+def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics) -> dict:
+    """A record with chosen numbers, for tests of the claims' arithmetic only."""
+    return {
+        "key": run.key,
+        "config": run.to_dict(),
+        "seed": run.seed,
+        "final": {"accuracy": accuracy, "perplexity": 1 / max(accuracy, 1e-3)},
+        "diagnostics": {"normalized": diagnostics, "raw": diagnostics},
+        "diverged_at": diverged_at,
+        "timestamp": "2026-01-01T00:00:00+00:00",
+        "device": "none",
+        "torch": "0",
+        "revision": "0",
+    }
+
+
+def result_of(experiment, profile: str, score) -> Result:
+    """A result in which every run's accuracy (and NaN step) is ``score(facets, run)``."""
+    plan = experiment.plan(profile)
+    records = []
+    for variant, run in plan.runs():
+        accuracy, diverged_at = score(variant.facets, run)
+        diagnostics = {
+            "near_zero_fraction": accuracy,
+            "zero_counts": [[[1.0, 2.0]]],
+            "largest_zero_count": 9,
+        }
+        records.append(made_up(run, accuracy, diverged_at, **diagnostics))
+    return Result(experiment.id, profile, plan, tuple(records))
+
+
+@pytest.mark.parametrize(("name", "profile"), list(product(TRAINED, PROFILES)))
+def test_plans_hold_distinct_runs_and_named_variants(name, profile):
+    plan = get_experiment(name).plan(profile)
+    runs = plan.runs()
+    assert len({run.key for _, run in runs}) == len(runs)
+    assert len({variant.name for variant in plan.variants}) == len(plan.variants)
+    assert runs[0][1].seed == runs[min(len(plan.variants), len(runs)) - 1][1].seed
+
+
+@pytest.mark.parametrize(("name", "profile"), list(product(TRAINED, ("quick", "paper"))))
+def test_every_variant_of_every_plan_can_be_built(name, profile):
+    for variant in get_experiment(name).plan(profile).variants:
+        with torch.device("meta"):
+            SequenceModel(
+                variant.model,
+                vocab=variant.task.vocab_size,
+                classes=variant.task.num_classes,
+                length=variant.task.input_length,
+            )
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_quick_variant_trains_a_step_with_its_diagnostics(name):
+    for variant in get_experiment(name).plan("quick").variants:
+        plan = get_experiment(name).plan("quick")
+        run = plan.runs_of(variant)[0]
+        task = run.task.with_changes({"train_examples": 8, "test_examples": 4})
+        train = replace(run.train, steps=1, batch=8, warmup=0)
+        (record,) = train_group([replace(run, task=task, train=train)])
+        assert record["steps_done"] == 1
+        for diagnostic in run.diagnostics:
+            assert diagnostic in record["diagnostics"]["normalized"]
+
+
+def test_figure_1_of_the_paper_is_120_runs_in_12_groups():
+    """2 evolutions x 3 readouts x 2 embeddings x 5 learning rates x 2 weight decays."""
+    runs = [run for _, run in principle_3.EXPERIMENT.plan("paper").runs()]
+    assert len(runs) == 120
+    assert len({run.group for run in runs}) == 12
+    assert {run.train.steps for run in runs} == {5000}
+    assert {run.train.learning_rate for run in runs} == {1e-4, 5e-4, 1e-3, 5e-3, 1e-2}
+    assert {run.train.weight_decay for run in runs} == {0.0, 0.1}
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"),
+    [("principle-2", {5000, 20000, 400}), ("principle-4", {5000, 20000}), ("principle-6", {5000})],
+)
+def test_paper_profiles_train_200_epochs(name, steps):
+    assert {run.train.steps for _, run in get_experiment(name).plan("paper").runs()} == steps
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_without_results_every_claim_is_not_run_and_the_figure_says_so(name, tmp_path):
+    experiment = get_experiment(name)
+    result = experiment.load("paper", out=tmp_path)
+    assert result.records == ()
+    assert "not yet run" in result.caption()
+    assert {one.status for one in experiment.claims(result)} == {NOT_RUN}
+    (text,) = experiment.figure(result).axes[0].texts
+    assert "not yet run at paper scale" in text.get_text()
+
+
+@pytest.mark.parametrize(("name", "profile"), list(product(TRAINED, PROFILES)))
+def test_claims_and_figures_of_complete_results(name, profile):
+    experiment = get_experiment(name)
+    result = result_of(experiment, profile, lambda facets, run: (0.5, None))
+    assert result.missing == 0
+    verdicts = experiment.claims(result)
+    if profile != "live":
+        planned = {v.facets.get("position") for v in result.plan.variants}
+        assert all(
+            one.status != NOT_RUN
+            for one in verdicts
+            if "learned" not in one.claim or "learned" in planned
+        )
+    assert all(one.numbers for one in verdicts if one.status != NOT_RUN)
+    assert experiment.figure(result).axes
+    assert experiment.table(result)
+
+
+def status(verdicts: list[Verdict], *words: str) -> str:
+    (found,) = [one for one in verdicts if all(word in one.claim for word in words)]
+    return found.status
+
+
+def test_claims_of_principle_3_follow_the_numbers():
+    def as_the_paper(facets, run):
+        if facets["evolution"] == "identity" and facets["position"] == "none":
+            return (0.6 if facets["readout"] == "relu" else 0.31), None
+        return 0.99, None
+
+    verdicts = principle_3.claims(result_of(principle_3.EXPERIMENT, "paper", as_the_paper))
+    assert {one.status for one in verdicts if "learned" not in one.claim} == {HELD}
+    verdicts = principle_3.claims(
+        result_of(principle_3.EXPERIMENT, "paper", lambda facets, run: (0.7, None))
+    )
+    assert status(verdicts, "A other than I, without embedding,") == NOT_HELD
+    assert status(verdicts, "embedding, exp: no better") == NOT_HELD
+    assert status(verdicts, "Without embedding, softplus") == NOT_HELD
+
+
+def test_claims_of_principle_6_see_divergence():
+    def as_the_paper(facets, run):
+        if facets["readout"] == "exp" and facets["normalizer"] != "row_sum":
+            return 0.0, 40
+        return 0.97, None
+
+    experiment = get_experiment("principle-6")
+    assert {v.status for v in experiment.claims(result_of(experiment, "quick", as_the_paper))} == {
+        HELD
+    }
+    worse = result_of(experiment, "quick", lambda facets, run: (0.97, 7))
+    assert status(experiment.claims(worse), "exp with row sum: trains") == NOT_HELD
+
+
+def test_the_best_setting_of_the_sweep_is_chosen_over_seeds():
+    experiment = principle_3.EXPERIMENT
+    result = result_of(
+        experiment, "paper", lambda facets, run: (run.train.learning_rate * 10, None)
+    )
+    outcome = result.one(readout="exp", evolution="identity", position="none")
+    assert outcome.accuracy == pytest.approx(0.1)
+    assert {one["config"]["train"]["learning_rate"] for one in outcome.records} == {1e-2}
+
+
+def test_an_unfinished_variant_has_no_outcome():
+    whole = result_of(principle_3.EXPERIMENT, "quick", lambda facets, run: (0.5, None))
+    part = replace(whole, records=whole.records[:-1])
+    assert part.missing == 1
+    assert len(part.outcomes()) == len(whole.outcomes()) - 1
+
+
+def test_verdict_needs_every_outcome():
+    assert verdict("c", [None], lambda: (True, "x")) == Verdict("c", NOT_RUN, "")
+    assert verdict("c", [], lambda: (True, "x")).status == NOT_RUN
+    result = result_of(principle_3.EXPERIMENT, "live", lambda facets, run: (0.5, None))
+    one: Outcome = result.outcomes()[0]
+    assert verdict("c", [one], lambda: (False, "x")) == Verdict("c", NOT_HELD, "x")
+
+
+def test_most_frequent_value_is_counted_as_defined():
+    """Against a plain loop; at the paper's setting it scores about 0.31."""
+    task = NoisyRecallConfig.quick().with_changes({"test_examples": 20})
+    batch = splits(task, 0).test
+    right = total = 0
+    for row, goal in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        for place, target in enumerate(goal):
+            if target == -100:
+                continue
+            counts = [row[: place + 1].count(v) for v in range(task.num_keys, task.content)]
+            right += task.num_keys + counts.index(max(counts)) == target
+            total += 1
+    assert frequent_value_accuracy(task) == pytest.approx(right / total)
+    assert 0.29 < frequent_value_accuracy(NoisyRecallConfig.paper()) < 0.35
+
+
+def test_near_zero_sets_are_where_the_readout_is_small():
+    grid = torch.linspace(-10, 10, 200_001, dtype=torch.float64)
+    for name, fn in (
+        ("exp", torch.exp),
+        ("softplus", torch.nn.functional.softplus),
+        ("relu", torch.relu),
+        ("identity", lambda x: x),
+    ):
+        measured = (fn(grid).abs() <= 1e-3).double().mean().item() * 20
+        assert near_zero_set(name) == pytest.approx(measured, abs=2e-3), name
+
+
+def test_growth_reads_the_exponent():
+    lengths = [2**power for power in range(8, 14)]
+    assert _growth([(x, 3e-9 * x**2.0) for x in lengths]) == pytest.approx(2.0)
+    assert _growth([(256, 1.0)]) is None
+
+
+def test_principle_1_times_and_keeps_its_records(tmp_path, monkeypatch):
+    experiment = get_experiment("principle-1")
+    plan = replace(experiment.plan("live"), lengths=(16, 32, 64, 128), repeats=1)
+    monkeypatch.setattr(type(experiment), "plan", lambda self, profile: plan)
+    quiet = RunOptions(progress=False)
+    result = experiment.run("live", device="cpu", out=tmp_path, options=quiet)
+    assert result.missing == 0
+    assert len(experiment.table(result)) == 12
+    assert all(one.status != NOT_RUN for one in experiment.claims(result))
+    again = experiment.run("live", device="cpu", out=tmp_path, options=quiet)
+    assert again.records == result.records == experiment.load("live", out=tmp_path).records
+
+
+def short_live_plan(monkeypatch):
+    plan = principle_3.EXPERIMENT.plan("live")
+    task = plan.variants[0].task.with_changes({"train_examples": 64, "test_examples": 32})
+    plan = replace(
+        plan,
+        variants=tuple(replace(variant, task=task) for variant in plan.variants),
+        train=replace(plan.train, steps=4, evaluate_every=2),
+    )
+    monkeypatch.setattr(type(principle_3.EXPERIMENT), "plan", lambda self, profile: plan)
+
+
+def test_a_chapters_live_cell(monkeypatch):
+    """As in the book: run, figure, claims, and nothing left on disk."""
+    short_live_plan(monkeypatch)
+    quiet = RunOptions(progress=False, workers=1)
+    result = principle_3.run("live", seeds=(0,), device="cpu", options=quiet)
+    assert len(result.records) == 2
+    assert "2 runs, seeds 0" in result.caption()
+    assert principle_3.figure(result).axes
+    assert status(principle_3.claims(result), "Without embedding, exp") in (HELD, NOT_HELD)
+    assert status(principle_3.claims(result), "Without embedding, relu") == NOT_RUN
+
+
+def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
+    short_live_plan(monkeypatch)
+    command = ["run", "principle-3", "--profile", "live", "--seeds", "0", "--device", "cpu"]
+    command += ["--out", str(tmp_path), "--workers", "1", "--quiet"]
+    assert main([*command, "--budget", "0"]) == 1
+    assert "not yet run" in capsys.readouterr().out
+    assert main(command) == 0
+    assert "2 runs" in capsys.readouterr().out
+    stored = (tmp_path / "principle-3" / "live.jsonl").read_text()
+    assert main(command) == 0
+    assert (tmp_path / "principle-3" / "live.jsonl").read_text() == stored
+    figure = tmp_path / "figure.png"
+    show = ["show", "principle-3", "--profile", "live", "--out", str(tmp_path)]
+    assert main([*show, "--figure", str(figure)]) == 0
+    assert figure.stat().st_size > 0
+    capsys.readouterr()
+    assert main(["claims", "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("not run at paper scale") == len(EXPERIMENTS)
+    assert main(["list"]) == 0
+    assert "principle-5-lm" in capsys.readouterr().out
+
+
+def test_unknown_names_are_answered_with_the_nearest():
+    with pytest.raises(ValueError, match="did you mean 'principle-3'"):
+        get_experiment("principle3")
+    with pytest.raises(ValueError, match="profile must be one of"):
+        principle_3.run("fast")
+
+
+def test_running_needs_no_matplotlib():
+    import subprocess
+    import sys
+
+    code = (
+        "import sys; sys.modules['matplotlib'] = None\n"
+        "from coefdyn.experiments import EXPERIMENTS, get_experiment\n"
+        "[get_experiment(name).plan('quick').runs() for name in EXPERIMENTS]\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
