@@ -26,8 +26,8 @@ INGREDIENT_COLORS: Mapping[str, str] = MappingProxyType(
     {
         "evolution": "#0B63B0",
         "scaling": "#8A5A00",
-        "readout": "#B0255E",
-        "normalizer": "#0A6E57",
+        "readout": "#C41E6E",
+        "normalizer": "#00573F",
     }
 )
 """Colour of each ingredient on a light page."""
@@ -36,8 +36,8 @@ INGREDIENT_COLORS_DARK: Mapping[str, str] = MappingProxyType(
     {
         "evolution": "#6CB6FF",
         "scaling": "#E8A93A",
-        "readout": "#FF8AB5",
-        "normalizer": "#45CFA6",
+        "readout": "#FF6B9C",
+        "normalizer": "#8DEBCB",
     }
 )
 """Colour of each ingredient on a dark page."""
