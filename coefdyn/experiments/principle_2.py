@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coefdyn.experiments.base import Experiment
 from coefdyn.experiments.figures import new_figure, scatter_outcome
@@ -49,7 +49,7 @@ STEP = 0.02
 
 def tasks_of(profile: str) -> dict[str, TaskConfig]:
     """The three tasks of the figures at a profile's size."""
-    kinds = {
+    kinds: dict[str, Any] = {
         "selective copying": SelectiveCopyingConfig,
         "fuzzy recall": FuzzyRecallConfig,
         "memorization": MemorizationConfig,
@@ -132,7 +132,7 @@ class Principle2(Experiment):
         )
 
     def draw(self, result: Result) -> Figure:
-        tasks = list(dict.fromkeys(v.facets["task"] for v in result.plan.variants))
+        tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
         drawn, panels = new_figure(len(tasks) + 1)
         for axes, task in zip(panels, tasks, strict=False):
             for place, readout in enumerate(READOUTS):

@@ -32,10 +32,9 @@ class Principle21(Experiment):
     )
 
     def plan(self, profile: str) -> Plan:
-        names = TASKS[:1] if profile == "live" else TASKS
-        readouts = (*FEATURES, *POINTWISE)
-        if profile == "live":
-            readouts = ("psi_elu1", "exp")
+        live = profile == "live"
+        names = TASKS[:1] if live else TASKS
+        readouts = ("psi_elu1", "exp") if live else (*FEATURES, *POINTWISE)
         return Plan(
             variants=tuple(
                 self._variant(name, readout, profile) for name in names for readout in readouts
@@ -54,7 +53,7 @@ class Principle21(Experiment):
         return replace(variant, diagnostics=(*DIAGNOSTICS, *extra))
 
     def draw(self, result: Result) -> Figure:
-        tasks = list(dict.fromkeys(v.facets["task"] for v in result.plan.variants))
+        tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
         drawn, panels = new_figure(len(tasks))
         for axes, task in zip(panels, tasks, strict=True):
             for place, readout in enumerate(FEATURES):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coefdyn.experiments.base import Experiment
 from coefdyn.experiments.baselines import frequent_value_accuracy
@@ -85,7 +85,7 @@ class Principle3(Experiment):
         )
 
     def _variant(self, readout: str, evolution: str, position: str, *, paper: bool) -> Variant:
-        options = {
+        options: dict[str, Any] = {
             "n_heads": 16 if paper else 8,
             "readout": readout,
             "evolution": evolution,
@@ -111,9 +111,9 @@ class Principle3(Experiment):
             ("constant", "rotary"): f"$A = {factor} I$, rotary",
             ("identity", "learned"): "$A = I$, learned positions",
         }
-        planned = {(v.facets["evolution"], v.facets["position"]) for v in result.plan.variants}
+        planned = {(v.facets["evolution"], v.facets["position"]) for v in result.variants}
         readouts = [
-            phi for phi in READOUTS if any(v.facets["readout"] == phi for v in result.plan.variants)
+            phi for phi in READOUTS if any(v.facets["readout"] == phi for v in result.variants)
         ]
         series = {
             name: [result.one(readout=phi, evolution=a, position=p) for phi in readouts]
@@ -121,7 +121,7 @@ class Principle3(Experiment):
             if (a, p) in planned
         }
         grouped_points(axes, readouts, series)
-        plateau = frequent_value_accuracy(result.plan.variants[0].task)
+        plateau = frequent_value_accuracy(result.variants[0].task)
         axes.axhline(plateau, color="gray", linestyle=":", linewidth=1)
         axes.text(-0.45, plateau + 0.01, "most frequent value", fontsize="x-small", color="gray")
         axes.set_title(f"Noisy in-context recall ({result.profile} profile)", loc="left")
@@ -148,7 +148,7 @@ class Principle3(Experiment):
 
     def _unsolved(self, result: Result, readout: str) -> Verdict:
         outcome = result.one(readout=readout, evolution="identity", position="none")
-        plateau = frequent_value_accuracy(result.plan.variants[0].task)
+        plateau = frequent_value_accuracy(result.variants[0].task)
         bound = plateau + MARGIN
         if readout == "relu":
             claim = "A = I without embedding, ReLU: better than the most frequent value, not solved"

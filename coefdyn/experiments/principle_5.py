@@ -90,7 +90,7 @@ class Principle5(Experiment):
         )
 
     def draw(self, result: Result) -> Figure:
-        scalings = [b for b in SCALINGS if any(v.facets["b"] == b for v in result.plan.variants)]
+        scalings = [b for b in SCALINGS if any(v.facets["b"] == b for v in result.variants)]
         drawn, panels = new_figure(len(scalings), width=3.4)
         for axes, b in zip(panels, scalings, strict=True):
             for place, design in enumerate(DESIGNS):

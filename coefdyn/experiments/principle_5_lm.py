@@ -58,7 +58,7 @@ class Principle5LanguageModel(Experiment):
                 stop_accuracy=None,
                 precision="bfloat16",
             )
-            rate, decay, seeds = 6e-4, 0.1, (0,)
+            rate, decay = 6e-4, 0.1
         else:
             task = TokenTextConfig.quick().with_changes({"train_examples": 1600})
             train = TrainConfig(
@@ -70,13 +70,13 @@ class Principle5LanguageModel(Experiment):
                 evaluate_every=100,
                 stop_accuracy=None,
             )
-            rate, decay, seeds = 3e-3, 0.1, (0, 1) if profile == "quick" else (0,)
+            rate, decay = 3e-3, 0.1
         return Plan(
             variants=tuple(self._variant(task, kind, b, profile) for kind, b in REPORTED),
             train=train,
             learning_rates=(rate,),
             weight_decays=(decay,),
-            seeds=seeds,
+            seeds=(0, 1) if profile == "quick" else (0,),
         )
 
     def _variant(self, task: TaskConfig, kind: str, scaling: str, profile: str) -> Variant:

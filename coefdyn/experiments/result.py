@@ -108,6 +108,11 @@ class Result:
         return self.plan
 
     @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The points of the figure, run or not."""
+        return self._sweep.variants
+
+    @property
     def missing(self) -> int:
         """Number of planned runs without a record."""
         return len(self._keys()) - len(self.records)

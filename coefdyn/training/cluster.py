@@ -42,7 +42,8 @@ def train_on_ray(missing: list[RunConfig], book: _Book, options: RunOptions) -> 
     task = ray.remote(num_cpus=1, num_gpus=1 if on_gpu else 0)(_train_remotely)
     groups = grouped(missing, options.max_replicas if on_gpu else 1)
     slots = int(ray.cluster_resources().get("GPU" if on_gpu else "CPU", 1))
-    waiting, flying = list(reversed(groups)), []
+    waiting = list(reversed(groups))
+    flying: list[Any] = []
     while waiting or flying:
         while waiting and len(flying) < slots:
             group = [config for config in waiting.pop() if book.may_start(config)]

@@ -27,6 +27,10 @@ from coefdyn.training.step import Stepper
 __all__ = ["Stopped", "TrainOptions", "build_model", "train_group"]
 
 
+#: numbers of the largest block of logits that an evaluation forms
+LOGITS_AT_ONCE = 2**27
+
+
 class Stopped(Exception):
     """Training was stopped by the caller; unfinished replicas left no record."""
 
@@ -195,7 +199,9 @@ class _Group:
     def _test(self) -> list[dict[str, float]]:
         task = self.replicas[0].config.task
         tally = PredictionTally(self.population.replicas, task.num_classes, self.device)
-        for inputs, targets in self.data.test_chunks(max(self.settings.batch, 64)):
+        per_sequence = task.input_length * task.num_classes * self.population.replicas
+        size = max(1, min(max(self.settings.batch, 64), LOGITS_AT_ONCE // per_sequence))
+        for inputs, targets in self.data.test_chunks(size):
             tally.add(self.population.logits(inputs), targets)
         return tally.results()
 

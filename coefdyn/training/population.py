@@ -49,7 +49,7 @@ class Population:
         self.sizes = [parameter.numel() for parameter in named.values()]
         rows = {seed: _flatten(module) for seed, module in drawn.items()}
         self.flat = torch.stack([rows[seed] for seed in seeds]).to(device, dtype)
-        exempt = getattr(self.module, "no_weight_decay_names", set)()
+        exempt: set[str] = getattr(self.module, "no_weight_decay_names", set)()
         pieces = zip(self.names, self.sizes, strict=True)
         self.decayed = torch.cat(
             [torch.full((size,), float(name not in exempt)) for name, size in pieces]

@@ -123,7 +123,7 @@ def test_claims_and_figures_of_complete_results(name, profile):
     assert result.missing == 0
     verdicts = experiment.claims(result)
     if profile != "live":
-        planned = {v.facets.get("position") for v in result.plan.variants}
+        planned = {v.facets.get("position") for v in result.variants}
         assert all(
             one.status != NOT_RUN
             for one in verdicts
