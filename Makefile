@@ -25,14 +25,14 @@ help: ## list the targets
 $(PY): ; @PYTHON="$(PYTHON)" sh book/tools/venv.sh $(VENV)
 
 $(BOOK): pins.txt pyproject.toml | $(PY)
-	@echo 'installing the library and the book into $(VENV)'
-	@$(PIP) install -q -c pins.txt setuptools
-	@$(PIP) install -q -c pins.txt --no-build-isolation -e '.[book]'
+	@echo 'installing the library and the book into $(VENV) (minutes, the first time)'
+	@$(PIP) install -qq -c pins.txt setuptools
+	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book]'
 	@touch $@
 
 $(TEST): $(BOOK)
-	@echo 'installing what tests and linters need into $(VENV)'
-	@$(PIP) install -q -c pins.txt --no-build-isolation -e '.[book,test,peers,lint,ray]'
+	@echo 'installing what tests and linters need into $(VENV) (minutes, the first time)'
+	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,test,peers,lint,ray]'
 	@touch $@
 
 book: $(BOOK) ## execute stale chapters, build the pages, print their address
