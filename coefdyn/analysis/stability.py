@@ -51,7 +51,8 @@ def stability(dynamics: CoefficientDynamics) -> Stability:
     largest, first = -math.inf, 0.0
     for i, stored in enumerate(evolve(wide)):
         size = torch.linalg.vector_norm(stored.vectors, dim=-1).clamp(min=1e-300).log()
-        growth = size + stored.log_weights - start[..., : i + 1]
+        size = size if stored.log_weights is None else size + stored.log_weights
+        growth = size - start[..., : i + 1]
         largest = max(largest, growth.max().item())
         first = growth[..., 0].max().item()
     rate = first / (wide.length - 1) if wide.length > 1 else 0.0

@@ -20,28 +20,49 @@ __all__ = ["apply", "coefficients", "states"]
 
 
 class Stored(NamedTuple):
-    """All keys written so far, as seen at position i: h_{i,j} = vectors_j * exp(log_weights_j)."""
+    """All keys written so far, as seen at position i: h_{i,j} = vectors_j * exp(log_weights_j).
+
+    ``log_weights`` is None for a design without a common growth and without a log scaling.
+    """
 
     vectors: Float[Tensor, "*batch j n"]
-    log_weights: Float[Tensor, "*batch j"]
+    log_weights: Float[Tensor, "*batch j"] | None
+
+    def states(self) -> Float[Tensor, "*batch j n"]:
+        """h_{i,j} itself."""
+        if self.log_weights is None:
+            return self.vectors
+        return self.vectors * self.log_weights.exp()[..., None]
+
+
+def nothing_stored(dynamics: CoefficientDynamics, batch: tuple[int, ...]) -> Stored:
+    """Before the first token."""
+    vectors = dynamics.q.new_zeros(*batch, 0, dynamics.key_dim)
+    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
+    return Stored(vectors, vectors[..., 0] if weighted else None)
+
+
+def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
+    """One step of eq. 3a-3b: every stored key evolves by A_i, then b_i k_i is written."""
+    growth, log_b = dynamics.evolution.common_log_decay, dynamics.log_scaling
+    batch, past = stored.vectors.shape[:-2], stored.vectors.shape[-2]
+    h = dynamics.evolution.rotate(stored.vectors, i).expand(*batch, past, dynamics.key_dim)
+    key = dynamics.scaled_keys()[..., i : i + 1, :].expand(*batch, 1, dynamics.key_dim)
+    h = torch.cat([h, key], dim=-2)
+    w = stored.log_weights
+    if w is not None:
+        w = w if growth is None else w + growth[..., i, None]
+        written = torch.zeros_like(key[..., 0]) if log_b is None else log_b[..., i, None]
+        w = torch.cat([w, written.expand(*batch, 1)], dim=-1)
+    return Stored(h, w)
 
 
 def evolve(dynamics: CoefficientDynamics) -> Iterator[Stored]:
-    """Yield the stored keys at i = 0, 1, ..., L - 1 (eq. 3a-3b)."""
-    batch, n = dynamics.batch_shape, dynamics.key_dim
-    keys = dynamics.scaled_keys().expand(*batch, dynamics.length, n)
-    log_b = dynamics.log_scaling
-    growth = dynamics.evolution.common_log_decay
-    h = keys[..., :0, :]
-    w = h[..., 0]
+    """Yield the stored keys at i = 0, 1, ..., L - 1."""
+    stored = nothing_stored(dynamics, dynamics.batch_shape)
     for i in range(dynamics.length):
-        h = dynamics.evolution.rotate(h, i).expand(*batch, i, n)
-        if growth is not None:
-            w = w + growth[..., i, None]
-        written = torch.zeros_like(keys[..., i, :1]) if log_b is None else log_b[..., i, None]
-        h = torch.cat([h, keys[..., i : i + 1, :]], dim=-2)
-        w = torch.cat([w, written.expand(*batch, 1)], dim=-1)
-        yield Stored(h, w)
+        stored = advance(dynamics, stored, i)
+        yield stored
 
 
 def read_row(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Rows:
@@ -49,11 +70,11 @@ def read_row(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Rows:
     q = dynamics.q[..., i : i + 1, :]
     phi = dynamics.readout
     if isinstance(phi, FeatureMap):
-        h = stored.vectors * stored.log_weights.exp()[..., None]
-        return Rows(phi.features(q) @ phi.features(h).transpose(-1, -2), None)
+        return Rows(phi.features(q) @ phi.features(stored.states()).transpose(-1, -2), None)
     assert isinstance(phi, Pointwise), f"unknown readout {phi!r}"
     scores = q @ stored.vectors.transpose(-1, -2)
-    return read(scores, stored.log_weights[..., None, :], None, phi, dynamics.normalizer)
+    w = None if stored.log_weights is None else stored.log_weights[..., None, :]
+    return read(scores, w, None, phi, dynamics.normalizer)
 
 
 def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tensor, "*batch L L"]:
@@ -90,5 +111,5 @@ def states(dynamics: CoefficientDynamics, j: int) -> Float[Tensor, "*batch rows 
     path = []
     for i, stored in enumerate(evolve(dynamics)):
         if i >= j:
-            path.append(stored.vectors[..., j, :] * stored.log_weights[..., j, None].exp())
+            path.append(stored.states()[..., j, :])
     return torch.stack(path, dim=-2)

@@ -14,7 +14,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Identity
 from coefdyn.dynamics.normalizer import FlooredRowSum, RowSum
 from coefdyn.dynamics.readout import FeatureMap
-from coefdyn.execution.reference import Stored, read_row
+from coefdyn.execution.reference import Stored, advance, nothing_stored, read_row
 from coefdyn.execution.rows import normalize
 from coefdyn.shapes import Float, Tensor
 
@@ -35,7 +35,7 @@ class LinearState:
 
 @dataclass(frozen=True, eq=False)
 class CacheState:
-    """Every stored key as evolved so far, its log weight, and every value."""
+    """Every stored key as evolved so far, its log weight if it has one, and every value."""
 
     stored: Stored
     values: Float[Tensor, "*batch j dv"]
@@ -127,21 +127,15 @@ def _step_cache(
     dynamics: CoefficientDynamics, v: Tensor, state: CacheState | None
 ) -> tuple[Tensor, CacheState]:
     batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
-    keys = dynamics.scaled_keys().expand(*batch, dynamics.length, dynamics.key_dim)
     v = v.expand(*batch, *v.shape[-2:])
-    growth, log_b = dynamics.evolution.common_log_decay, dynamics.log_scaling
     if state is None:
-        state = CacheState(Stored(keys[..., :0, :], keys[..., :0, 0]), v[..., :0, :])
-    (h, w), past = state.stored, state.values
+        state = CacheState(nothing_stored(dynamics, tuple(batch)), v[..., :0, :])
+    stored, past = state.stored, state.values
     outputs = []
     for t in range(dynamics.length):
-        h = dynamics.evolution.rotate(h, t)
-        w = w if growth is None else w + growth[..., t, None]
-        new_w = torch.zeros_like(keys[..., t, :1]) if log_b is None else log_b[..., t, None]
-        h = torch.cat([h, keys[..., t : t + 1, :]], dim=-2)
-        w = torch.cat([w, new_w.expand(*batch, 1)], dim=-1)
+        stored = advance(dynamics, stored, t)
         past = torch.cat([past, v[..., t : t + 1, :]], dim=-2)
-        row, offset = read_row(dynamics, Stored(h, w), t)
+        row, offset = read_row(dynamics, stored, t)
         eta = dynamics.normalizer.narrow(t, 1)
         outputs.append(normalize(row, row.sum(-1, keepdim=True), offset, eta) @ past)
-    return torch.cat(outputs, dim=-2), CacheState(Stored(h, w), past)
+    return torch.cat(outputs, dim=-2), CacheState(stored, past)
