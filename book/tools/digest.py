@@ -27,7 +27,7 @@ import nbformat
 
 from book.tools import pins
 from book.tools.chapters import ROOT, Chapter
-from book.tools.imports import Library, parse
+from book.tools.imports import library_at, parse
 
 KEY = "coefdyn"
 DATA_PATH = re.compile(r"\bdata/[\w./-]*[\w]")
@@ -75,7 +75,7 @@ def digest(chapter: Chapter, root: Path = ROOT) -> Digest:
         for cell in notebook.cells
     ]
     head = {k: v for k, v in notebook.metadata.items() if k not in ("jupytext", "kernelspec")}
-    library = Library(root).reached(code)
+    library = library_at(root).reached(code)
     return Digest(
         text=short([repr(head), *text]),
         code=short(code),

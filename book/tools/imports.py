@@ -39,6 +39,7 @@ class Library:
 
     def __init__(self, root: Path = ROOT) -> None:
         self.root = root
+        self._known: dict[tuple[str, ast.Module], list[Need]] = {}
 
     def path(self, module: str) -> Path | None:
         """The file of a module, None when there is none of this name."""
@@ -85,7 +86,10 @@ class Library:
                 return bound
         files.add(path)
         files.update(neighbours(path))
-        return list(self._needs(parse(path), module))
+        key = (module, parse(path))
+        if key not in self._known:
+            self._known[key] = list(self._needs(parse(path), module))
+        return self._known[key]
 
     def _binding(self, tree: ast.Module, module: str, name: str) -> Iterator[Need]:
         """What an `__init__` imports in order to offer `name`."""
@@ -121,6 +125,12 @@ class Library:
             yield (
                 (submodule, None) if self.path(submodule) else (base, None if name == "*" else name)
             )
+
+
+@cache
+def library_at(root: Path) -> Library:
+    """The library below a root, one for all chapters: what it read, it reads once."""
+    return Library(root)
 
 
 def inside(module: str) -> bool:
