@@ -1,0 +1,38 @@
+"""axe-core finds nothing serious on the landing page and on a chapter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from browser.conftest import Visit
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Visit]
+PAGES = ("index.html", "notation.html", "start.html", "architectures/gated_deltanet.html")
+SERIOUS = ("serious", "critical")
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_finding(path: str, scheme: str, visit: Open) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(visit(path, scheme=scheme).page).response["violations"]
+    told = [
+        f"{rule['id']}: {node['html'][:160]} | {node['failureSummary'][:300]}"
+        for rule in found
+        if rule["impact"] in SERIOUS
+        for node in rule["nodes"][:3]
+    ]
+    assert told == []
+
+
+def test_everything_on_the_landing_page_is_reached_by_keyboard(visit: Open) -> None:
+    page = visit("index.html").page
+    reached = set()
+    for _ in range(90):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("() => document.activeElement?.dataset.cd ?? ''"))
+    wanted = {"preset-gated_deltanet", "matrix", "control-structure", "control-normalizer"}
+    assert wanted <= reached

@@ -1,0 +1,180 @@
+"""Every built page: whole by itself, every link alive, nothing wider than a phone."""
+
+from __future__ import annotations
+
+import html.parser
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import pytest
+import yaml
+from browser.conftest import Visit
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Visit]
+BOOK = Path(__file__).resolve().parents[2] / "book"
+#: A phone, CSS pixels.
+PHONE = 360
+LEAST_CONTRAST = 4.5
+
+
+def pages_of_the_book() -> list[str]:
+    """Addresses of the pages that the table of contents names, and of the search page."""
+    toc = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
+    chapters = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
+    names = [toc["root"], *chapters]
+    return [str(Path(name).with_suffix(".html")) for name in names] + ["search.html"]
+
+
+PAGES = pages_of_the_book()
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_asks_no_other_host_and_reports_no_error(path: str, visit: Open) -> None:
+    seen = visit(path)
+    assert seen.foreign == []
+    assert seen.failed == []
+    assert seen.console == []
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_opened_as_a_file(path: str, visit: Open, site: Path) -> None:
+    seen = visit(path, base=site.as_uri() + "/")
+    assert seen.foreign == []
+    assert seen.failed == []
+    assert seen.console == []
+
+
+WIDER = """() => {
+  const room = document.documentElement.clientWidth;
+  const wide = document.documentElement.scrollWidth > room || document.body.scrollWidth > room;
+  if (!wide) return [];
+  return [...document.querySelectorAll(".bd-main *, .bd-footer *")]
+    .filter((e) => e.checkVisibility() && e.getBoundingClientRect().right > room + 1)
+    .map((e) => `${e.tagName}.${e.className}`).concat(`page ${room}`);
+}"""
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_page_fits_a_phone(path: str, visit: Open) -> None:
+    page = visit(path, width=PHONE).page
+    assert page.evaluate(WIDER) == []
+    page.evaluate("() => document.querySelectorAll('details').forEach((e) => { e.open = true; })")
+    assert page.evaluate(WIDER) == []
+
+
+class Links(html.parser.HTMLParser):
+    """Addresses a page points to, and the anchors it offers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.targets: set[str] = set()
+        self.anchors: set[str] = {"", "top"}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.anchors |= {value for name in ("id", "name") if (value := given.get(name))}
+        self.targets |= {value for name in ("href", "src") if (value := given.get(name))}
+
+
+def read_links(path: Path) -> Links:
+    links = Links()
+    links.feed(path.read_text(encoding="utf-8"))
+    return links
+
+
+def test_every_internal_link_and_anchor_exists(site: Path) -> None:
+    pages = {
+        path.resolve(): read_links(path)
+        for path in site.rglob("*.html")
+        if "_static" not in path.parts
+    }
+    broken = []
+    for source, links in pages.items():
+        for target in links.targets:
+            if urlsplit(target).scheme or target.startswith("//"):
+                continue
+            name, anchor = urldefrag(target)
+            path = (source.parent / unquote(urlsplit(name).path)).resolve() if name else source
+            known = pages.get(path)
+            settings = anchor.startswith("cd")  # an explorer's settings, read by its script
+            if not path.exists() or (
+                known and unquote(anchor) not in known.anchors and not settings
+            ):
+                broken.append(f"{source.relative_to(site.resolve())}: {target}")
+    assert broken == []
+
+
+def test_no_page_loads_anything_from_elsewhere(site: Path) -> None:
+    """Scripts, styles, images and fonts; plain links may lead out."""
+    outside = []
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        for mark in ('src="http', 'src="//', '@import "http', "url(http"):
+            outside += [f"{path.name}: {mark}"] if mark in text else []
+    assert outside == []
+
+
+CONTRAST = """(name) => {
+  const probe = document.createElement("span");
+  probe.className = `cd-${name}`;
+  document.querySelector(".bd-article").append(probe);
+  const channels = (color) => color.match(/[\\d.]+/g).slice(0, 3).map(Number);
+  const light = (color) => {
+    const [r, g, b] = channels(color).map((c) => c / 255)
+      .map((c) => (c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const pair = [getComputedStyle(probe).color, getComputedStyle(document.body).backgroundColor];
+  const [low, high] = pair.map(light).sort((x, y) => x - y);
+  probe.remove();
+  return (high + 0.05) / (low + 0.05);
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_ingredients_are_readable_as_the_page_shows_them(scheme: str, visit: Open) -> None:
+    page = visit("notation.html", scheme=scheme).page
+    for name in ("evolution", "scaling", "readout", "normalizer"):
+        assert page.evaluate(CONTRAST, name) >= LEAST_CONTRAST, name
+
+
+COLOR = "(selector) => getComputedStyle(document.querySelector(selector)).color"
+
+
+def test_equations_wear_the_colours(visit: Open) -> None:
+    page = visit("notation.html").page
+    for name in ("evolution", "scaling", "readout", "normalizer"):
+        painted = page.evaluate(COLOR, f"mjx-container .cd-{name}")
+        assert painted == page.evaluate(COLOR, f"td span.cd-{name}:not(mjx-container *)")
+
+
+def test_the_switch_rewrites_symbols_and_is_remembered(visit: Open) -> None:
+    page = visit("notation.html").page
+    shown = "() => document.querySelector('mjx-container .cv-mamba').checkVisibility()"
+    assert not page.evaluate(shown)
+    page.select_option("[data-cd=convention]", "mamba")
+    assert page.evaluate(shown)
+    page.reload()
+    page.wait_for_selector("[data-cd=convention]")
+    assert page.input_value("[data-cd=convention]") == "mamba"
+    assert page.evaluate(shown)
+
+
+def test_paper_shows_the_widget_and_unfolds_solutions(visit: Open) -> None:
+    page = visit("index.html").page
+    page.emulate_media(media="print")
+    assert page.locator("[data-cd=matrix]").is_visible()
+    assert not page.locator(".bd-sidebar-primary").is_visible()
+    page = visit("start.html").page
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.evaluate("() => dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 0
+
+
+def test_search_works_without_a_network(visit: Open) -> None:
+    page = visit("search.html?q=readout").page
+    page.wait_for_selector("#search-results li a")
+    assert page.locator("#search-results li").count() >= 1
