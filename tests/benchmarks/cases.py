@@ -1,4 +1,4 @@
-"""What is compared: our design and a peer's function on the same numbers, each in its own layout."""
+"""What is compared: our design and a peer's function on the same numbers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """CPU benchmark of method="chunked" against its peers: ``python tests/benchmarks/cpu.py``.
 
-Prints a table of ratios (peer time / our time, larger is better) and writes data/benchmarks/cpu.json.
-``--quick`` runs small sizes and writes nothing; ``--only NAME`` runs the cases whose name or peer
-contains NAME and leaves the other rows of the file as they are.
+Prints a table of ratios (peer time / our time, larger is better) and writes
+data/benchmarks/cpu.json. ``--quick`` runs small sizes and writes nothing; ``--only NAME`` runs the
+cases whose name or peer contains NAME and leaves the other rows of the file as they are.
 """
 
 from __future__ import annotations
@@ -101,9 +101,7 @@ def print_row(row: dict) -> None:
     for key in ("forward", "forward_backward"):
         part, target = row[key], row["targets"][key]
         aim = "     " if target is None else f">={target:<4g}"
-        cells.append(
-            f"{part['ours_ms']:8.1f} {part['peer_ms']:9.1f} {part['ratio']:6.2f}x {aim}"
-        )
+        cells.append(f"{part['ours_ms']:8.1f} {part['peer_ms']:9.1f} {part['ratio']:6.2f}x {aim}")
     memory = row["peak_mib"]
     share = ""
     if memory["ours"] is not None:

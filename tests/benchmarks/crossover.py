@@ -73,7 +73,10 @@ def crossover_rows(quick: bool) -> list[dict[str, float | int | str]]:
 def print_crossover(rows: list[dict]) -> None:
     """Milliseconds of each method; the fastest is marked."""
     print("\nforward + backward, batch 2, 4 heads, n = d_v = 32, ms")
-    print(f"{'readout':<10} {'structure':<20} {'L':>5} {'parallel':>10} {'chunked':>10} {'recurrent':>10}")
+    print(
+        f"{'readout':<10} {'structure':<20} {'L':>5}"
+        f"{'parallel':>11}{'chunked':>11}{'recurrent':>11}"
+    )
     for row in rows:
         times = {m: row[m] for m in ("parallel", "chunked", "recurrent") if m in row}
         best = min(times, key=times.get)

@@ -75,7 +75,9 @@ def growth_rows(quick: bool) -> list[dict[str, float | str | None]]:
 
 def print_growth(rows: list[dict]) -> None:
     """One line per structure: microseconds per token at each length, then KiB per token."""
-    print("\nforward + backward, one sequence, one head, n = d_v = 64: us per token (KiB per token)")
+    print(
+        "\nforward + backward, one sequence, one head, n = d_v = 64: us per token (KiB per token)"
+    )
     print(f"{'':<22}" + "".join(f"{f'L={length}':>18}" for length in LENGTHS))
     for structure in STRUCTURES:
         cells = []

@@ -1,17 +1,18 @@
 r"""Linear readout, A_t = diag(exp(g_t)): chunked forward and hand-written backward.
 
-Per channel, with l the inclusive sum of g inside a piece of the sequence, T its total and any anchor a,
+Per channel, with l the inclusive sum of g inside a piece of the sequence, T its total and any
+anchor a,
 
     q' = q e^{l - a},   k' = k e^{a - l},   S' = e^a S
     O  = tril(Q' K'^T) V + Q' S',    S <- e^{T - a} (S' + K'^T V)
 
 which is scalar.py's scan without decay. The anchor a = T / 2 halves the exponents; a chunk whose
-|l - a| exceeds SAFE nats somewhere (k e^{-l} would overflow) is cut into pieces of 16 tokens, and these
-into pieces of 4. A piece still too wide (more than about 15 nats per token) sums its pairs directly,
-with float64 exponents and the mask before exp.
+|l - a| exceeds SAFE nats somewhere (k e^{-l} would overflow) is cut into pieces of 16 tokens, and
+these into pieces of 4. A piece still too wide (more than about 15 nats per token) sums its pairs
+directly, with float64 exponents and the mask before exp.
 
-The gradient of l_i is q_i * dq_i - k_i * dk_i per channel, that of g_t its sum over i >= t in the piece
-plus the row sums of S_end * dS_end.
+The gradient of l_i is q_i * dq_i - k_i * dk_i per channel, that of g_t its sum over i >= t in the
+piece plus the row sums of S_end * dS_end.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def anchored_sums(g: Float[Tensor, "B C n"]) -> tuple[Tensor, Tensor, bool]:
 
 
 class _Piece(NamedTuple):
-    """One piece: its bounds, and the factors e^{l-a} and e^a (wide None), or l in float64 (wide)."""
+    """One piece: its bounds, and e^{l-a} and e^a (wide None), or l in float64 (wide)."""
 
     start: int
     stop: int
@@ -60,7 +61,7 @@ class _Piece(NamedTuple):
 def _pieces(
     g: Float[Tensor, "B L n"], start: int, stop: int, sizes: tuple[int, ...]
 ) -> Iterator[_Piece]:
-    """Cut tokens start .. stop - 1 into pieces of sizes[0], cutting further where that is unsafe."""
+    """Cut tokens start .. stop - 1 into pieces of sizes[0], and further where that is unsafe."""
     for a, b in chunk_bounds(stop - start, sizes[0]):
         a, b = start + a, start + b
         sums, half, safe = anchored_sums(g[:, a:b])

@@ -1,8 +1,6 @@
-"""Chunked execution of a CoefficientDynamics: which kernel serves which design, and with what chunk."""
+"""Chunked execution of a CoefficientDynamics: which kernel serves which design."""
 
 from __future__ import annotations
-
-import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Dense
@@ -20,8 +18,8 @@ def check_chunked(dynamics: CoefficientDynamics) -> None:
     """Raise ValueError if no chunked algorithm computes this design, naming a method that does."""
     if isinstance(dynamics.evolution, Dense):
         raise ValueError(
-            "method='chunked' is not available for a dense evolution (a product of full matrices has "
-            "no structure to use); available: reference, recurrent, parallel."
+            "method='chunked' is not available for a dense evolution (a product of full matrices "
+            "has no structure to use); available: reference, recurrent, parallel."
         )
     if isinstance(dynamics.readout, FeatureMap) and not has_finite_state(dynamics):
         raise ValueError(
@@ -50,15 +48,16 @@ def apply_chunked(
     """y_i = (1/eta_i) sum_j alpha_{i,j} v_j, chunk by chunk.
 
     Linear readouts (identity, and a feature map with A_t = I) cost O(L), with one state passed from
-    chunk to chunk; any pointwise readout costs O(L^2) time but O(L) memory. float16 and bfloat16 inputs
-    are computed in float32.
+    chunk to chunk; any pointwise readout costs O(L^2) time but O(L) memory. float16 and bfloat16
+    inputs are computed in float32.
 
     Args:
         chunk_size: tokens per chunk; None for ``policy.default_chunk``. The result does not depend
             on it.
 
     Raises:
-        ValueError: for a Dense evolution, for a FeatureMap with another evolution than Identity, or a
+        ValueError: for a Dense evolution, for a FeatureMap with another evolution than Identity,
+        or a
             chunk_size below 1.
     """
     dynamics, values, chunk = _prepare(dynamics, v, chunk_size)
@@ -71,7 +70,7 @@ def continue_chunked(
     state: LinearState | None = None,
     chunk_size: int | None = None,
 ) -> tuple[Tensor, LinearState]:
-    """Tokens after those remembered in ``state``: y and the new state, like ``CoefficientDynamics.step``.
+    """Tokens after those remembered in ``state``: y and the new state, like ``step``.
 
     Raises:
         ValueError: for a readout without a state of fixed size, and as ``apply_chunked``.

@@ -1,11 +1,12 @@
 r"""Linear readout, A_t = exp(g_t) (I - beta_t k_t k_t^T): the erase direction is the key itself.
 
-The state changes by one outer product per token, S_t = e^{g_t} S_{t-1} + k_t u_t^T, with the pseudo-values
+The state changes by one outer product per token, S_t = e^{g_t} S_{t-1} + k_t u_t^T, with the
+pseudo-values
 
     u_t = b_t v_t - beta_t (e^{g_t} S_{t-1})^T k_t.
 
-Inside a chunk (c, D and S as in ``scalar.py``) they solve a unit lower triangular system, by forward
-substitution:
+Inside a chunk (c, D and S as in ``scalar.py``) they solve a unit lower triangular system, by
+forward substitution:
 
     (I + N) U = b V - beta (K e^c) S,   N = tril(beta (K K^T) * D, -1)
     O  = ((Q K^T) * D) U + (Q e^c) S
@@ -88,7 +89,9 @@ class _Tokens:
         return write_factor(self.weight, self.scale, start, stop)
 
 
-def forward(q, k, v, beta, weight, log_decay, state, chunk: int, scale: float) -> tuple[Tensor, Tensor]:
+def forward(
+    q, k, v, beta, weight, log_decay, state, chunk: int, scale: float
+) -> tuple[Tensor, Tensor]:
     """(O, state after the last token)."""
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
@@ -109,7 +112,7 @@ def forward(q, k, v, beta, weight, log_decay, state, chunk: int, scale: float) -
 
 
 def _states(tokens: _Tokens, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
-    """(state at the chunk's start, U of the chunk) for every chunk, and the state after the last."""
+    """(state at the start, U) of every chunk, and the state after the last."""
     path = []
     for start, stop in bounds:
         kt, values, bt, decay = tokens.chunk(start, stop)
@@ -120,11 +123,25 @@ def _states(tokens: _Tokens, state: Tensor | None, bounds: list[tuple[int, int]]
 
 
 def backward(
-    q, k, v, beta, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int, scale: float
+    q,
+    k,
+    v,
+    beta,
+    weight,
+    log_decay,
+    state,
+    out,
+    final,
+    grad_out,
+    grad_final,
+    chunk: int,
+    scale: float,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of (q, k, v, beta, weight, log_decay, state)."""
     dq, dk, dv, dbeta = (torch.empty_like(x) for x in (q, k, v, beta))
-    dweight, dg, dstate = (None if x is None else torch.empty_like(x) for x in (weight, log_decay, state))
+    dweight, dg, dstate = (
+        None if x is None else torch.empty_like(x) for x in (weight, log_decay, state)
+    )
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
         tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk, scale)
@@ -133,7 +150,7 @@ def backward(
         for start, stop in reversed(bounds):
             here = (group, slice(start, stop))
             end = path.pop()[0]
-            kt, values, bt, decay = tokens.chunk(start, stop)
+            kt, _, bt, decay = tokens.chunk(start, stop)
             s, u = path[-1]
             tile = scan_backward(q[here], kt, u, grad_out[here], s, ds, decay)
             erase = erase_backward(kt, bt, u, tile.values, s, decay)
@@ -163,8 +180,8 @@ class Erase:
 def erase_backward(k, beta, u, du, state, decay) -> Erase:
     """Back through (I + N) U = b V - beta (K e^c) S.
 
-    With R = (I + N)^-T dU: d(b V) = R and dN = -tril(R U^T, -1). ``row`` is the gradient of k as the
-    reader of the state, before the factor beta; ``write`` that of k as what was written.
+    With R = (I + N)^-T dU: d(b V) = R and dN = -tril(R U^T, -1). ``row`` is the gradient of k as
+    the reader of the state, before the factor beta; ``write`` that of k as what was written.
     """
     r = solve_upper(overlaps(k, beta, decay), du)
     dn = torch.bmm(r, u.transpose(1, 2)).neg_().tril_(-1)

@@ -1,8 +1,8 @@
 r"""Linear readout, A_t = exp(g_t) (I - beta_t z_t z_t^T) with a direction z of its own.
 
-With w_t = beta_t (e^{g_t} S_{t-1})^T z_t, what is erased, the state changes by two outer products per
-token, S_t = e^{g_t} S_{t-1} + b_t k_t v_t^T - z_t w_t^T. Stacking columns, K' = [K; Z] and V' = [b V; -W],
-a chunk is again scalar.py's scan (c, D and S as there):
+With w_t = beta_t (e^{g_t} S_{t-1})^T z_t, what is erased, the state changes by two outer products
+per token, S_t = e^{g_t} S_{t-1} + b_t k_t v_t^T - z_t w_t^T. Stacking columns, K' = [K; Z] and V'
+= [b V; -W], a chunk is again scalar.py's scan (c, D and S as there):
 
     (I + tril(beta (Z Z^T) * D, -1)) W = beta (Z e^c) S + tril(beta (Z K^T) * D, -1) (b V)
     O  = ((Q K'^T) * D) V' + (Q e^c) S
@@ -40,7 +40,7 @@ __all__ = ["householder_general_kernel"]
 
 
 class _Chunk(NamedTuple):
-    """One chunk: [K; Z], b V, Z, beta, the doubled decay, and the erase rows beta (Z [K; Z]^T) * D."""
+    """[K; Z], b V, Z, beta, the doubled decay, and the erase rows beta (Z [K; Z]^T) * D."""
 
     kz: Tensor
     written: Tensor
@@ -108,7 +108,7 @@ def forward(
 
 
 def _states(tokens: _Tokens, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
-    """(state at the chunk's start, V' of the chunk) for every chunk, and the state after the last."""
+    """(state at the start, V') of every chunk, and the state after the last."""
     path = []
     for start, stop in bounds:
         c = tokens.chunk(start, stop)
@@ -119,7 +119,20 @@ def _states(tokens: _Tokens, state: Tensor | None, bounds: list[tuple[int, int]]
 
 
 def backward(
-    q, k, v, z, beta, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int, scale: float
+    q,
+    k,
+    v,
+    z,
+    beta,
+    weight,
+    log_decay,
+    state,
+    out,
+    final,
+    grad_out,
+    grad_final,
+    chunk: int,
+    scale: float,
 ) -> tuple[Tensor | None, ...]:
     """Gradients of (q, k, v, z, beta, weight, log_decay, state)."""
     dq, dk, dv, dz, dbeta = (torch.empty_like(x) for x in (q, k, v, z, beta))
@@ -164,7 +177,7 @@ class _Gradients(NamedTuple):
 
 
 def chunk_backward(q, c: _Chunk, values, grad, state, ds) -> _Gradients:
-    """Back through one chunk. With R = (I + N)^-T dW, the erase rows' gradient is tril(R V'^T, -1)."""
+    """Back through one chunk; the erase rows' gradient is tril(R V'^T, -1), R = (I + N)^-T dW."""
     size = c.z.shape[1]
     tile = scan_backward(q, c.kz, values, grad, state, ds, c.decay)
     r = solve_upper(c.rows[:, :, size:], tile.values[:, size:].neg())

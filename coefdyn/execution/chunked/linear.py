@@ -14,12 +14,20 @@ from coefdyn.execution.chunked.householder import householder_kernel
 from coefdyn.execution.chunked.householder_general import householder_general_kernel
 from coefdyn.execution.chunked.operators import flatten_batch
 from coefdyn.execution.chunked.scalar import scalar_kernel
-from coefdyn.execution.chunked.stabilize import stabilize
+from coefdyn.execution.chunked.stabilize import shifted, stabilize
 from coefdyn.execution.rows import normalize
 from coefdyn.execution.state import LinearState
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["linear_scan"]
+__all__ = ["kernels", "linear_scan"]
+
+#: one kernel per structure; "householder" erases along the key, the general one along any z
+kernels = {
+    "scalar": scalar_kernel,
+    "diagonal": diagonal_kernel,
+    "householder": householder_kernel,
+    "householder_general": householder_general_kernel,
+}
 
 
 class Gates(NamedTuple):
@@ -62,7 +70,9 @@ def _queries_and_keys(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor]:
     if not isinstance(phi, FeatureMap):
         return dynamics.q, dynamics.k
     k, log_b = dynamics.scaled_keys(), dynamics.log_scaling
-    return phi.features(dynamics.q), phi.features(k if log_b is None else k * log_b.exp()[..., None])
+    return phi.features(dynamics.q), phi.features(
+        k if log_b is None else k * log_b.exp()[..., None]
+    )
 
 
 def _gates(dynamics: CoefficientDynamics, start: Tensor | None) -> Gates:
@@ -87,7 +97,7 @@ def _gates(dynamics: CoefficientDynamics, start: Tensor | None) -> Gates:
     logs = torch.zeros_like(growth) if log_b is None else log_b
     gates = stabilize(g.amax(-1) if diagonal else growth, logs, start)
     shift = gates.shift[..., None] if diagonal else gates.shift
-    g = shift if g is None else g + shift
+    g = shifted(g, shift, dynamics.dtype)
     return Gates(_product(weight, gates.weight), scale, g, sign, gates.offset)
 
 
@@ -105,29 +115,27 @@ def _scan(dynamics, batch, q, k, v, gates: Gates, start, chunk: int) -> tuple[Te
     def flat(x: Tensor | None, trailing: int) -> Tensor | None:
         return None if x is None else flatten_batch(x, batch, trailing)
 
-    direction = getattr(evolution, "direction", None)
-    own_key = direction is None or direction is dynamics.k
     if gates.sign is not None:  # s_{j+1} ... s_i = (s_1 ... s_i) (s_1 ... s_j); z z^T has no sign
         sign = gates.sign if diagonal else gates.sign[..., None]
         q, k = q * sign, k * sign
     q, k, v = flat(q, 2), flat(k, 2), flat(v, 2)
     weight, start = flat(gates.weight, 1), flat(start, 2)
     g = flat(gates.log_decay, 2 if diagonal else 1)
+    rest = (weight, g, start, chunk, gates.scale)
     if diagonal:
-        return diagonal_kernel(q, k, v, weight, g, start, chunk, gates.scale)
-    if isinstance(evolution, (Householder, ScaledHouseholder)):
-        beta = flat(evolution.beta, 1)
-        if own_key:
-            return householder_kernel(q, k, v, beta, weight, g, start, chunk, gates.scale)
-        z = flat(direction, 2)
-        return householder_general_kernel(q, k, v, z, beta, weight, g, start, chunk, gates.scale)
-    return scalar_kernel(q, k, v, weight, g, start, chunk, gates.scale)
+        return kernels["diagonal"](q, k, v, *rest)
+    if not isinstance(evolution, (Householder, ScaledHouseholder)):
+        return kernels["scalar"](q, k, v, *rest)
+    beta = flat(evolution.beta, 1)
+    if evolution.direction is dynamics.k:
+        return kernels["householder"](q, k, v, beta, *rest)
+    return kernels["householder_general"](q, k, v, flat(evolution.direction, 2), beta, *rest)
 
 
 def _divide(dynamics: CoefficientDynamics, out: Tensor, offset: Tensor | None) -> Tensor:
     """Split off the channel of ones and divide by eta."""
     eta = dynamics.normalizer
     if not eta.cancels_scale:
-        return normalize(out, out, None, eta)
+        return normalize(out, out[..., :1], None, eta)  # no row sum is needed
     m = None if offset is None else offset[..., None]
     return normalize(out[..., :-1], out[..., -1:], m, eta)

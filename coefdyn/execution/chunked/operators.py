@@ -1,8 +1,9 @@
 """Kernels as torch operators: opaque to torch.compile, batched by vmap, differentiable once.
 
 A kernel is a pair of plain functions. Registering them as ``torch.library`` custom operators means
-that a compiled graph holds one node per kernel instead of thousands of unrolled chunk steps, and that
-the functions may look at values (how strong is the decay?) and write into preallocated buffers.
+that a compiled graph holds one node per kernel instead of thousands of unrolled chunk steps, and
+that the functions may look at values (how strong is the decay?) and write into preallocated
+buffers.
 """
 
 from __future__ import annotations
@@ -69,13 +70,15 @@ class Kernel:
         self.function = _function(
             _overload(name), _overload(f"{name}_backward"), len(tensors), outputs, constants
         )
-        self._direct = _function(self._run, self._run_backward, len(tensors), outputs, constants, self._vmap)
+        self._direct = _function(
+            self._run, self._run_backward, len(tensors), outputs, constants, self._vmap
+        )
 
-    def __call__(self, *args: Tensor | None | int | str) -> tuple[Tensor, ...]:
+    def __call__(self, *args: object) -> tuple[Tensor, ...]:
         return self.function.apply(*args)
 
     def direct(self, *args: object) -> tuple[Tensor, ...]:
-        """The same without the registered operator, for options that no schema can name (a function)."""
+        """The same without the registered operator: its options may be functions."""
         return self._direct.apply(*args)
 
     def _run(self, *args):
@@ -108,7 +111,11 @@ class Kernel:
             def fold(x, dim):
                 if x is None:
                     return None
-                x = x.unsqueeze(0).expand(info.batch_size, *x.shape) if dim is None else x.movedim(dim, 0)
+                x = (
+                    x.unsqueeze(0).expand(info.batch_size, *x.shape)
+                    if dim is None
+                    else x.movedim(dim, 0)
+                )
                 return x.flatten(0, 1)
 
             folded = [fold(x, d) for x, d in zip(args[:tensors], in_dims[:tensors], strict=True)]

@@ -1,4 +1,4 @@
-"""Pointwise readouts: from the ingredients to tiled rows, and back to y. O(L^2) time, O(L) memory."""
+"""Pointwise readouts: from the ingredients to tiled rows. O(L^2) time, O(L) memory."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from coefdyn.execution.chunked.pointwise_scores import (
 )
 from coefdyn.execution.chunked.pointwise_tiles import groups, tiled_backward, tiled_forward
 from coefdyn.execution.chunked.readouts import rule
-from coefdyn.execution.chunked.stabilize import stabilize
+from coefdyn.execution.chunked.stabilize import shifted, stabilize
 from coefdyn.execution.chunked.tiles import cut
 from coefdyn.execution.rows import normalize
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["apply_pointwise", "diagonal_rows", "householder_rows", "plain_rows"]
+__all__ = ["apply_pointwise"]
 
 Phi = str | Callable[[Tensor], Tensor]
 
@@ -136,7 +136,7 @@ def apply_pointwise(
 
 
 def _inputs(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """q, b k, scalar log decay and the offset of stabilised gates; flips are folded into q and k."""
+    """q, b k, scalar log decay, offset of stabilised gates; flips are folded into q and k."""
     evolution, log_b = dynamics.evolution, dynamics.log_scaling
     q, k, g = dynamics.q, dynamics.scaled_keys(), dynamics.evolution.common_log_decay
     sign = getattr(evolution, "sign", None)
@@ -149,7 +149,7 @@ def _inputs(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor, Tensor | Non
         return q, k if log_b is None else k * log_b.exp()[..., None], g, None
     logs = torch.zeros_like(g) if log_b is None else log_b
     gates = stabilize(g, logs, None)
-    g = gates.shift if g is None else g + gates.shift
+    g = shifted(g, gates.shift, dynamics.dtype)
     return q, k * gates.weight[..., None], g, gates.offset
 
 

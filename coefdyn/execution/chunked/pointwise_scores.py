@@ -37,16 +37,20 @@ class PlainScores:
         self.dk[:, :stop].baddbmm_(grad.transpose(1, 2), self.q[:, start:stop])
 
 
-def _split(x: Float[Tensor, "N C n"]) -> Float[Tensor, "2N C/2 n"]:
+def sums_after(g: Float[Tensor, "*b C n"]) -> Float[Tensor, "*b C n"]:
+    """g_{j+1} + ... + g_C at j, added up from the end: no difference of two long sums."""
+    return functional.pad(g[..., 1:, :], (0, 0, 0, 1)).flip(-2).cumsum(-2).flip(-2)
+
+
+def _split(x: Float[Tensor, "N C n"]) -> Tensor:
+    """Both halves of every block as blocks of their own, ``(2 N, C / 2, n)``."""
     return x.unflatten(1, (2, -1)).flatten(0, 1)
 
 
 def _halves(q: Tensor, k: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
     """Second-half queries back at, and first-half keys carried to, the middle of the block."""
     half = q.shape[1] // 2
-    reach = g[:, half:].cumsum(1).exp()
-    first = g[:, :half].cumsum(1)
-    return reach, (first[:, -1:] - first).exp()
+    return g[:, half:].cumsum(1).exp(), sums_after(g[:, :half]).exp_()
 
 
 def lower_scores(q: Tensor, k: Tensor, g: Tensor) -> Float[Tensor, "N C C"]:
@@ -105,7 +109,7 @@ class DiagonalScores:
         tiles = self.g.unflatten(1, (-1, rows))
         sums = tiles.cumsum(2)
         self.reach = sums.exp().flatten(1, 2)
-        self.own_fade = (sums[:, :, -1:] - sums).exp_().flatten(1, 2)
+        self.own_fade = sums_after(tiles).exp_().flatten(1, 2)
         self.whole = sums[:, :, -1:].exp()
         self.fade = torch.empty_like(self.k)
         self.inner = self._tiled(lower_scores(*self._blocks())).contiguous()
@@ -154,7 +158,7 @@ class DiagonalScores:
 
 
 class HouseholderScores:
-    """A_t = I - beta_t z_t z_t^T, by pulling queries back through whole tiles (as in PaTH attention).
+    """A_t = I - beta_t z_t z_t^T: queries are pulled back through whole tiles (PaTH attention).
 
     Takes, per tile of R tokens, what ``householder_tiles`` computes: queries pulled back to the
     tile's start, keys carried to its end, the tile's whole transition M and its inner scores. Then
@@ -218,9 +222,9 @@ def householder_tiles(
     zb = z * beta[..., None]
     overlap = (zb @ z.transpose(-1, -2)).tril(-1)
     right = torch.cat([zb, (zb @ k.transpose(-1, -2)).tril(-1)], -1)
-    y, e = torch.linalg.solve_triangular(
-        overlap, right, upper=False, unitriangular=True
-    ).split([n, right.shape[-1] - n], -1)
+    y, e = torch.linalg.solve_triangular(overlap, right, upper=False, unitriangular=True).split(
+        [n, right.shape[-1] - n], -1
+    )
     read = (q @ z.transpose(-1, -2)).tril()
     eye = torch.eye(n, dtype=q.dtype, device=q.device)
     return (

@@ -1,13 +1,14 @@
 r"""Any pointwise readout, tile by tile: R rows of coefficients at a time, never L x L numbers.
 
-For rows i of one tile and all columns j <= i (D_ij = exp(c_i - c_j), c the sum of a scalar log decay):
+For rows i of one tile and all columns j <= i (D_ij = exp(c_i - c_j), c the sum of a scalar log
+decay):
 
     S = raw scores * D;   P = phi(S - m), m = 0 or the row maximum (exp)
     numerator = P V,  total = row sum of P,  offset = m
 
-Where raw scores come from is the business of a ``Scores`` object, one per structure of A_t. The backward
-pass recomputes each tile: dS = phi'(S) * (dnumerator V^T + dtotal), and the gradient of c_i is the row
-sum of dS * S minus the column sum.
+Where raw scores come from is the business of a ``Scores`` object, one per structure of A_t. The
+backward pass recomputes each tile: dS = phi'(S) * (dnumerator V^T + dtotal), and the gradient of
+c_i is the row sum of dS * S minus the column sum.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from coefdyn.execution.chunked.readouts import Rule
-from coefdyn.execution.chunked.tiles import RESET
+from coefdyn.execution.chunked.tiles import RESET, WIDE
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Scores", "groups", "tiled_backward", "tiled_forward"]
@@ -60,10 +61,11 @@ class _Decays:
     def __call__(self, start: int, stop: int) -> Tensor | None:
         if self.sums is None:
             return None
-        anchor = self.sums[:, start : start + 1]  # small numbers before the cast to float32
-        rows = (self.sums[:, start:stop] - anchor).to(self.dtype)
-        columns = (self.sums[:, :stop] - anchor).to(self.dtype)
-        pairs = (rows[:, :, None] - columns[:, None, :]).exp_()
+        rows = self.sums[:, start:stop] - self.sums[:, start : start + 1]
+        columns = self.sums[:, :stop] - self.sums[:, start : start + 1]
+        if float(rows.abs().amax()) <= WIDE:  # small numbers lose nothing in float32
+            rows, columns = rows.to(self.dtype), columns.to(self.dtype)
+        pairs = (rows[:, :, None] - columns[:, None, :]).to(self.dtype).exp_()
         pairs[:, :, start:].tril_()
         return pairs
 

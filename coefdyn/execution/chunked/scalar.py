@@ -1,13 +1,13 @@
 r"""Linear readout, A_t = exp(g_t) I or I: chunked forward and hand-written backward.
 
-With c the inclusive sum of g inside a chunk, D_ij = exp(c_i - c_j) for j <= i, and S the state at the
-chunk's start (rows n, columns d_v):
+With c the inclusive sum of g inside a chunk, D_ij = exp(c_i - c_j) for j <= i, and S the state at
+the chunk's start (rows n, columns d_v):
 
     O  = ((Q K^T) * D) (b V) + (Q e^c) S
     S <- e^{c_C} S + (K e^{c_C - c})^T (b V)
 
-The gradient of c_i is q_i . dq_i - k_i . dk_i, and that of g_t its sum over i >= t inside the chunk plus
-<S_end, dS_end>, which stands for everything after the chunk.
+The gradient of c_i is q_i . dq_i - k_i . dk_i, and that of g_t its sum over i >= t inside the
+chunk plus <S_end, dS_end>, which stands for everything after the chunk.
 """
 
 from __future__ import annotations

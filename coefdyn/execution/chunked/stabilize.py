@@ -16,14 +16,15 @@ import torch
 
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["Stabilized", "stabilize"]
+__all__ = ["Stabilized", "shifted", "stabilize"]
 
 
 class Stabilized(NamedTuple):
     """Gates of the stabilised scan; coefficients are those of the plain scan times exp(-offset).
 
     Attributes:
-        shift: m_{i-1} - m_i, to be added to every log decay, ``(..., L)``.
+        shift: m_{i-1} - m_i in float64, to be added to every log decay before rounding: two numbers
+            of some hundred nats whose sum is near 0, ``(..., L)``.
         weight: exp(l_i - m_i), ``(..., L)``.
         offset: m_i, ``(..., L)``.
     """
@@ -31,6 +32,11 @@ class Stabilized(NamedTuple):
     shift: Float[Tensor, "*batch L"]
     weight: Float[Tensor, "*batch L"]
     offset: Float[Tensor, "*batch L"]
+
+
+def shifted(log_decay: Tensor | None, shift: Tensor, dtype: torch.dtype) -> Tensor:
+    """The stabilised log decay, rounded once."""
+    return (shift if log_decay is None else log_decay.double() + shift).to(dtype)
 
 
 def stabilize(
@@ -60,4 +66,4 @@ def stabilize(
         offset = torch.maximum(offset, total + before)
     shift = torch.cat([before, offset[..., :-1]], -1) - offset
     weight = (log_scaling.double() - offset).exp()
-    return Stabilized(shift.to(dtype), weight.to(dtype), offset.to(dtype))
+    return Stabilized(shift, weight.to(dtype), offset.to(dtype))

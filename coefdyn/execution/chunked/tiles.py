@@ -1,7 +1,8 @@
-"""What every chunked kernel shares: cutting batch and sequence into tiles, and decays inside a chunk.
+"""What every chunked kernel shares: tiles of batch and sequence, and decays inside a chunk.
 
-Kernels see tensors with all leading axes flattened into one, ``(B, L, n)``. They walk over groups of
-batch entries small enough for the processor's cache and, inside a group, over chunks of C tokens.
+Kernels see tensors with all leading axes flattened into one, ``(B, L, n)``. They walk over groups
+of batch entries small enough for the processor's cache and, inside a group, over chunks of C
+tokens.
 """
 
 from __future__ import annotations
@@ -13,7 +14,17 @@ import torch
 
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["ChunkDecay", "Decay", "batch_groups", "chunk_bounds", "cut", "scaled", "suffix_sums"]
+__all__ = [
+    "RESET",
+    "WIDE",
+    "ChunkDecay",
+    "Decay",
+    "batch_groups",
+    "chunk_bounds",
+    "cut",
+    "scaled",
+    "suffix_sums",
+]
 
 #: bytes of one (group, C, n) tile; a handful of them then stay in a 2 MB cache
 TILE_BYTES = 256 * 1024
@@ -69,7 +80,7 @@ class ChunkDecay:
     """
 
     def __init__(self, log_decay: Float[Tensor, "B L"], chunk: int, dtype: torch.dtype) -> None:
-        batch, length = log_decay.shape
+        length = log_decay.shape[1]
         g = log_decay.double().clamp(min=RESET)
         g = torch.nn.functional.pad(g, (0, -length % chunk)).unflatten(-1, (-1, chunk))
         sums = g.cumsum(-1)
@@ -93,8 +104,6 @@ class ChunkDecay:
         return Decay(None, self.reach[here], self.fade[here], whole)
 
 
-def suffix_sums(
-    terms: Float[Tensor, "B C"], carry: Float[Tensor, "B"]
-) -> Float[Tensor, "B C"]:
+def suffix_sums(terms: Float[Tensor, "B C"], carry: Float[Tensor, B]) -> Float[Tensor, "B C"]:
     """carry + sum_{i >= t} terms_i: the gradient of g_t from that of the in-chunk sums c_i."""
     return terms.flip(-1).cumsum(-1).flip(-1) + carry[:, None]

@@ -1,0 +1,173 @@
+"""The chunked kernels as torch operators: gradcheck, states, vmap, torch.compile, errors."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from designs import Inputs
+
+from coefdyn import CoefficientDynamics
+from coefdyn.execution.chunked.dispatch import apply_chunked, continue_chunked
+from coefdyn.execution.chunked.linear import kernels
+
+LINEAR = ("identity", "scalar", "diagonal", "householder", "scaled_householder")
+CASES = [(s, p) for s in LINEAR for p in ("identity", "exp", "softplus", "tanh")]
+
+
+def rebuilt(inputs: Inputs, values: tuple[torch.Tensor, ...]) -> Inputs:
+    return Inputs(dict(zip(inputs.leaves, values, strict=True)), inputs.signs)
+
+
+def output(inputs: Inputs, structure: str, phi: str, *values: torch.Tensor) -> torch.Tensor:
+    """y of chunks of four as a function of all leaves."""
+    x = rebuilt(inputs, values)
+    d = x.dynamics(structure, phi, "floored", log_scaled=True)
+    return apply_chunked(d, x.v, chunk_size=4)
+
+
+@pytest.mark.parametrize(("structure", "phi"), CASES)
+def test_gradcheck(structure: str, phi: str) -> None:
+    inputs = Inputs.draw(batch=(1,), length=9, n=3, dv=2, seed=21)
+    torch.autograd.gradcheck(
+        lambda *values: output(inputs, structure, phi, *values),
+        tuple(inputs.leaves.values()),
+        fast_mode=True,
+        check_undefined_grad=False,
+    )
+
+
+@pytest.mark.parametrize("structure", ["scalar", "diagonal", "householder", "householder_general"])
+def test_gradcheck_of_states(structure: str) -> None:
+    """Initial and final state of every kernel, all optional inputs given."""
+    generator = torch.Generator().manual_seed(22)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(2, *shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    q, k, v, z, state = draw(7, 3), draw(7, 3), draw(7, 2), draw(7, 3), draw(3, 2)
+    beta, weight, g, gates = draw(7), draw(7), draw(7), draw(7, 3)
+    tensors = {
+        "scalar": (q, k, v, weight, g, state),
+        "diagonal": (q, k, v, weight, gates, state),
+        "householder": (q, k, v, beta, weight, g, state),
+        "householder_general": (q, k, v, z, beta, weight, g, state),
+    }[structure]
+    kernel = kernels[structure]
+    assert torch.autograd.gradcheck(lambda *x: kernel(*x, 3, 0.7), tensors)
+
+
+@pytest.mark.parametrize("log_scaled", [False, True])
+@pytest.mark.parametrize("eta", ["one", "row_sum", "floored"])
+@pytest.mark.parametrize("structure", LINEAR)
+def test_continuing_equals_the_whole_sequence(structure: str, eta: str, log_scaled: bool) -> None:
+    """In pieces, by chunked and by step in turn: both use one state."""
+    inputs = Inputs.draw(length=45, seed=23)
+    d, v = inputs.dynamics(structure, "identity", eta, log_scaled), inputs.v
+    with torch.no_grad():
+        expected = d.apply(v, method="reference")
+        pieces, state, start = [], None, 0
+        for turn, size in enumerate((20, 2, 17, 1, 5)):
+            part, values = d.narrow(start, size), v[..., start : start + size, :]
+            if turn % 2:
+                y, state = part.step(values, state)
+            else:
+                y, state = continue_chunked(part, values, state, chunk_size=8)
+            pieces.append(y)
+            start += size
+    torch.testing.assert_close(torch.cat(pieces, -2), expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize(("structure", "phi"), CASES)
+def test_vmap_of_gradients(structure: str, phi: str) -> None:
+    """Per-sample gradients equal those of a loop."""
+    inputs = Inputs.draw(batch=(), length=10, n=3, dv=2, seed=24)
+    values = [x.detach() for x in inputs.leaves.values()]
+    generator = torch.Generator().manual_seed(25)
+    many = torch.randn(3, *values[0].shape, generator=generator, dtype=torch.float64)
+
+    def loss(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return output(inputs, structure, phi, q, k, *values[2:]).sin().sum()
+
+    both = torch.func.grad(loss, argnums=(0, 1))
+    batched = torch.func.vmap(both, in_dims=(0, None))(many, values[1])
+    for i in range(3):
+        for got, want in zip(batched, both(many[i], values[1]), strict=True):
+            torch.testing.assert_close(got[i], want, rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize(
+    ("structure", "phi"),
+    [
+        ("scalar", "identity"),
+        ("diagonal", "identity"),
+        ("scaled_householder", "identity"),
+        ("identity", "softplus"),
+        ("householder", "relu"),
+    ],
+)
+def test_compiles_without_graph_breaks(structure: str, phi: str) -> None:
+    inputs = Inputs.draw(length=40, seed=26)
+    leaves = list(inputs.leaves.values())
+
+    def loss(*values: torch.Tensor) -> torch.Tensor:
+        x = rebuilt(inputs, values)
+        d = x.dynamics(structure, phi, "floored")
+        return d.apply(x.v, method="chunked").sin().sum()
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    grads = torch.autograd.grad(compiled(*leaves), leaves, allow_unused=True)
+    expected = torch.autograd.grad(loss(*leaves), leaves, allow_unused=True)
+    for got, want in zip(grads, expected, strict=True):
+        if want is not None:
+            torch.testing.assert_close(got, want, rtol=1e-9, atol=1e-11)
+
+
+def test_second_derivative_says_what_to_use() -> None:
+    inputs = Inputs.draw(length=5)
+    y = inputs.dynamics("scalar", "identity", "one").apply(inputs.v, method="chunked")
+    (dq,) = torch.autograd.grad(y.sum(), inputs.leaves["q"], create_graph=True)
+    with pytest.raises(RuntimeError, match="method='parallel'"):
+        dq.sum().backward()
+
+
+def test_designs_without_a_chunked_algorithm() -> None:
+    inputs = Inputs.draw(length=5)
+    with pytest.raises(ValueError, match="recurrent, parallel"):
+        inputs.dynamics("dense", "identity", "one").apply(inputs.v, method="chunked")
+    with pytest.raises(ValueError, match="Use method='parallel'"):
+        inputs.dynamics("scalar", "elu1", "one").apply(inputs.v, method="chunked")
+    with pytest.raises(ValueError, match="chunk_size must be at least 1"):
+        apply_chunked(inputs.dynamics("scalar", "identity", "one"), inputs.v, chunk_size=0)
+    with pytest.raises(ValueError, match="Use step"):
+        continue_chunked(inputs.dynamics("scalar", "exp", "one"), inputs.v)
+
+
+def test_nothing_is_left_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every buffer starts as NaN; lengths and batches that do not fill the last tile or group."""
+    poison_empty(monkeypatch)
+    monkeypatch.setattr("coefdyn.execution.chunked.tiles.TILE_BYTES", 64 * 1024)
+    monkeypatch.setattr("coefdyn.execution.chunked.pointwise_tiles.BUFFER_BYTES", 32 * 1024)
+    inputs = Inputs.draw(batch=(7,), length=70, n=4, seed=27)
+    for structure in LINEAR:
+        for phi in ("identity", "softplus"):
+            d = inputs.dynamics(structure, phi, "one")
+            assert_finite(d, inputs)
+
+
+def poison_empty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """torch.empty_like and Tensor.new_empty hand out NaN."""
+    monkeypatch.setattr(torch, "empty_like", lambda x: torch.full_like(x, torch.nan))
+    monkeypatch.setattr(
+        torch.Tensor,
+        "new_empty",
+        lambda self, *size: self.new_full(
+            size[0] if not isinstance(size[0], int) else size, torch.nan
+        ),
+    )
+
+
+def assert_finite(d: CoefficientDynamics, inputs: Inputs) -> None:
+    y = d.apply(inputs.v, method="chunked")
+    grads = torch.autograd.grad(y.sum(), list(inputs.leaves.values()), allow_unused=True)
+    assert all(torch.isfinite(x).all() for x in (y, *grads) if x is not None)
