@@ -23,6 +23,7 @@ function createExplorer(widget, host) {
     frame() {
       app.pending = 0;
       const start = performance.now();
+      if (!app.theme.ink) app.theme = readTheme(app.root); // JupyterLab renders before it attaches
       app.model = buildModel(app.settings, app.data);
       if (app.hover && app.hover.row < app.model.g.L) app.model.cell = app.hover;
       for (const update of app.updaters) update(app.model);

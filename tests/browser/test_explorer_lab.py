@@ -1,0 +1,136 @@
+"""The explorer in JupyterLab: a dragged slider reaches Python, and Python moves the slider."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from coefdyn.widgets.settings import validate
+from coefdyn.widgets.tokens import build_dynamics
+
+pytestmark = pytest.mark.browser
+
+CELLS = (
+    "from coefdyn.widgets import Explorer\n"
+    "explorer = Explorer('mamba2', length=12, parts=['matrix', 'numbers', 'controls'])\n"
+    "explorer",
+    "row = explorer.settings['row'] - 1\n"
+    "print('decay', explorer.settings['decay'])\n"
+    "print('sum', explorer.dynamics().coefficients()[row].sum().item())\n"
+    "explorer.settings = {'decay': 0.6}",
+)
+
+COLOR_OF_THE_LAST_CELL = """() => {
+  const canvas = document.querySelector("[data-cd=matrix]");
+  const at = [canvas.width, canvas.height].map((x) => Math.round(x * 0.9));
+  return [...canvas.getContext("2d").getImageData(...at, 1, 1).data].slice(0, 3);
+}"""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _wait_until_up(address: str, process: subprocess.Popen[bytes]) -> None:
+    for _ in range(240):
+        if process.poll() is not None:
+            raise RuntimeError(f"JupyterLab ended with status {process.returncode}")
+        try:
+            with urllib.request.urlopen(f"{address}/api/status?token=t", timeout=2):
+                return
+        except OSError:
+            time.sleep(0.25)
+    raise TimeoutError("JupyterLab did not answer within a minute")
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[str]:
+    """A JupyterLab on a folder with one notebook; nothing of the user's own settings is read."""
+    cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
+    work = tmp_path / "work"
+    work.mkdir()
+    nbformat.write(notebook, work / "explorer.ipynb")
+    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME")}
+    settings = {"JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "s")}
+    settings["JUPYTERLAB_WORKSPACES_DIR"] = str(tmp_path / "w")
+    overrides = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
+    place = tmp_path / "s" / "@jupyterlab" / "apputils-extension"
+    place.mkdir(parents=True)
+    for name, value in overrides.items():
+        (place / f"{name.split(':')[1]}.jupyterlab-settings").write_text(json.dumps(value))
+    port = _free_port()
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root"]
+    command += [
+        f"--ServerApp.port={port}",
+        "--IdentityProvider.token=t",
+        f"--ServerApp.root_dir={work}",
+    ]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **own, **settings, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        _wait_until_up(f"http://127.0.0.1:{port}", process)
+        yield f"http://127.0.0.1:{port}/lab/tree/explorer.ipynb?reset&token=t"
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+
+def _run_cell(page: Any, index: int) -> None:
+    """Presses Control+Enter until the kernel takes the cell; at first it may not be listening."""
+    cell = page.locator(".jp-Notebook .jp-CodeCell").nth(index)
+    for _ in range(30):
+        cell.locator(".cm-content").click()
+        page.keyboard.press("Control+Enter")
+        page.wait_for_timeout(1000)
+        if cell.locator(".jp-InputPrompt").inner_text() != "[ ]:":
+            return
+    raise TimeoutError("the kernel did not take the cell")
+
+
+def test_slider_and_python_move_each_other(lab: str, browser: Any) -> None:
+    page = browser.new_page(viewport={"width": 1300, "height": 1200})
+    page.goto(lab)
+    page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
+    _run_cell(page, 0)
+    slider = page.wait_for_selector("[data-cd=control-decay]", timeout=60_000)
+    slider.scroll_into_view_if_needed()
+    box = slider.bounding_box()
+    before = page.inner_text("[data-cd=value-decay]")
+    assert page.evaluate(COLOR_OF_THE_LAST_CELL) != [0, 0, 0], "the style sheet was not read"
+    page.mouse.move(box["x"] + box["width"] * 0.65, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] * 0.4, box["y"] + box["height"] / 2, steps=5)
+    page.mouse.up()
+    page.wait_for_function(
+        "b => document.querySelector('[data-cd=value-decay]').textContent !== b", arg=before
+    )
+    dragged = float(page.inner_text("[data-cd=value-decay]"))
+    shown = float(page.get_attribute("[data-cd=row-sum]", "data-value"))
+    _run_cell(page, 1)
+    page.wait_for_selector("[data-cd=value-decay]:text-is('0.6')", timeout=60_000)
+    printed = page.locator(".jp-OutputArea-output pre").last.inner_text().split()
+    assert float(printed[1]) == dragged
+    assert float(printed[3]) == pytest.approx(shown, rel=1e-9)
+    settings = validate({"preset": "mamba2", "length": 12, "decay": 0.6})
+    want = build_dynamics(settings).coefficients()[settings["row"] - 1].sum().item()
+    assert float(page.get_attribute("[data-cd=row-sum]", "data-value")) == pytest.approx(want)
+    page.close()
