@@ -34,6 +34,12 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--workers", type=int, help="processes on a CPU; default: one per core")
     run.add_argument("--max-replicas", type=int, default=16, help="trained as one program on a GPU")
     run.add_argument("--mode", default="auto", choices=("auto", "eager", "compiled", "graph"))
+    run.add_argument(
+        "--checkpoints",
+        type=Path,
+        metavar="DIR",
+        help="on a GPU or with --workers 1: go on within a run after a kill (needs safetensors)",
+    )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
@@ -81,6 +87,7 @@ def _run(parsed: argparse.Namespace) -> int:
         mode=parsed.mode,
         budget_s=parsed.budget,
         progress=False if parsed.quiet else None,
+        checkpoint_folder=parsed.checkpoints,
     )
     status = 0
     for name in parsed.ids:

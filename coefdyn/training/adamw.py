@@ -44,9 +44,9 @@ class StackedAdamW:
         self.parameters = parameters
         self.first = torch.zeros_like(parameters)
         self.second = torch.zeros_like(parameters)
-        self.betas = betas
+        self.betas, self.steps = betas, learning_rates.shape[1]
         like = {"dtype": parameters.dtype, "device": parameters.device}
-        t = torch.arange(1, learning_rates.shape[1] + 1, dtype=torch.float64)
+        t = torch.arange(1, self.steps + 1, dtype=torch.float64)
         root = (1 - betas[1] ** t).sqrt()
         decay = torch.tensor(weight_decay, dtype=torch.float64)[:, None]
         # columns are steps; the bias corrections are folded in, so that a step is a few tensor ops

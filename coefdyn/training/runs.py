@@ -36,6 +36,8 @@ class RunOptions:
         progress: show a bar; None for "on a terminal or in a notebook".
         should_stop: asked after every step; a true answer stops all training at once.
         extra: entries added to every record (experiment, profile, variant), by run key.
+        checkpoint_folder: where a group trained in this process keeps its checkpoint, so that it
+            goes on from there after a kill; None for none. Worker processes keep none.
     """
 
     device: str | None = None

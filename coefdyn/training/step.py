@@ -55,6 +55,7 @@ class Stepper:
         self._gradients: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = (
             population.loss_and_gradients
         )
+        self._times = torch.arange(optimizer.steps, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._prepared = False
 
@@ -62,7 +63,7 @@ class Stepper:
         self, inputs: Int[Tensor, "R batch L"], targets: Int[Tensor, "R batch L"], t: int
     ) -> None:
         """Step t (0-based) of every living replica, each on its own batch."""
-        scalars = (*self.optimizer.scalars(t), torch.tensor(t, device=self.population.device))
+        scalars = (*self.optimizer.scalars(t), self._times[t])
         if self.mode == "eager":
             self._step(inputs, targets, *scalars)
             return
