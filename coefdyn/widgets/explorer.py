@@ -16,7 +16,7 @@ from coefdyn.widgets.morph import build_morph
 from coefdyn.widgets.source import module_source, style_source
 from coefdyn.widgets.tokens import build_dynamics
 
-__all__ = ["PARTS", "Explorer"]
+__all__ = ["CARDS", "PARTS", "Explorer"]
 
 PARTS: tuple[str, ...] = (
     "presets",
@@ -31,6 +31,9 @@ PARTS: tuple[str, ...] = (
     "tokens",
 )
 """What an explorer can show, from top to bottom."""
+
+CARDS: tuple[str, ...] = ("card-evolution", "card-scaling", "card-readout", "card-normalizer")
+"""Single cards of the controls, for an explorer about one ingredient."""
 
 NUMBERS: tuple[str, ...] = ("near-zero-fraction", "row-sum", "overflow")
 """Numbers that a prediction can be about."""
@@ -52,7 +55,8 @@ class Explorer(anywidget.AnyWidget):
 
     Args:
         preset: a row of Table 1, such as "gated_deltanet" (``coefdyn.widgets.settings.ROWS``).
-        parts: which parts to show, from ``PARTS``; None for all.
+        parts: which parts to show, from ``PARTS`` and ``CARDS``; None for all. A figure about one
+            ingredient: ``parts=["readout", "numbers", "card-readout"]``.
         name: what the page's address calls this explorer; empty for the first of the page.
         predict: a question that gates the controls until the reader has answered it, such as
             ``{"id": "decay", "question": "Lower the decay: which way does the share of near-zero
@@ -86,7 +90,7 @@ class Explorer(anywidget.AnyWidget):
     ) -> None:
         chosen = list(PARTS if parts is None else parts)
         for part in chosen:
-            rules.check_name("part", part, PARTS)
+            rules.check_name("part", part, PARTS + CARDS)
         question = dict(predict or {})
         if question:
             _check_question(question)

@@ -73,3 +73,28 @@ def test_settings_are_understood_alike(answers: list[dict[str, Any]]) -> None:
     for answer, row in zip(answers, TABLE, strict=True):
         assert answer["settings"] == validate(row["settings"])
         assert answer["notes"] == []
+
+
+EXTREMES = """() => {
+  const c = SCHEMA.choices;
+  const ends = [{ decay: 1.25, scale: 6, beta: 2 }, { decay: 0.3, scale: 0.1, beta: 0, variation: 1 }];
+  const found = [];
+  for (const structure of Object.keys(c.structure.options)) for (const readout of Object.keys(c.readout.options))
+    for (const normalizer of Object.keys(c.normalizer.options)) for (const end of ends)
+      for (const size of [{ length: 64, width: 16 }, { length: 2, width: 2 }]) {
+        const raw = { structure, readout, normalizer, scaling: "one", flip: true, ...end, ...size };
+        const m = buildModel(normaliseSettings(raw).settings, {});
+        const bad = [m.nearZero, m.rate, m.horizon].some(Number.isNaN) || m.weights.some(Number.isNaN)
+          || m.alpha.some(Number.isNaN) || m.sums.some(Number.isNaN);
+        if (bad) found.push({ structure, readout, normalizer, ...end, ...size });
+      }
+  return found;
+}"""
+
+
+def test_extreme_settings_overflow_but_never_lose_a_number(browser: Any) -> None:
+    """Growth may reach infinity; nothing becomes NaN."""
+    page = browser.new_page()
+    page.add_script_tag(content=arithmetic_source())
+    assert page.evaluate(EXTREMES) == []
+    page.close()

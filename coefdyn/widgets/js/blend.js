@@ -52,7 +52,7 @@ function solveBlend(g) {
   const start = normalizerOf(g, from.normalizer, from.given, from.floor, sums);
   const end = normalizerOf(g, to.normalizer, to.given, to.floor, sums);
   const eta = start.map((x, i) => mixFinite(x, end[i], t));
-  return { scores, alpha, sums, eta, weights: weightsOf(g, alpha, scores, eta) };
+  return { scores, logs: scores, alpha, sums, eta, weights: weightsOf(g, alpha, scores, eta) };
 }
 
 // At either end the other side does not count, not even when it overflows.

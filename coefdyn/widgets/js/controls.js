@@ -75,8 +75,11 @@ function controlGroup(keys, app) {
   });
 }
 
-function makeCards(app) {
-  const cards = app.data.q ? CARDS.filter(([group]) => group === "readout" || group === "normalizer") : CARDS;
+// All four cards, or those named among the parts ("card-readout").
+function makeCards(app, parts) {
+  const named = ([group]) => parts.includes("controls") || parts.includes(`card-${group}`);
+  const free = ([group]) => !app.data.q || group === "readout" || group === "normalizer";
+  const cards = CARDS.filter((card) => named(card) && free(card));
   return element("div", { class: `cdx-cards cdx-cards-${cards.length}` }, ...cards.map(([group, sign, name, hint]) =>
     element("fieldset", { class: `cdx-card cdx-card-${group}` },
       element("legend", {}, symbol(sign, group), ` ${name}`),
@@ -87,7 +90,10 @@ function makeCards(app) {
 function makePresets(app) {
   const buttons = Object.entries(SCHEMA.rows).map(([name, row]) => element("button", {
     type: "button", class: "cdx-chip", "data-cd": `preset-${name}`, "aria-label": row.label, text: row.short,
-    onclick: () => app.change({ ...withPreset(app.settings, name), morph: 0 }, true) }));
+    onclick: () => {
+      startFade(app);
+      app.change({ ...withPreset(app.settings, name), morph: 0 }, true);
+    } }));
   const names = Object.keys(SCHEMA.rows);
   app.updaters.push((model) => buttons.forEach((button, m) =>
     setAttribute(button, "aria-pressed", names[m] === model.settings.preset)));

@@ -75,7 +75,7 @@ function buildParts(app, parts) {
   if (figures.length) root.append(element("div", { class: `cdx-figures cdx-figures-${figures.length}` }, ...figures));
   if (has("numbers")) root.append(makeNumbers(app));
   if (has("panels")) root.append(makePanels(app));
-  if (has("controls")) root.append(makeCards(app));
+  if (parts.some((name) => name === "controls" || name.startsWith("card-"))) root.append(makeCards(app, parts));
   if (has("tokens")) root.append(element("div", { class: "cdx-tokens" }, ...controlGroup(keysOfGroup("tokens"), app)));
   root.append(element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" }));
   app.onCommit.push(() => setText(root.querySelector("[data-cd=status]"), describe(app.model)));

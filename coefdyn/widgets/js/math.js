@@ -53,13 +53,15 @@ function states(g, j) {
   return path;
 }
 
-// Scores s_ij = q_i^T h_ij and coefficients for each named readout, exact zeros above the diagonal.
+// Scores s_ij = q_i^T h_ij and coefficients for each named readout, exact zeros above the diagonal;
+// logs are log alpha where the first readout is an exponential.
 function coefficients(g, names) {
   const { L, n, q } = g;
   const features = names.map((name) => READOUTS[name].psi || null);
   const queries = features.map((psi) => (psi ? q.map(psi) : null));
   const scores = new Float64Array(L * L);
   const alphas = names.map(() => new Float64Array(L * L));
+  const logs = names[0] === "feature_exp" ? new Float64Array(L * L) : scores;
   for (let j = 0; j < L; j++) {
     const h = impulse(g, j);
     for (let i = j; i < L; i++) {
@@ -73,9 +75,19 @@ function coefficients(g, names) {
         else for (let c = 0; c < n; c++) value += queries[r][i * n + c] * features[r](h[c]);
         alphas[r][i * L + j] = value;
       }
+      if (logs !== scores) logs[i * L + j] = logSumExp(n, (c) => q[i * n + c] + h[c]);
     }
   }
-  return { scores, alphas };
+  return { scores, alphas, logs };
+}
+
+function logSumExp(count, term) {
+  let top = -Infinity;
+  for (let c = 0; c < count; c++) top = Math.max(top, term(c));
+  if (!Number.isFinite(top)) return top;
+  let sum = 0;
+  for (let c = 0; c < count; c++) sum += Math.exp(term(c) - top);
+  return top + Math.log(sum);
 }
 
 function rowSums(alpha, L) {
@@ -95,39 +107,36 @@ function normalizerOf(g, name, given, floor, sums) {
   return Float64Array.from({ length: g.L }, (_, i) => rule(i));
 }
 
-// alpha / eta; a zero row sum gives a zero row. exp with a row sum is taken against the row's largest score.
-function weightsOf(g, alpha, scores, eta) {
+// alpha / eta; a zero row sum gives a zero row. Exponentials with a row sum are divided as logarithms.
+function weightsOf(g, alpha, logs, eta) {
   const { L } = g;
   const weights = new Float64Array(L * L);
-  const logarithmic = g.readout === "exp" && (g.normalizer === "row_sum" || g.normalizer === "floored") && !g.blend;
+  const exponential = g.readout === "exp" || g.readout === "feature_exp";
+  const logarithmic = exponential && (g.normalizer === "row_sum" || g.normalizer === "floored") && !g.blend;
   for (let i = 0; i < L; i++) {
-    const logEta = logarithmic ? logNormalizer(g, scores, i) : 0;
+    const logEta = logarithmic ? logNormalizer(g, logs, i) : 0;
     for (let j = 0; j <= i; j++) {
       const at = i * L + j;
-      if (logarithmic) weights[at] = Math.exp(scores[at] - logEta);
+      if (logarithmic) weights[at] = Math.exp(logs[at] - logEta);
       else weights[at] = eta[i] === 0 ? 0 : alpha[at] / eta[i];
     }
   }
   return weights;
 }
 
-function logNormalizer(g, scores, i) {
-  let top = -Infinity;
-  for (let j = 0; j <= i; j++) top = Math.max(top, scores[i * g.L + j]);
-  let sum = 0;
-  for (let j = 0; j <= i; j++) sum += Math.exp(scores[i * g.L + j] - top);
-  const logSum = top + Math.log(sum);
+function logNormalizer(g, logs, i) {
+  const logSum = logSumExp(i + 1, (j) => logs[i * g.L + j]);
   return g.normalizer === "floored" ? Math.max(logSum, Math.log(g.floor)) : logSum;
 }
 
 // Everything the views need.
 function solve(g) {
   if (g.blend) return solveBlend(g);
-  const { scores, alphas } = coefficients(g, [g.readout]);
+  const { scores, alphas, logs } = coefficients(g, [g.readout]);
   const alpha = alphas[0];
   const sums = rowSums(alpha, g.L);
   const eta = normalizerOf(g, g.normalizer, g.given, g.floor, sums);
-  return { scores, alpha, sums, eta, weights: weightsOf(g, alpha, scores, eta) };
+  return { scores, logs, alpha, sums, eta, weights: weightsOf(g, alpha, logs, eta) };
 }
 
 // Fraction of the causal coefficients with |alpha| <= epsilon.

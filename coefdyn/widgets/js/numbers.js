@@ -32,12 +32,34 @@ function makeMatrix(app) {
   canvas.addEventListener("pointerleave", () => hover(null));
   canvas.addEventListener("keydown", (event) => moveCell(app, event));
   app.updaters.push((model) => {
-    drawMatrix(canvas, model, app.theme);
+    drawMatrix(canvas, fadedModel(app, model), app.theme);
     const words = readingWords(model);
     setText(reading, words);
     setAttribute(canvas, "aria-label", `${model.g.L} by ${model.g.L} coefficients. ${words} Arrow keys move.`);
   });
   return node;
+}
+
+const FADE_MS = 320;
+
+// From one row of Table 1 to the next the picture fades; the numbers are the new ones at once.
+function startFade(app) {
+  if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
+  app.fade = { values: app.model.shown, top: app.model.top || 1, start: performance.now() };
+}
+
+function fadedModel(app, model) {
+  const { fade } = app;
+  const t = fade ? (performance.now() - fade.start) / FADE_MS : 1;
+  if (t >= 1 || fade.values.length !== model.shown.length) {
+    app.fade = null;
+    return model;
+  }
+  app.schedule();
+  const share = t * t * (3 - 2 * t);
+  const top = model.top || 1;
+  return { ...model, top: 1, epsilonShown: 0,
+    shown: model.shown.map((x, at) => mixFinite(fade.values[at] / fade.top, x / top, share)) };
 }
 
 const CELL_MOVES = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };

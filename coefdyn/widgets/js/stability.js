@@ -48,11 +48,11 @@ function largestEigenvalue({ g }) {
 
 // The last row's largest weight had eta been another; exp against a row sum in the logarithm, as everywhere.
 function largestWeight(model, name) {
-  const { g, alpha, scores, sums } = model;
+  const { g, alpha, logs, sums } = model;
   const given = name === "geometric" ? givenNormalizer(g, { normalizer: name, base: model.settings.base }, null) : null;
   const other = { ...g, normalizer: name, given };
   const eta = normalizerOf(other, name, given, model.settings.floor, sums);
-  const weights = weightsOf(other, alpha, scores, eta);
+  const weights = weightsOf(other, alpha, logs, eta);
   return largestMagnitude(weights.slice((g.L - 1) * g.L));
 }
 
