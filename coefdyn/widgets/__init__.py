@@ -4,5 +4,6 @@ The arithmetic of ``js/`` is held to the library's float64 reference by shared g
 """
 
 from coefdyn.widgets.explorer import Explorer
+from coefdyn.widgets.small import ChunkView, ScoreVariance
 
-__all__ = ["Explorer"]
+__all__ = ["ChunkView", "Explorer", "ScoreVariance"]

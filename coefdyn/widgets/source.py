@@ -6,7 +6,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ARITHMETIC", "arithmetic_source", "module_source", "style_source"]
+__all__ = ["ARITHMETIC", "arithmetic_source", "module_source", "small_source", "style_source"]
 
 _HERE = Path(__file__).parent
 
@@ -56,6 +56,13 @@ def arithmetic_source() -> str:
 def module_source() -> str:
     """One self-contained ES module: no imports, nothing from another host."""
     return _join(ARITHMETIC + _PAGE)
+
+
+@cache
+def small_source(file: str, design: str) -> str:
+    """The module of a smaller figure: the same parts, and one file of its own."""
+    names = ("tokens", "math", "text", "theme", "dom", "small", file)
+    return _join(names) + f"\nexport default {{ render: (page) => renderSmall({design}, page) }};"
 
 
 @cache

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from coefdyn.widgets import Explorer
+from anywidget import AnyWidget
 
 ASSETS = Path(__file__).resolve().parents[2] / "book" / "assets"
 STATE = "application/vnd.jupyter.widget-state+json"
@@ -19,7 +18,7 @@ BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
 Open = Callable[..., Any]
 
 
-def widget_record(explorer: Explorer) -> dict[str, object]:
+def widget_record(explorer: AnyWidget) -> dict[str, object]:
     """What a saved notebook keeps of one widget."""
     keys = ("_esm", "_css", "_anywidget_id", *explorer.trait_names(sync=True))
     kept = [key for key in dict.fromkeys(keys) if key not in ("layout", "comm", "tabbable")]
@@ -30,7 +29,7 @@ def widget_record(explorer: Explorer) -> dict[str, object]:
     }
 
 
-def page_html(*explorers: Explorer, theme: str = "light") -> str:
+def page_html(*explorers: AnyWidget, theme: str = "light") -> str:
     """A page of the book, reduced to its widgets."""
     records = {f"model{m}": widget_record(explorer) for m, explorer in enumerate(explorers)}
     views = "".join(
@@ -48,7 +47,7 @@ def page_html(*explorers: Explorer, theme: str = "light") -> str:
     )
 
 
-def write_page(folder: Path, *explorers: Explorer, theme: str = "light") -> str:
+def write_page(folder: Path, *explorers: AnyWidget, theme: str = "light") -> str:
     """Writes the page and returns its file:// address."""
     path = folder / "page.html"
     path.write_text(page_html(*explorers, theme=theme), encoding="utf-8")
@@ -62,7 +61,11 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
     contexts = []
 
     def opener(
-        *explorers: Explorer, width: int = 1100, theme: str = "light", fragment: str = ""
+        *explorers: AnyWidget,
+        width: int = 1100,
+        theme: str = "light",
+        fragment: str = "",
+        ready: str = "explorer",
     ) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900})
         contexts.append(context)
@@ -71,7 +74,7 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
         page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
         page.goto(write_page(tmp_path, *explorers, theme=theme) + fragment)
-        page.wait_for_selector("[data-cd=explorer]")
+        page.wait_for_selector(f"[data-cd={ready}]")
         return page
 
     yield opener

@@ -76,19 +76,20 @@ def test_settings_are_understood_alike(answers: list[dict[str, Any]]) -> None:
 
 
 EXTREMES = """() => {
-  const c = SCHEMA.choices;
-  const ends = [{ decay: 1.25, scale: 6, beta: 2 }, { decay: 0.3, scale: 0.1, beta: 0, variation: 1 }];
-  const found = [];
-  for (const structure of Object.keys(c.structure.options)) for (const readout of Object.keys(c.readout.options))
-    for (const normalizer of Object.keys(c.normalizer.options)) for (const end of ends)
-      for (const size of [{ length: 64, width: 16 }, { length: 2, width: 2 }]) {
-        const raw = { structure, readout, normalizer, scaling: "one", flip: true, ...end, ...size };
-        const m = buildModel(normaliseSettings(raw).settings, {});
-        const bad = [m.nearZero, m.rate, m.horizon].some(Number.isNaN) || m.weights.some(Number.isNaN)
-          || m.alpha.some(Number.isNaN) || m.sums.some(Number.isNaN);
-        if (bad) found.push({ structure, readout, normalizer, ...end, ...size });
-      }
-  return found;
+  const names = (key) => Object.keys(SCHEMA.choices[key].options);
+  const ends = [
+    { decay: 1.25, scale: 6, beta: 2, length: 64, width: 16 },
+    { decay: 0.3, scale: 0.1, beta: 0, variation: 1, length: 64, width: 16 },
+    { decay: 1.25, scale: 6, beta: 2, length: 2, width: 2 },
+  ];
+  const cases = ends.flatMap((end) => names("structure").flatMap((structure) =>
+    names("readout").flatMap((readout) => names("normalizer").map((normalizer) =>
+      ({ scaling: "one", flip: true, structure, readout, normalizer, ...end })))));
+  return cases.filter((raw) => {
+    const m = buildModel(normaliseSettings(raw).settings, {});
+    const values = [[m.nearZero, m.rate, m.horizon], m.weights, m.alpha, m.sums];
+    return values.some((list) => list.some(Number.isNaN));
+  });
 }"""
 
 

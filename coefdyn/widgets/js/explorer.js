@@ -151,21 +151,6 @@ function describe(m) {
   return `${titleOf(m.settings)}. ${formatPercent(m.nearZero)} of the coefficients are near zero. Class ${m.className}. Row ${m.row + 1} sums to ${formatNumber(m.sums[m.row])}.`;
 }
 
-function listenToTheme(app) {
-  const refresh = () => {
-    app.theme = readTheme(app.root);
-    if (app.model) app.schedule();
-  };
-  app.theme = readTheme(app.root);
-  const watcher = new MutationObserver(refresh);
-  watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "data-mode"] });
-  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
-  const sizes = new ResizeObserver(() => app.model && app.schedule());
-  sizes.observe(app.root);
-  window.addEventListener("beforeprint", refresh);
-  app.cleanups.push(() => watcher.disconnect(), () => sizes.disconnect(), () => window.removeEventListener("beforeprint", refresh));
-}
-
 function listenToWidget(app) {
   const take = () => {
     const raw = app.widget.get("settings");

@@ -89,3 +89,19 @@ function arrow(ctx, x0, y0, x1, y1, color, width = 2) {
   ctx.fillStyle = color;
   ctx.fill();
 }
+
+// Draws anew when the page turns dark or light, changes its width, or is printed.
+function listenToTheme(app) {
+  const refresh = () => {
+    app.theme = readTheme(app.root);
+    if (app.model) app.schedule();
+  };
+  app.theme = readTheme(app.root);
+  const watcher = new MutationObserver(refresh);
+  watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "data-mode"] });
+  watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  const sizes = new ResizeObserver(() => app.model && app.schedule());
+  sizes.observe(app.root);
+  window.addEventListener("beforeprint", refresh);
+  app.cleanups.push(() => watcher.disconnect(), () => sizes.disconnect(), () => window.removeEventListener("beforeprint", refresh));
+}

@@ -1,0 +1,66 @@
+// The smaller figures' common frame: sliders and selects above, one canvas, a row of numbers.
+
+function renderSmall(design, { model: widget, el }) {
+  const app = { widget, cleanups: [], settings: { ...design.defaults, ...widget.get("settings") } };
+  const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": design.name });
+  const controls = design.controls.map((spec) => smallControl(spec, app));
+  const values = design.numbers.map((hook) => [hook, element("dt"), element("dd", { "data-cd": hook })]);
+  app.root = element("section", { class: "cdx cdx-small", "data-cd": "small", "aria-label": design.title },
+    element("div", { class: "cdx-tokens" }, ...controls.map((control) => control.node), ...(design.extra ? [design.extra(app)] : [])),
+    element("figure", { class: "cdx-figure" }, element("figcaption", { text: design.title }), canvas),
+    element("dl", { class: "cdx-numbers" }, ...values.map(([, name, value]) => element("div", { class: "cdx-number" }, name, value))));
+  app.frame = () => {
+    app.pending = 0;
+    if (!app.theme || !app.theme.ink) app.theme = readTheme(app.root);
+    const result = design.compute(app.settings);
+    controls.forEach((control) => control.update(app.settings));
+    design.draw(canvas, result, app.theme);
+    const shown = design.show(result);
+    values.forEach(([hook, name, value]) => {
+      const [label, text, raw] = shown[hook];
+      setText(name, label);
+      setText(value, text);
+      setAttribute(value, "data-value", raw);
+    });
+    setAttribute(canvas, "aria-label", design.words(result));
+    app.model = result;
+  };
+  app.schedule = () => {
+    if (!app.pending) app.pending = requestAnimationFrame(app.frame);
+  };
+  app.change = (patch) => {
+    app.settings = { ...app.settings, ...patch };
+    widget.set("settings", app.settings);
+    widget.save_changes();
+    app.schedule();
+  };
+  const take = () => {
+    app.settings = { ...design.defaults, ...widget.get("settings") };
+    app.schedule();
+  };
+  el.append(app.root);
+  listenToTheme(app);
+  widget.on("change:settings", take);
+  app.cleanups.push(() => widget.off("change:settings", take));
+  app.frame();
+  return () => app.cleanups.forEach((clean) => clean());
+}
+
+function smallControl(spec, app) {
+  const id = freshId(spec.key);
+  const output = element("output", { for: id, "data-cd": `value-${spec.key}` });
+  const isSelect = Boolean(spec.options);
+  const input = isSelect
+    ? element("select", { id, "data-cd": `control-${spec.key}` }, ...Object.entries(spec.options).map(([value, text]) => element("option", { value, text })))
+    : element("input", { id, type: "range", min: spec.min, max: spec.max, step: spec.step || 1, "data-cd": `control-${spec.key}` });
+  input.addEventListener(isSelect ? "change" : "input", () => app.change({ [spec.key]: isSelect ? input.value : Number(input.value) }));
+  const label = element("label", { for: id, text: spec.label });
+  const node = isSelect ? element("div", { class: "cdx-control cdx-choice" }, label, input)
+    : element("div", { class: "cdx-control cdx-slider" }, label, output, input);
+  return { node, update(s) {
+    if (String(input.value) !== String(s[spec.key])) input.value = s[spec.key];
+    const text = spec.format ? spec.format(s[spec.key]) : String(s[spec.key]);
+    setText(output, text);
+    if (!isSelect) setAttribute(input, "aria-valuetext", text);
+  } };
+}

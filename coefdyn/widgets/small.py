@@ -1,0 +1,101 @@
+"""Smaller interactive figures, for a chapter that needs one view only. They run in the page, too.
+
+    ScoreVariance   variance of q^T (b k) against n for three scalings (Principle 5)
+    ChunkView       the same output token by token, at once, or chunk by chunk (Principle 1)
+
+A figure about one ingredient is an ``Explorer`` with few parts, such as
+``Explorer(parts=["readout", "numbers", "card-readout"])``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import anywidget
+import traitlets
+
+from coefdyn.widgets.settings import check_name
+from coefdyn.widgets.source import small_source, style_source
+
+__all__ = ["ChunkView", "ScoreVariance"]
+
+Limits = tuple[int, int]
+
+
+class _Small(anywidget.AnyWidget):
+    """What the smaller figures share: checked settings, synced both ways."""
+
+    _css = style_source()
+    _limits: ClassVar[dict[str, Limits]] = {}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {}
+
+    settings = traitlets.Dict().tag(sync=True)
+
+    def _start(self, **settings: int | str) -> None:
+        super().__init__(settings=settings)
+
+    @traitlets.validate("settings")
+    def _check(self, proposal: traitlets.Bunch) -> dict[str, Any]:
+        known = (*self._limits, *self._choices)
+        for key, value in proposal["value"].items():
+            check_name("setting", key, known)
+            if key in self._choices:
+                check_name(key, value, self._choices[key])
+            elif not self._limits[key][0] <= value <= self._limits[key][1]:
+                low, high = self._limits[key]
+                raise ValueError(f"{key} must lie between {low} and {high}, got {value!r}.")
+        return {**self.settings, **proposal["value"]}
+
+    def __repr__(self) -> str:
+        listed = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
+        return f"{type(self).__name__}({listed})"
+
+
+class ScoreVariance(_Small):
+    """Variance of the score q^T (b k) against the width n, measured on 400 pairs, beside n b^2.
+
+    Args:
+        width: n, 1 to 128.
+        scaling: "one", "inverse_sqrt_n" or "inverse_n".
+        seed: of the drawn q and k, 0 to 999.
+
+    Raises:
+        ValueError: for a value out of range or an unknown scaling.
+    """
+
+    _esm = small_source("variance", "VARIANCE")
+    _limits: ClassVar[dict[str, Limits]] = {"width": (1, 128), "seed": (0, 999)}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "scaling": ("one", "inverse_sqrt_n", "inverse_n")
+    }
+
+    def __init__(self, *, width: int = 16, scaling: str = "one", seed: int = 7) -> None:
+        self._start(width=width, scaling=scaling, seed=seed)
+
+
+class ChunkView(_Small):
+    """Which coefficients are formed at once, what the state carries, and what it costs.
+
+    Multiplications per head: 2 n for each coefficient inside a chunk, n d_v for each token that
+    reads the state and for each that is written into it; here n = d_v.
+
+    Args:
+        length: L, 4 to 48.
+        chunk: C, 1 (token by token) to 48 (from L on: all at once).
+        width: n = d_v, 2 to 64.
+        step: chunks already done, 0 for all.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    _esm = small_source("chunks", "CHUNKS")
+    _limits: ClassVar[dict[str, Limits]] = {
+        "length": (4, 48),
+        "chunk": (1, 48),
+        "width": (2, 64),
+        "step": (0, 48),
+    }
+
+    def __init__(self, *, length: int = 24, chunk: int = 6, width: int = 16, step: int = 0) -> None:
+        self._start(length=length, chunk=chunk, width=width, step=step)

@@ -1,0 +1,95 @@
+"""The smaller figures: their numbers, recomputed in Python; and the links of the book's prose."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from browser.explorer_pages import Open, number, open_page, press, slide  # noqa: F401
+
+from coefdyn.widgets import ChunkView, Explorer, ScoreVariance
+from coefdyn.widgets.source import arithmetic_source
+from coefdyn.widgets.tokens import draw_normal
+
+pytestmark = pytest.mark.browser
+
+BOOK = Path(__file__).resolve().parents[2] / "book"
+
+
+def test_score_variance_is_what_python_measures(open_page: Open) -> None:
+    page = open_page(ScoreVariance(width=6, scaling="inverse_sqrt_n", seed=3), ready="small")
+    draws = torch.tensor(
+        [
+            [[draw_normal(3, stream, m, c) for c in range(6)] for m in range(400)]
+            for stream in (1, 2)
+        ],
+        dtype=torch.float64,
+    )
+    scores = draws.prod(dim=0).sum(dim=-1) / 6**0.5
+    assert number(page, "score-variance") == pytest.approx(scores.var().item(), rel=1e-9)
+    assert number(page, "variance-theory") == pytest.approx(1.0)
+    weight = scores[:16].softmax(dim=0).max().item()
+    assert number(page, "largest-weight") == pytest.approx(weight, rel=1e-9)
+    slide(page, "width", 12)
+    assert number(page, "variance-theory") == pytest.approx(1.0)
+
+
+def test_chunks_count_steps_and_work(open_page: Open) -> None:
+    page = open_page(ChunkView(length=10, chunk=4, width=8), ready="small")
+    assert number(page, "sequential-steps") == 3
+    assert number(page, "inside-entries") == 10 + 10 + 3
+    assert number(page, "multiplications") == 23 * 16 + (8 + 6) * 64
+    slide(page, "chunk", 10)
+    assert number(page, "sequential-steps") == 1
+    assert number(page, "multiplications") == 55 * 16
+
+
+def test_the_picture_of_chunks_walks(open_page: Open) -> None:
+    page = open_page(ChunkView(length=10, chunk=4), ready="small")
+    for expected in ("1", "2", "3", "1"):
+        press(page, "next-step")
+        page.wait_for_selector(f"[data-cd=value-step]:text-is('{expected}')")
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ScoreVariance(width=0), "between 1 and 128, got 0"),
+        (lambda: ScoreVariance(scaling="inverse_root"), "did you mean 'inverse_sqrt_n'"),
+        (lambda: ChunkView(chunk=99), "between 1 and 48, got 99"),
+    ],
+)
+def test_wrong_settings_are_told(make: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_one_ingredient_explorer_shows_its_card_only(open_page: Open) -> None:
+    page = open_page(Explorer("softmax_attention", parts=["readout", "numbers", "card-readout"]))
+    assert page.locator("fieldset").count() == 1
+    before = number(page, "near-zero-fraction")
+    page.select_option("[data-cd=control-readout]", "relu")
+    page.wait_for_function(
+        "b => Number(document.querySelector('[data-cd=near-zero-fraction]').dataset.value) > b",
+        arg=before,
+    )
+
+
+def test_every_link_of_the_prose_opens_its_setting(browser: Any) -> None:
+    """Addresses written in chapters are understood without a single note."""
+    found = {}
+    for path in BOOK.rglob("*.md"):
+        if "_build" in path.parts:
+            continue
+        for query in re.findall(r"#cd(?:-[\w-]+)?\?([^\"'\s)>]+)", path.read_text("utf-8")):
+            found[html.unescape(query)] = path.name
+    page = browser.new_page()
+    page.add_script_tag(content=arithmetic_source())
+    notes = page.evaluate("(all) => all.map((query) => decodeSettings(query).notes)", list(found))
+    page.close()
+    wrong = {query: note for query, note in zip(found, notes, strict=True) if note}
+    assert wrong == {}
