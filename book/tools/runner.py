@@ -100,18 +100,20 @@ def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD /
 
 
 def find_failure(chapter: Chapter, notebook: nbformat.NotebookNode, log: str) -> Failure:
-    """Name cell and error: the cell that holds an error, or the one whose run did not end."""
+    """Name cell and error: the cell that holds an error, else the last one that was begun.
+
+    A kernel that dies leaves no error in its cell.
+    """
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "no message")
-    number = 0
-    for cell in notebook.cells:
-        if cell.cell_type != "code" or "injected-parameters" in tags(cell):
-            continue
-        number += 1
+    where: tuple[int | None, str] = (None, "")
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    for number, cell in enumerate((c for c in cells if "injected-parameters" not in tags(c)), 1):
+        line = next(iter(cell.source.splitlines()), "")
         error = next((o for o in cell.outputs if o.output_type == "error"), None)
-        allowed = "raises-exception" in tags(cell)
-        unfinished = cell.source.strip() and cell.execution_count is None
-        if (error and not allowed) or unfinished:
-            text = f"{error.ename}: {error.evalue}" if error else last
-            line = next(iter(cell.source.splitlines()), "")
-            return Failure(chapter=chapter.name, cell=number, line=line, error=ANSI.sub("", text))
-    return Failure(chapter=chapter.name, cell=None, line="", error=ANSI.sub("", last))
+        if error and "raises-exception" not in tags(cell):
+            where, last = (number, line), f"{error.ename}: {error.evalue}"
+            break
+        if cell.metadata.get("papermill", {}).get("start_time"):
+            where = (number, line)
+    text = ANSI.sub("", last)
+    return Failure(chapter=chapter.name, cell=where[0], line=where[1], error=text)
