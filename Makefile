@@ -85,8 +85,8 @@ format: $(TEST) ## format the code and normalise the notebooks
 bench: $(TEST) ## time the chunked methods on this CPU against their peers
 	@$(PY) tests/benchmarks/cpu.py
 
-gpu: $(BOOK) ## verify and time the Triton kernels on this machine's GPU
-	@$(PY) -m tests.gpu
+gpu: $(TEST) ## run what needs this machine's GPU
+	@$(PYTEST) tests/gpu
 
 claims: $(BOOK) ## print every claim of the experiments and its verdict
 	@$(PY) -m coefdyn.experiments claims
