@@ -52,6 +52,7 @@ def build_parser() -> argparse.ArgumentParser:
     speed.add_argument("--device", help="default: a GPU if there is one")
     speed.add_argument("--steps", type=int, default=300)
     speed.add_argument("--replicas", type=int, default=6)
+    speed.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     return parser
 
 
@@ -144,7 +145,9 @@ def _print_claims(verdicts: Sequence, indent: str = "  ") -> None:
 def _throughput(parsed: argparse.Namespace) -> int:
     from coefdyn.experiments.throughput import measure, table
 
-    print(table(measure(parsed.device, steps=parsed.steps, replicas=parsed.replicas)))
+    compiled = not parsed.no_compile
+    rows = measure(parsed.device, steps=parsed.steps, replicas=parsed.replicas, compiled=compiled)
+    print(table(rows))
     return 0
 
 

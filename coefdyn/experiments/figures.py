@@ -11,19 +11,29 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["PALETTE", "empty_figure", "grouped_points", "new_figure", "scatter_outcome"]
+__all__ = [
+    "PALETTE",
+    "draw_plateau",
+    "empty_figure",
+    "grouped_points",
+    "new_figure",
+    "scatter_outcome",
+]
 
 #: told apart with the common colour-vision deficiencies
 PALETTE = ("#0B63B0", "#C41E6E", "#00573F", "#8A5A00", "#6B4FA0", "#4A4A4A", "#C4511D", "#007C91")
 MARKERS = "osD^vP*X"
 
 
-def new_figure(columns: int = 1, *, width: float = 4.2, height: float = 3.2) -> tuple[Figure, list]:
-    """A figure with ``columns`` panels side by side, sizes in inches per panel."""
+def new_figure(
+    columns: int = 1, rows: int = 1, *, width: float = 4.2, height: float = 3.2
+) -> tuple[Figure, list]:
+    """A figure and its panels, row by row; sizes in inches per panel."""
     from matplotlib.figure import Figure as MakeFigure
 
-    figure = MakeFigure(figsize=(width * columns, height), layout="constrained")
-    return figure, [figure.add_subplot(1, columns, place + 1) for place in range(columns)]
+    figure = MakeFigure(figsize=(width * columns, height * rows), layout="constrained")
+    count = rows * columns
+    return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
 
 
 def empty_figure(note: str) -> Figure:
@@ -32,6 +42,11 @@ def empty_figure(note: str) -> Figure:
     axes.axis("off")
     axes.text(0.5, 0.5, note, ha="center", va="center", transform=axes.transAxes)
     return figure
+
+
+def draw_plateau(axes: Axes, accuracy: float, words: str) -> None:
+    """A dotted line at what one gets without solving the task; call before ``grouped_points``."""
+    axes.axhline(accuracy, color="#4A4A4A", linestyle=":", linewidth=1.2, label=words, zorder=3)
 
 
 def grouped_points(

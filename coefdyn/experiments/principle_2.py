@@ -27,6 +27,7 @@ from coefdyn.tasks import (
 from coefdyn.training import TrainConfig
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = [
@@ -133,22 +134,28 @@ class Principle2(Experiment):
 
     def draw(self, result: Result) -> Figure:
         tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
-        drawn, panels = new_figure(len(tasks) + 1)
-        for axes, task in zip(panels, tasks, strict=False):
-            for place, readout in enumerate(READOUTS):
-                outcome = result.one(task=task, readout=readout)
-                if outcome is not None:
-                    xs = outcome.diagnostic("near_zero_fraction")
-                    scatter_outcome(axes, place, xs, outcome, readout)
-            axes.set(xlabel="fraction of |coefficients| <= 0.001", ylabel="test accuracy")
-            axes.set_ylim(-0.03, 1.05)
-            axes.set_title(task, loc="left")
-        panels[0].legend(fontsize="small")
+        columns = len(tasks) + 1
+        drawn, panels = new_figure(columns, 2)
+        upper, lower = panels[:columns], panels[columns:]
+        for above, below, task in zip(upper, lower, tasks, strict=False):
+            self._draw_task(above, result, task, "near_zero_fraction")
+            self._draw_task(below, result, task, "large_to_near_zero")
+            above.set(xlabel="fraction of |coefficients| <= 0.001", title=task)
+            below.set(xlabel="number in [0.9, 1] / number near zero", xscale="log")
+        upper[0].legend(fontsize="small")
         widths = [near_zero_set(readout) for readout in READOUTS]
-        panels[-1].barh(READOUTS, widths, color="#4A4A4A")
-        panels[-1].set_xlabel("length of the near-zero set in [-10, 10]")
-        panels[-1].set_title("in theory", loc="left")
+        upper[-1].barh(READOUTS, widths, color="#4A4A4A")
+        upper[-1].set(xlabel="length of the near-zero set in [-10, 10]", title="in theory")
+        lower[-1].axis("off")
         return drawn
+
+    def _draw_task(self, axes: Axes, result: Result, task: str, quantity: str) -> None:
+        for place, readout in enumerate(READOUTS):
+            outcome = result.one(task=task, readout=readout)
+            if outcome is not None:
+                xs = outcome.diagnostic(quantity)
+                scatter_outcome(axes, place, xs, outcome, readout)
+        axes.set(ylabel="test accuracy", ylim=(-0.03, 1.05))
 
     def claims(self, result: Result) -> list[Verdict]:
         found = []

@@ -60,11 +60,15 @@ class Principle21(Experiment):
                 outcome = result.one(task=task, readout=readout)
                 if outcome is not None:
                     xs = outcome.diagnostic("near_zero_fraction")
-                    scatter_outcome(axes, place, xs, outcome, readout.removeprefix("psi_"))
+                    scatter_outcome(
+                        axes, place, xs, outcome, "psi = " + readout.removeprefix("psi_")
+                    )
             for readout, style in zip(POINTWISE, ("--", ":"), strict=True):
                 outcome = result.one(task=task, readout=readout)
                 if outcome is not None:
-                    axes.axhline(outcome.accuracy, color="gray", linestyle=style, label=readout)
+                    axes.axhline(
+                        outcome.accuracy, color="gray", linestyle=style, label="phi = " + readout
+                    )
             axes.set(xlabel="fraction of |coefficients| <= 0.001", ylabel="test accuracy")
             axes.set_ylim(-0.03, 1.05)
             axes.set_title(task, loc="left")

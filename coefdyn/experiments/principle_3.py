@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.experiments.base import Experiment
 from coefdyn.experiments.baselines import frequent_value_accuracy
-from coefdyn.experiments.figures import grouped_points, new_figure
+from coefdyn.experiments.figures import draw_plateau, grouped_points, new_figure
 from coefdyn.experiments.plan import (
     LEARNING_RATES,
     WEIGHT_DECAYS,
@@ -120,10 +120,9 @@ class Principle3(Experiment):
             for (a, p), name in names.items()
             if (a, p) in planned
         }
-        grouped_points(axes, readouts, series)
         plateau = frequent_value_accuracy(result.variants[0].task)
-        axes.axhline(plateau, color="gray", linestyle=":", linewidth=1)
-        axes.text(-0.45, plateau + 0.01, "most frequent value", fontsize="x-small", color="gray")
+        draw_plateau(axes, plateau, "answering the most frequent value")
+        grouped_points(axes, readouts, series)
         axes.set_title(f"Noisy in-context recall ({result.profile} profile)", loc="left")
         return drawn
 

@@ -96,11 +96,16 @@ class Principle5(Experiment):
             for place, design in enumerate(DESIGNS):
                 found = [one for one in result.find(design=design, b=b) if one is not None]
                 self._draw_spread(axes, place, design, found)
-            axes.set(xlabel="n per head", ylim=(-0.03, 1.05))
+            sizes = sorted({int(v.facets["n"]) // HEADS for v in result.variants})
             axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, [str(size) for size in sizes])
+            axes.set(
+                xlabel="n per head", ylim=(-0.03, 1.05), xlim=(sizes[0] / 1.5, sizes[-1] * 1.5)
+            )
             axes.set_title(f"$b_j$ = {b}", loc="left")
         panels[0].set_ylabel("test accuracy, lowest to highest seed")
-        panels[0].legend(fontsize="small")
+        handles, names = panels[0].get_legend_handles_labels()
+        drawn.legend(handles, names, loc="outside lower center", ncols=4, fontsize="small")
         return drawn
 
     def _draw_spread(self, axes, place: int, design: str, found: list[Outcome]) -> None:  # type: ignore[no-untyped-def]

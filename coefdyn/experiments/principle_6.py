@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from coefdyn.experiments.base import Experiment
 from coefdyn.experiments.baselines import frequent_value_accuracy
-from coefdyn.experiments.figures import grouped_points, new_figure
+from coefdyn.experiments.figures import draw_plateau, grouped_points, new_figure
 from coefdyn.experiments.plan import (
     LEARNING_RATES,
     WEIGHT_DECAYS,
@@ -88,9 +88,9 @@ class Principle6(Experiment):
             words: [result.one(readout=phi, normalizer=eta) for phi in readouts]
             for eta, words in NORMALIZERS.items()
         }
-        grouped_points(axes, readouts, series)
         plateau = frequent_value_accuracy(result.variants[0].task)
-        axes.axhline(plateau, color="gray", linestyle=":", linewidth=1)
+        draw_plateau(axes, plateau, "answering the most frequent value")
+        grouped_points(axes, readouts, series)
         axes.set_title(f"Noisy in-context recall, $A = 1.05 I$ ({result.profile})", loc="left")
         return drawn
 

@@ -46,6 +46,7 @@ def result_of(experiment, profile: str, score) -> Result:
         accuracy, diverged_at = score(variant.facets, run)
         diagnostics = {
             "near_zero_fraction": accuracy,
+            "large_to_near_zero": accuracy / 100,
             "zero_counts": [[[1.0, 2.0]]],
             "largest_zero_count": 9,
         }
@@ -303,3 +304,12 @@ def test_running_needs_no_matplotlib():
         "[get_experiment(name).plan('quick').runs() for name in EXPERIMENTS]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_the_throughput_table_compares_with_runs_in_sequence(capsys):
+    command = ["throughput", "--device", "cpu", "--steps", "2", "--replicas", "2", "--no-compile"]
+    assert main(command) == 0
+    head, first, *others = capsys.readouterr().out.splitlines()
+    assert head.split() == ["way", "seconds", "steps/s", "factor"]
+    assert first.split()[-1] == "1.00"
+    assert len(others) == 2
