@@ -4,6 +4,7 @@ The arithmetic of ``js/`` is held to the library's float64 reference by shared g
 """
 
 from coefdyn.widgets.explorer import Explorer
+from coefdyn.widgets.film import TrainingFilm
 from coefdyn.widgets.small import ChunkView, ScoreVariance
 
-__all__ = ["ChunkView", "Explorer", "ScoreVariance"]
+__all__ = ["ChunkView", "Explorer", "ScoreVariance", "TrainingFilm"]

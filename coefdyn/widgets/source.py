@@ -6,7 +6,14 @@ import json
 from functools import cache
 from pathlib import Path
 
-__all__ = ["ARITHMETIC", "arithmetic_source", "module_source", "small_source", "style_source"]
+__all__ = [
+    "ARITHMETIC",
+    "arithmetic_source",
+    "film_source",
+    "module_source",
+    "small_source",
+    "style_source",
+]
 
 _HERE = Path(__file__).parent
 
@@ -63,6 +70,13 @@ def small_source(file: str, design: str) -> str:
     """The module of a smaller figure: the same parts, and one file of its own."""
     names = ("tokens", "math", "text", "theme", "dom", "small", file)
     return _join(names) + f"\nexport default {{ render: (page) => renderSmall({design}, page) }};"
+
+
+@cache
+def film_source() -> str:
+    """The module of a training film."""
+    names = ("tokens", "math", "blend", "text", "theme", "dom", "matrix", "small", "film")
+    return _join(names) + "\nexport default { render: renderFilm };"
 
 
 @cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,11 +23,14 @@ def widget_record(explorer: AnyWidget) -> dict[str, object]:
     """What a saved notebook keeps of one widget."""
     keys = ("_esm", "_css", "_anywidget_id", *explorer.trait_names(sync=True))
     kept = [key for key in dict.fromkeys(keys) if key not in ("layout", "comm", "tabbable")]
-    return {
-        "model_name": "AnyModel",
-        "model_module": "anywidget",
-        "state": {key: getattr(explorer, key) for key in kept},
-    }
+    state = {key: getattr(explorer, key) for key in kept}
+    binary = [key for key, value in state.items() if isinstance(value, bytes)]
+    buffers = [
+        {"path": [key], "data": base64.b64encode(state.pop(key)).decode(), "encoding": "base64"}
+        for key in binary
+    ]
+    kind = {"model_name": "AnyModel", "model_module": "anywidget"}
+    return {**kind, "state": state, "buffers": buffers}
 
 
 def page_html(*explorers: AnyWidget, theme: str = "light") -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from browser.explorer_pages import Open, number, open_page, press, slide  # noqa: F401
+from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
 
-from coefdyn.widgets import ChunkView, Explorer, ScoreVariance
+from coefdyn.widgets import ChunkView, Explorer, ScoreVariance, TrainingFilm
 from coefdyn.widgets.source import arithmetic_source
 from coefdyn.widgets.tokens import draw_normal
 
@@ -55,17 +55,39 @@ def test_the_picture_of_chunks_walks(open_page: Open) -> None:
         page.wait_for_selector(f"[data-cd=value-step]:text-is('{expected}')")
 
 
+def _film(steps: tuple[int, ...] = (0, 1), provenance: str = "zeros") -> TrainingFilm:
+    return TrainingFilm(torch.zeros(2, 1, 1, 4, 4), steps=steps, provenance=provenance)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: ScoreVariance(width=0), "between 1 and 128, got 0"),
         (lambda: ScoreVariance(scaling="inverse_root"), "did you mean 'inverse_sqrt_n'"),
         (lambda: ChunkView(chunk=99), "between 1 and 48, got 99"),
+        (lambda: _film(steps=(5, 1)), "steps must increase"),
+        (lambda: _film(provenance=" "), "provenance is empty"),
     ],
 )
 def test_wrong_settings_are_told(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_film_shows_each_frame_of_the_run(open_page: Open) -> None:
+    generator = torch.Generator().manual_seed(0)
+    run = torch.randn(3, 2, 2, 6, 6, generator=generator, dtype=torch.float64).tril()
+    film = TrainingFilm(run, steps=[0, 100, 1000], provenance="three drawn matrices, seed 0")
+    page = open_page(film, ready="small")
+    for frame, layer, head in ((2, 1, 1), (0, 2, 1), (1, 2, 2)):
+        for key, value in (("frame", frame), ("layer", layer), ("head", head)):
+            slide(page, key, value)
+        want = run[frame, layer - 1, head - 1]
+        assert number(page, "largest") == pytest.approx(want.abs().max().item(), rel=1e-9)
+        error = 6 * want.abs().max().item() / 254
+        assert number(page, "row-sum-last") == pytest.approx(want[-1].sum().item(), abs=error)
+    assert text(page, "value-frame") == "100"
+    assert text(page, "provenance") == "three drawn matrices, seed 0"
 
 
 def test_one_ingredient_explorer_shows_its_card_only(open_page: Open) -> None:

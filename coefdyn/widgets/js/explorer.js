@@ -147,8 +147,9 @@ function stateWords(m) {
   return Array.from(m.path.slice(at, at + m.g.n), (x) => formatNumber(x)).join(", ");
 }
 
+// What a screen reader hears once a change is done.
 function describe(m) {
-  return `${titleOf(m.settings)}. ${formatPercent(m.nearZero)} of the coefficients are near zero. Class ${m.className}. Row ${m.row + 1} sums to ${formatNumber(m.sums[m.row])}.`;
+  return `${titleOf(m.settings)}. ${formatPercent(m.nearZero)} of the coefficients are near zero. Class ${m.className}. ${readingWords(m)}`;
 }
 
 function listenToWidget(app) {

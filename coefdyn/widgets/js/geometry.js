@@ -122,7 +122,7 @@ function geometryWords(model) {
   const house = !g.beta ? "" : Math.abs(along) < 1e-9 ? "A projects: the part along z is gone." : Math.abs(along + 1) < 1e-9
     ? (s.direction === "turning" ? "A reflects, each time across another line: two steps make a rotation." : "A reflects: two equal steps undo each other.")
     : `A multiplies the part along z by ${formatNumber(along)}.`;
-  return `${kind || house} In the plane a query sends only n − 1 = 1 direction to score 0: the dashed line.`;
+  return `${kind || house || "A lies between two designs."} In the plane a query sends only n − 1 = 1 direction to score 0: the dashed line.`;
 }
 
 const REACH_WORDS = {

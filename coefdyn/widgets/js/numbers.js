@@ -3,7 +3,7 @@
 function makeMatrix(app) {
   const canvas = element("canvas", { class: "cdx-canvas", tabindex: "0", role: "application",
     "aria-roledescription": "coefficient matrix", "data-cd": "matrix" });
-  const reading = element("p", { class: "cdx-reading", "data-cd": "reading", "aria-live": "polite" });
+  const reading = element("p", { class: "cdx-reading", "data-cd": "reading" });
   const legend = makeLegend(app);
   const node = element("figure", { class: "cdx-figure cdx-figure-matrix" },
     element("div", { class: "cdx-matrix-box" }, canvas, legend), reading);
