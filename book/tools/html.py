@@ -9,6 +9,7 @@ empty folder, or, when nothing it reads has changed, not done at all.
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +29,7 @@ LOG = BUILD / "html.log"
 ENTRY = "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
 COMMAND = ["build", str(BOOK), "--config", str(ROOT / "_config.yml")]
 COMMAND += ["--path-output", str(BOOK), "--all", "-W", "-n", "--keep-going"]
-WORDS = ("warning", "error", "exception", "failed")
+TROUBLE = re.compile(r"WARNING|ERROR|CRITICAL|Exception|Error:")
 
 
 def sources() -> Iterator[Path]:
@@ -66,7 +67,7 @@ def build() -> int:
         status = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False).returncode
     lines = LOG.read_text(encoding="utf-8").splitlines()
     if status:
-        told = [line for line in lines if any(word in line.lower() for word in WORDS)]
+        told = [line for line in lines if TROUBLE.search(line)]
         print("\n".join(told[:60] or lines[-40:]), file=sys.stderr)
         print(f"the build failed; all it said is in {LOG.relative_to(ROOT)}", file=sys.stderr)
     return status
