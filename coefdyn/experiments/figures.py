@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -25,13 +27,25 @@ PALETTE = ("#0B63B0", "#C41E6E", "#00573F", "#8A5A00", "#6B4FA0", "#4A4A4A", "#C
 MARKERS = "osD^vP*X"
 
 
+@functools.cache
+def _figure_type() -> type[Figure]:
+    """A figure that a notebook shows as a cell's value, with or without pyplot."""
+    from matplotlib.figure import Figure as PlainFigure
+
+    class DrawnFigure(PlainFigure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            self.savefig(buffer, format="png")
+            return buffer.getvalue()
+
+    return DrawnFigure
+
+
 def new_figure(
     columns: int = 1, rows: int = 1, *, width: float = 4.2, height: float = 3.2
 ) -> tuple[Figure, list]:
     """A figure and its panels, row by row; sizes in inches per panel."""
-    from matplotlib.figure import Figure as MakeFigure
-
-    figure = MakeFigure(figsize=(width * columns, height * rows), layout="constrained")
+    figure = _figure_type()(figsize=(width * columns, height * rows), layout="constrained")
     count = rows * columns
     return figure, [figure.add_subplot(rows, columns, place + 1) for place in range(count)]
 
