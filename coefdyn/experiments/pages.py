@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
+from coefdyn.experiments import EXPERIMENTS, get_experiment
 from coefdyn.experiments.base import Experiment
-from coefdyn.experiments.result import NOT_RUN, Result, Verdict
+from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Result, Verdict
 
-__all__ = ["claims_markdown", "caption_markdown"]
+__all__ = [
+    "OTHER_FIGURES",
+    "caption_markdown",
+    "claims_markdown",
+    "evidence_markdown",
+    "load_results",
+    "others_markdown",
+    "perplexity_markdown",
+    "runtimes_markdown",
+    "show",
+]
 
-MARKS = {"held": "**held**", "not held": "**not held**", "not run": "not run"}
+MARKS = {HELD: "**held**", NOT_HELD: "**not held**", NOT_RUN: "not run"}
+#: the profiles whose results are kept, and what the book calls them
+KEPT = {"quick": "quick", "paper": "paper scale"}
+
+#: figures of the sources that the list of experiments does not cover unless their id appears in it
+OTHER_FIGURES = (
+    ("dynamical systems framework, Figures 1 to 3 and 5 to 7", "dsf-mqar"),
+    ("dynamical systems framework, Table 2", "dsf-normalizers"),
+    ("eigenvalue paper, Figure 1", "spectra"),
+    ("eigenvalue paper, Section 5", "spectra-mods"),
+)
+
+
+def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
+    """The kept results of an experiment: profile -> result, empty where nothing has been run.
+
+    Args:
+        name: its id, such as "principle-6".
+        out: folder of the result files; None for ``data/results``.
+
+    Raises:
+        ValueError: for an unknown id, naming the nearest one.
+    """
+    experiment = get_experiment(name)
+    return {profile: experiment.load(profile, out=out) for profile in KEPT}
 
 
 def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
@@ -21,14 +59,12 @@ def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> st
     """
     columns = {name: experiment.claims(result) for name, result in results.items()}
     claims = list(dict.fromkeys(one.claim for found in columns.values() for one in found))
-    lines = [f"| claim | {' | '.join(columns)} |", "|---" * (len(columns) + 1) + "|"]
-    for claim in claims:
-        cells = [_cell(claim, found) for found in columns.values()]
-        lines.append(f"| {claim} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+    heads = [KEPT.get(name, name) for name in columns]
+    rows = [[claim, *(_cell(claim, found) for found in columns.values())] for claim in claims]
+    return _table(["claim", *heads], rows)
 
 
-def _cell(claim: str, found: list[Verdict]) -> str:
+def _cell(claim: str, found: Sequence[Verdict]) -> str:
     matching = [one for one in found if one.claim == claim]
     if not matching:
         return "not planned"
@@ -40,3 +76,109 @@ def _cell(claim: str, found: list[Verdict]) -> str:
 def caption_markdown(result: Result) -> str:
     """Where a figure's numbers come from, in one line of small print."""
     return f"*{result.caption()}*"
+
+
+def show(experiment: Experiment, result: Result) -> None:
+    """Display a result's figure and caption in a notebook; the caption alone if nothing was run."""
+    from IPython.display import Markdown, display
+
+    figures = [experiment.figure(result)] if result.records else []
+    display(*figures, Markdown(caption_markdown(result)))  # type: ignore[no-untyped-call]
+
+
+def perplexity_markdown(results: Mapping[str, Result]) -> str:
+    """Table 3 of the paper: its perplexities beside the means over seeds of each result."""
+    from coefdyn.experiments.principle_5_lm import REPORTED, WORDS
+
+    def mean(result: Result, kind: str, b: str) -> str:
+        outcome = result.one(model=kind, b=b)
+        if outcome is None:
+            return "not yet run"
+        values = outcome.values("perplexity")
+        return f"{sum(values) / len(values):.2f}"
+
+    rows = [
+        [kind, WORDS[b], f"{value:.2f}", *(mean(one, kind, b) for one in results.values())]
+        for (kind, b), value in REPORTED.items()
+    ]
+    heads = [f"here, {KEPT.get(name, name)}" for name in results]
+    return _table(["model", "b", "paper, WikiText-103", *heads], rows)
+
+
+def evidence_markdown(out: Path | str | None = None) -> str:
+    """Every figure with an experiment: two rows each, one per kept profile.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
+    rows = []
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        for profile, result in load_results(name, out).items():
+            rows.append([_figure(experiment, name), KEPT[profile], *_evidence(experiment, result)])
+    heads = ["figure", "size", "runs", "seeds", "hardware", "training time", "claims"]
+    return _table(heads, rows)
+
+
+def others_markdown() -> str:
+    """The figures of the sources that no experiment of this book covers yet."""
+    rows = [[source, name, "no run yet"] for source, name in OTHER_FIGURES]
+    return _table(
+        ["figure", "planned as", "status"], [row for row in rows if row[1] not in EXPERIMENTS]
+    )
+
+
+def _figure(experiment: Experiment, name: str) -> str:
+    """The figure in words, with a link to the chapter that shows it."""
+    chapter = EXPERIMENTS[name].removesuffix("_lm")
+    words = experiment.source.removeprefix("coefficient-dynamics paper, ")
+    return f"{words}: [{name}](principles/{chapter}.ipynb)"
+
+
+def _evidence(experiment: Experiment, result: Result) -> list[str]:
+    """Runs, seeds, hardware, training time and verdicts of one result."""
+    records = result.records
+    if not records:
+        return ["not yet run", "", "", "", "not run"]
+    planned = len(records) + result.missing
+    counts = Counter(one.status for one in experiment.claims(result))
+    verdicts = [f"{counts[status]} {status}" for status in (HELD, NOT_HELD, NOT_RUN)]
+    seconds = sum(record["wall_s"] / record.get("replicas", 1) for record in records)
+    return [
+        f"{len(records)} of {planned}",
+        ", ".join(str(seed) for seed in sorted({record["seed"] for record in records})),
+        " and ".join(sorted({record["device"] for record in records})),
+        _duration(seconds),
+        ", ".join(words for words in verdicts if not words.startswith("0 ")),
+    ]
+
+
+def runtimes_markdown(kept: Mapping[str, Any] | None, profile: str = "quick") -> str:
+    """Seconds of every chapter's execution, with their sum.
+
+    Args:
+        kept: ``data/runtimes.json`` as a dictionary, or None where it has not been written.
+        profile: which executions.
+    """
+    seconds = {} if kept is None else kept["seconds"].get(profile, {})
+    if not seconds:
+        return "Not yet measured: `make execute FORCE=1`, then `make runtimes`."
+    rows = [[f"[{name}]({name}.ipynb)", f"{value:.1f}"] for name, value in sorted(seconds.items())]
+    rows.append(["**all chapters**", f"**{sum(seconds.values()):.1f}**"])
+    return _table(["chapter", "seconds"], rows)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in the unit that fits, such as "42 s", "12 min" or "3.5 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table; a bar inside a cell is written out, so that it ends no column."""
+
+    def line(cells: Sequence[str]) -> str:
+        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+    return "\n".join([line(heads), "|---" * len(heads) + "|", *map(line, rows)])
