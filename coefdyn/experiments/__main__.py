@@ -1,4 +1,4 @@
-"""The command line: ``python -m coefdyn.experiments`` list, run, show, claims or throughput."""
+"""``python -m coefdyn.experiments``: list, run, show, claims, throughput or film."""
 
 from __future__ import annotations
 
@@ -48,6 +48,10 @@ def build_parser() -> argparse.ArgumentParser:
     show.add_argument("--figure", type=Path, metavar="FILE", help="write the figure (.png, .svg)")
     claims = commands.add_parser("claims", help="every claim: quick and paper-scale verdicts")
     claims.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
+    film = commands.add_parser("film", help="record coefficients while a model learns")
+    film.add_argument("name", metavar="NAME", help="of coefdyn.experiments.films.FILMS")
+    film.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
+    film.add_argument("--out", type=Path, metavar="DIR", help="default: data/films")
     speed = commands.add_parser("throughput", help="sequential runs against replicas")
     speed.add_argument("--device", help="default: a GPU if there is one")
     speed.add_argument("--steps", type=int, default=300)
@@ -65,6 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "show": _show,
         "claims": _claims,
         "throughput": _throughput,
+        "film": _film,
     }[parsed.command](parsed)
 
 
@@ -148,6 +153,20 @@ def _throughput(parsed: argparse.Namespace) -> int:
     compiled = not parsed.no_compile
     rows = measure(parsed.device, steps=parsed.steps, replicas=parsed.replicas, compiled=compiled)
     print(table(rows))
+    return 0
+
+
+def _film(parsed: argparse.Namespace) -> int:
+    from coefdyn.experiments.films import record
+
+    try:
+        film, path = record(parsed.name, parsed.out, device=parsed.device)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{path}: {len(film.steps)} frames, {path.stat().st_size / 1000:.0f} kB, {film.source()}")
+    for run in film.runs:
+        print(f"  {run.name:<26} accuracy {run.accuracy[0]:.3f} to {run.accuracy[-1]:.3f}")
     return 0
 
 
