@@ -97,6 +97,22 @@ def test_geometry_is_dragged_by_hand_and_by_key(open_page: Open) -> None:
     assert text(page, "geometry-words").startswith("A projects")
 
 
+def test_three_dimensions_count_states_near_the_plane(open_page: Open) -> None:
+    explorer = Explorer("gla", panel="geometry", tokens="random", width=3, row=20)
+    page = open_page(explorer)
+    d = explorer.dynamics()
+    states = torch.stack([d.states(j)[19 - j] for j in range(20)])
+    cosines = torch.nn.functional.cosine_similarity(states, d.q[19], dim=-1)
+    near = int((cosines.abs() <= 0.05).sum())
+    assert f"has {near} of its 20 states within 0.05" in text(page, "geometry-words")
+    box = page.locator("[data-cd=geometry]").bounding_box()
+    page.mouse.move(box["x"] + 60, box["y"] + 60)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 120, box["y"] + 90, steps=3)
+    page.mouse.up()
+    assert f"has {near} of its 20 states" in text(page, "geometry-words")
+
+
 def test_address_holds_the_setting(open_page: Open) -> None:
     explorer = Explorer("deltanet", beta=1.5, column=3)
     page = open_page(Explorer("gla"), fragment=explorer.link())

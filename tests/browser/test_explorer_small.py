@@ -102,12 +102,13 @@ def test_one_ingredient_explorer_shows_its_card_only(open_page: Open) -> None:
 
 
 def test_every_link_of_the_prose_opens_its_setting(browser: Any) -> None:
-    """Addresses written in chapters are understood without a single note."""
+    """Addresses written out in chapters are understood without a single note."""
     found = {}
+    link = re.compile(r"#cd(?:-[\w-]+)?\?([^\"'\s)>{]+)[\"'\s)>]")
     for path in BOOK.rglob("*.md"):
         if "_build" in path.parts:
             continue
-        for query in re.findall(r"#cd(?:-[\w-]+)?\?([^\"'\s)>]+)", path.read_text("utf-8")):
+        for query in link.findall(path.read_text("utf-8")):
             found[html.unescape(query)] = path.name
     page = browser.new_page()
     page.add_script_tag(content=arithmetic_source())

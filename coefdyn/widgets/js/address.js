@@ -19,7 +19,8 @@ function listenToAddress(app, name) {
     if (found) bringIntoView(app.root);
     if (!found && !window.location.hash.startsWith("#cd") && app.wroteAddress) app.adopt(initial);
   };
-  if (read()) requestAnimationFrame(() => bringIntoView(app.root));
+  // Once at the start, and once more when the equations above have found their height.
+  if (read()) [0, 900].forEach((wait) => setTimeout(() => bringIntoView(app.root), wait));
   window.addEventListener("hashchange", go);
   app.cleanups.push(() => window.removeEventListener("hashchange", go));
   app.onCommit.push(() => writeAddress(app, prefix));

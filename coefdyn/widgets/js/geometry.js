@@ -15,14 +15,21 @@ function makeGeometry(app, box) {
   const words = element("p", { class: "cdx-sentence", "data-cd": "geometry-words" });
   box.append(
     element("div", { class: "cdx-chips" }, ...GEOMETRY_CASES.map(([name, text, patch]) => element("button", { type: "button", class: "cdx-button",
-      "data-cd": `geometry-${name}`, text, onclick: () => app.change({ width: 2, ...patch }, true) }))),
+      "data-cd": `geometry-${name}`, text, onclick: () => app.change({ width: 2, ...patch }, true) })),
+    element("button", { type: "button", class: "cdx-button", "data-cd": "geometry-solid", text: "in three dimensions",
+      onclick: () => app.change({ width: 3 }, true) })),
     words,
     element("div", { class: "cdx-columns" },
-      element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Drag the key and the query; dots are A ⋯ A k" }),
+      element("figure", { class: "cdx-figure" }, element("figcaption", {}),
         element("div", { class: "cdx-drag" }, canvas, handles.k, handles.q)),
       element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Outputs yᵢ and the set they may reach" }), outputs)));
+  turnWithPointer(app, canvas);
+  const caption = box.querySelector("figcaption");
   return (model) => {
-    app.geometry = drawGeometry(canvas, model, app.theme);
+    const solid = model.g.n === 3;
+    setText(caption, solid ? "All states read by output i; drag to turn" : "Drag the key and the query; dots are A ⋯ A k");
+    handles.k.hidden = handles.q.hidden = solid;
+    app.geometry = solid ? drawSolid(canvas, model, app.theme, app.turn) : drawGeometry(canvas, model, app.theme);
     placeHandle(handles.k, model, app.geometry, "k");
     placeHandle(handles.q, model, app.geometry, "q");
     setText(words, geometryWords(model));
@@ -96,6 +103,76 @@ function drawGeometry(canvas, model, theme) {
   return view;
 }
 
+// n = 3: directions of all states that output i reads, and the plane of directions that score 0.
+function turnWithPointer(app, canvas) {
+  app.turn = { yaw: 0.6, pitch: 0.4 };
+  canvas.addEventListener("pointermove", (event) => {
+    if (!event.buttons || app.model.g.n !== 3) return;
+    app.turn = { yaw: app.turn.yaw + event.movementX * 0.01, pitch: Math.min(Math.max(app.turn.pitch + event.movementY * 0.01, -1.5), 1.5) };
+    app.schedule();
+  });
+}
+
+function stateDirections({ g, row, scores }) {
+  const found = [];
+  const size = Math.hypot(...g.q.slice(row * g.n, (row + 1) * g.n));
+  for (let j = 0; j <= row; j++) {
+    const h = Array.from(states(g, j).slice((row - j) * g.n));
+    const length = Math.hypot(...h.slice(0, g.n));
+    if (!(length > 0 && length < Infinity)) continue;
+    found.push({ point: h.slice(0, g.n).map((x) => x / length), cosine: scores[row * g.L + j] / (length * size || 1) });
+  }
+  return found;
+}
+
+const NEAR_PLANE = 0.05;
+
+function solidWords(model) {
+  const near = stateDirections(model).filter(({ cosine }) => Math.abs(cosine) <= NEAR_PLANE).length;
+  return `In space a query sends a whole plane to score 0: n − 1 = 2 independent states. Output ${model.row + 1} has ${near} of its ${model.row + 1} states within ${NEAR_PLANE} of that plane.`;
+}
+
+function drawSolid(canvas, model, theme, turn) {
+  const { ctx, width, height } = openCanvas(canvas);
+  const scale = (Math.min(width, height) / 2) * 0.86;
+  const [cy, sy, cp, sp] = [Math.cos(turn.yaw), Math.sin(turn.yaw), Math.cos(turn.pitch), Math.sin(turn.pitch)];
+  const view = { at: ([x, y, z = 0]) => [width / 2 + (cy * x + sy * z) * scale, height / 2 - (cp * y + sp * (sy * x - cy * z)) * scale] };
+  const { at } = view;
+  const q = Array.from(model.g.q.slice(model.row * 3, model.row * 3 + 3));
+  const size = Math.hypot(...q) || 1;
+  const unit = q.map((x) => x / size);
+  ctx.globalAlpha = 0.18;
+  ctx.fillStyle = theme.readout;
+  ctx.beginPath();
+  circleAcross(unit).forEach((p, m) => (m ? ctx.lineTo(...at(p)) : ctx.moveTo(...at(p))));
+  ctx.fill();
+  ctx.globalAlpha = 1;
+  [[1, 0, 0], [0, 1, 0], [0, 0, 1]].forEach((axis) => stroke(ctx, [at(axis.map((x) => -x)), at(axis)], theme.line));
+  arrow(ctx, ...at([0, 0, 0]), ...at(unit), theme.normalizer, 2);
+  write(ctx, theme, "q", at(unit)[0] + 6, at(unit)[1] - 4, { color: theme.normalizer, weight: 600, size: 13 });
+  for (const { point, cosine } of stateDirections(model)) {
+    const near = Math.abs(cosine) <= NEAR_PLANE;
+    stroke(ctx, [at([0, 0, 0]), at(point)], near ? theme.readout : theme.evolution, 0.75);
+    dot(ctx, ...at(point), near ? 5 : 3.5, near ? theme.readout : theme.evolution, theme.panel);
+  }
+  return view;
+}
+
+// Points of the unit circle in the plane across a unit vector.
+function circleAcross(u) {
+  const least = u.map(Math.abs).indexOf(Math.min(...u.map(Math.abs)));
+  const e = [0, 1, 2].map((c) => (c === least ? 1 : 0));
+  const cross = (a, b) => [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
+  const first = cross(u, e);
+  const length = Math.hypot(...first);
+  const a = first.map((x) => x / length);
+  const b = cross(u, a);
+  return Array.from({ length: 49 }, (_, m) => {
+    const angle = (m / 48) * 2 * Math.PI;
+    return a.map((x, c) => x * Math.cos(angle) + b[c] * Math.sin(angle));
+  });
+}
+
 function zeroLabel(view, across, width, height) {
   const size = Math.hypot(...across);
   const reach = Math.min(width, height) / 2 / view.scale - 0.6;
@@ -112,6 +189,7 @@ function drawDirection(ctx, model, theme, at) {
 
 function geometryWords(model) {
   const { g, settings: s } = model;
+  if (g.n === 3) return solidWords(model);
   if (g.n !== 2) return `These are the first two of n = ${g.n} axes. A query can send n − 1 = ${g.n - 1} independent states to score 0.`;
   const kind = {
     identity: "A = I: the key stays where it was written.",
