@@ -122,14 +122,13 @@ class Film:
             )
         matrices = len(self.steps) * self.layers * self.heads
         size = matrices * self.length * (self.length + 1) // 2
+        want = (size, matrices, len(self.steps), len(self.steps))
         for run in self.runs:
-            curves = {len(run.loss), len(run.accuracy)}
-            if (len(run.frames), len(run.scales)) != (size, matrices) or curves != {
-                len(self.steps)
-            }:
+            parts = (run.frames, run.scales, run.loss, run.accuracy)
+            if tuple(map(len, parts)) != want:
                 raise ValueError(
-                    f"run {run.name!r} does not fit {len(self.steps)} steps of {self.layers} layers "
-                    f"and {self.heads} heads: {len(run.frames)} bytes instead of {size}."
+                    f"run {run.name!r} has {len(run.frames)} bytes, but {len(self.steps)} steps of "
+                    f"{self.layers} layers and {self.heads} heads need {size}."
                 )
 
     @property

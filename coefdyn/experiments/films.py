@@ -64,7 +64,8 @@ def record(name: str, out: Path | str | None = None, *, device: str = "cpu") -> 
     Raises:
         ValueError: for an unknown name, naming the nearest one.
     """
-    plan = FILMS[check_choice("film", name, tuple(FILMS))]
+    check_choice("film", name, tuple(FILMS))
+    plan = FILMS[name]
     runs = plan.runs()
     before = {one: place for place, one in enumerate(runs)}
     steps = sum(run.train.steps for run in runs.values())
