@@ -38,6 +38,8 @@ class Experiment(ABC):
     about: ClassVar[str]
     #: the id whose result file is used; another one's where both look at the same trained models
     stored_as: ClassVar[str | None] = None
+    #: an id whose finished runs are taken over where they are the very same runs
+    borrows_from: ClassVar[str | None] = None
 
     @abstractmethod
     def plan(self, profile: str) -> AnyPlan:
@@ -93,8 +95,23 @@ class Experiment(ABC):
         plan = self._plan(profile, seeds)
         options = self._options(options, device, profile, plan)
         results = None if out is None else self.file(profile, out)
+        if results is not None:
+            self._borrow(plan, results, options)
         records = train_runs([run for _, run in plan.runs()], results, options)
         return Result(self.id, profile, plan, tuple(records))
+
+    def _borrow(self, plan: AnyPlan, results: ResultFile, options: RunOptions) -> None:
+        """Copy equal runs' records from another experiment's file, under this one's labels."""
+        if self.borrows_from is None:
+            return
+        finished = results.keys()
+        missing = {run.key: run for _, run in plan.runs() if run.key not in finished}
+        other = results.path.parents[1] / self.borrows_from / results.path.name
+        assert options.extra is not None, "set by _options"
+        for record in ResultFile(other).records():
+            run = missing.pop(record["key"], None)
+            if run is not None and run.matches(record):
+                results.append({**record, **options.extra(record["key"])})
 
     def load(
         self,

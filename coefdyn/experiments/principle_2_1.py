@@ -31,6 +31,8 @@ class Principle21(Experiment):
         "principle-2."
     )
 
+    borrows_from = "principle-2"  # the two lines are Figure 2's models
+
     def plan(self, profile: str) -> Plan:
         live = profile == "live"
         names = TASKS[:1] if live else TASKS

@@ -306,6 +306,24 @@ def test_running_needs_no_matplotlib():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
 
+def test_equal_runs_of_another_experiment_are_taken_over(tmp_path):
+    """Principle 2.1's lines (exp, identity) are models of Principle 2's figure."""
+    first, second = get_experiment("principle-2"), get_experiment("principle-2.1")
+    theirs, ours = (
+        {run.key: run for _, run in one.plan("quick").runs()} for one in (first, second)
+    )
+    shared = theirs.keys() & ours.keys()
+    assert len(shared) == 2 * 2 * 2  # readouts, tasks, seeds
+    for key in shared:
+        first.file("quick", tmp_path).append(
+            {**made_up(theirs[key], 0.5), "experiment": "principle-2"}
+        )
+    stop = RunOptions(progress=False, budget_s=0.0)
+    result = second.run("quick", device="cpu", out=tmp_path, options=stop)
+    assert {record["key"] for record in result.records} == shared
+    assert {record["experiment"] for record in result.records} == {"principle-2.1"}
+
+
 def test_the_throughput_table_compares_with_runs_in_sequence(capsys):
     command = ["throughput", "--device", "cpu", "--steps", "2", "--replicas", "2", "--no-compile"]
     assert main(command) == 0
