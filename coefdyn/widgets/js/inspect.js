@@ -1,6 +1,6 @@
 // One cell taken apart: every step of the product, and the sentence that says it in words.
 
-const INSPECT_ROWS = 64;
+const INSPECT_ENDS = 8; // of a long product the first and the last steps are listed
 
 function makeInspect(app, box) {
   const sentence = element("p", { class: "cdx-sentence", "data-cd": "sentence" });
@@ -14,23 +14,28 @@ function makeInspect(app, box) {
   return (model) => {
     const cell = model.cell;
     setText(sentence, sentenceFor(model, cell));
-    body.replaceChildren(...productSteps(model, cell).slice(0, INSPECT_ROWS).map(stepRow));
+    fillRows(body, listedSteps(productSteps(model, cell)), model.g);
     setText(caption, `Attention of output ${cell.row + 1}: α/η over j`);
     drawAttention(canvas, model, app.theme);
     setAttribute(canvas, "aria-label", attentionWords(model, cell.row));
   };
 }
 
-// The states on the way from token j to output i, with what each A_t does.
+// The states on the way from token j to output i.
 function productSteps({ g }, { row, column }) {
   if (row < column) return [];
   const h = impulse(g, column);
-  const steps = [{ t: column + 1, factor: `b k, b = ${formatNumber(g.b[column])}`, h: Array.from(h) }];
+  const steps = [{ t: column, h: Array.from(h), first: true }];
   for (let t = column + 1; t <= row; t++) {
     advance(g, h, t);
-    steps.push({ t: t + 1, factor: factorWords(g, t), h: Array.from(h) });
+    steps.push({ t, h: Array.from(h) });
   }
   return steps;
+}
+
+function listedSteps(steps) {
+  if (steps.length <= 2 * INSPECT_ENDS + 1) return steps;
+  return [...steps.slice(0, INSPECT_ENDS), null, ...steps.slice(-INSPECT_ENDS)];
 }
 
 function factorWords(g, t) {
@@ -42,10 +47,21 @@ function factorWords(g, t) {
   return `× ${formatEigenvalues(values)}`;
 }
 
-function stepRow({ t, factor, h }) {
+// Rows are kept and refilled: a table built anew would cost most of a frame.
+function fillRows(body, steps, g) {
+  while (body.children.length < steps.length) {
+    body.append(element("tr", {}, element("th", { scope: "row" }), element("td"), element("td"), element("td")));
+  }
+  while (body.children.length > steps.length) body.lastChild.remove();
+  steps.forEach((step, m) => stepTexts(step, g).forEach((text, c) => setText(body.children[m].children[c], text)));
+}
+
+function stepTexts(step, g) {
+  if (!step) return ["⋮", "", "", ""];
+  const { t, h, first } = step;
+  const factor = first ? `b k, b = ${formatNumber(g.b[t])}` : factorWords(g, t);
   const shown = h.slice(0, 4).map((x) => formatNumber(x)).join(", ") + (h.length > 4 ? ", …" : "");
-  return element("tr", {}, element("th", { scope: "row", text: String(t) }), element("td", { text: factor }),
-    element("td", { text: shown }), element("td", { text: formatNumber(Math.hypot(...h)) }));
+  return [String(t + 1), factor, shown, formatNumber(Math.hypot(...h))];
 }
 
 function sentenceFor(model, { row, column }) {
