@@ -27,9 +27,14 @@ def cpu_ms(run: Run) -> float:
 
 
 def paired_ms(first: Run, second: Run, repeats: int) -> dict[str, float]:
-    """Medians of interleaved calls, and the median of the pairwise ratios second / first."""
+    """Medians of interleaved calls, and the median of the pairwise ratios second / first.
+
+    Both are warmed up, except for a second that is so slow that it is called once only.
+    """
     pairs = []
-    cpu_ms(first), cpu_ms(second)  # warm-up
+    cpu_ms(first)
+    if repeats > 1:
+        cpu_ms(second)
     for turn in range(repeats):
         if turn % 2:
             b, a = cpu_ms(second), cpu_ms(first)
