@@ -48,7 +48,8 @@ test-library: $(TEST)
 	-m 'not browser and not bench' --ignore=tests/browser tests
 
 test-compile: $(TEST)
-	@echo '== torch.compile'; $(PYTEST) -m compile --no-shape-checks --ignore=tests/browser tests
+	@echo '== torch.compile'; sh book/tools/spaceless.sh $(PYTEST) \
+	-m compile --no-shape-checks --ignore=tests/browser tests
 
 test-notebooks: $(TEST)
 	@echo '== notebooks'; $(PYTEST) --nbval -n $(WORKERS) --dist loadfile book
