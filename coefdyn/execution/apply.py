@@ -13,6 +13,7 @@ from coefdyn.dynamics.normalizer import One
 from coefdyn.execution import parallel, recurrent, reference
 from coefdyn.execution.chunked.dispatch import check_chunked, run_chunked
 from coefdyn.execution.state import has_finite_state
+from coefdyn.execution.triton.dispatch import check_triton, run_triton
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["METHODS", "TABLE", "apply", "coefficients", "resolve"]
@@ -28,6 +29,7 @@ TABLE: dict[tuple[str, str], Run] = {
     **{(structure, "recurrent"): recurrent.apply for structure in STRUCTURES},
     **{(structure, "parallel"): parallel.apply for structure in STRUCTURES},
     **{(structure, "chunked"): run_chunked for structure in STRUCTURES if structure != "dense"},
+    **{(structure, "triton"): run_triton for structure in STRUCTURES if structure != "dense"},
 }
 
 
@@ -42,6 +44,8 @@ def resolve(dynamics: CoefficientDynamics, method: str) -> Run:
         raise ValueError(_no_finite_state(dynamics))
     if method == "chunked":
         check_chunked(dynamics)
+    if method == "triton":
+        check_triton(dynamics)
     if (structure, method) not in TABLE:
         have = ", ".join(m for s, m in TABLE if s == structure)
         raise ValueError(
@@ -87,6 +91,8 @@ def apply(
     """See ``CoefficientDynamics.apply``."""
     run = resolve(dynamics, method)
     check_values(dynamics, v)
+    if run is run_triton:  # takes half precision as it is, with float32 accumulation
+        return run(dynamics, v)
     working, values = in_working_precision(dynamics, v)
     return run(working, values).to(v.dtype)
 
