@@ -20,7 +20,7 @@ from coefdyn.execution.triton.pointwise_kernels import (
 )
 from coefdyn.shapes import Tensor
 
-__all__ = ["BLOCKS", "NORMS", "Tile", "tiles_for", "rows_kernel"]
+__all__ = ["BLOCKS", "NORMS", "Tile", "rows_kernel", "tiles_for"]
 
 NORMS = ("none", "row_sum", "floored")
 
@@ -120,9 +120,7 @@ def backward(
     flags = {"PHI": phi, "SHIFT": shift}
     flags |= {"DECAY": log_decay is not None, "WEIGHT": weight is not None}
     length = q.shape[1]
-    _launch(
-        rows_backward, "rows", q, v, (*inputs, dq, row_along, length, scale), "rows", **flags
-    )
+    _launch(rows_backward, "rows", q, v, (*inputs, dq, row_along, length, scale), "rows", **flags)
     _launch(
         columns_backward, "columns", q, v, (*inputs, dk, dv, along, length, scale), "cols", **flags
     )

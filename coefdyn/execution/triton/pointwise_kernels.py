@@ -38,9 +38,7 @@ def load_turned(P, rows, cols, length, WIDTH: tl.constexpr):
 @triton.jit
 def store_tile(P, tile, rows, cols, length, WIDTH: tl.constexpr):
     inside = (rows[:, None] < length) & (cols[None, :] < WIDTH)
-    tl.store(
-        P + rows[:, None] * WIDTH + cols[None, :], tile.to(P.dtype.element_ty), mask=inside
-    )
+    tl.store(P + rows[:, None] * WIDTH + cols[None, :], tile.to(P.dtype.element_ty), mask=inside)
 
 
 @triton.jit
