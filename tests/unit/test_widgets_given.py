@@ -6,7 +6,7 @@ import json
 
 import pytest
 import torch
-from mixer_cases import CASES
+from mixer_cases import CASES, build
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.widgets import Explorer
@@ -16,7 +16,7 @@ from coefdyn.widgets import Explorer
 def test_every_mixer_can_be_explored(case: str) -> None:
     generator = torch.Generator().manual_seed(1)
     x = torch.randn(3, 7, 12, generator=generator, dtype=torch.float64)
-    mixer = CASES[case]().double()
+    mixer = build(case)
     explorer = Explorer.from_mixer(mixer, x, (2, 1))
     dynamics, _ = mixer.dynamics(x)
     for normalized in (False, True):
