@@ -23,12 +23,13 @@ import nbformat
 import yaml
 
 from book.tools import digest as digests
-from book.tools.chapters import BUILD, Chapter, find_chapters, select
+from book.tools.chapters import BUILD, ROOT, Chapter, find_chapters, select
 from book.tools.normalize import normalize, to_text
 from book.tools.reproduce import differences
 from book.tools.runner import Failure, Outcome, accepts, parameter_cell, run
 
 QUICK = "quick"
+RUNTIMES = ROOT / "data" / "runtimes.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +119,8 @@ def relative(path: Path) -> str:
 def execute(chapters: list[Chapter], options: Options) -> list[Failure]:
     """Run the chapters, `jobs` at a time, telling each one's end; returns the failures."""
     failures, seconds = [], {}
+    known = last_times(options.profile)
+    chapters = sorted(chapters, key=lambda c: known.get(c.name, 0.0), reverse=True)  # longest first
     print(f"executing {len(chapters)} chapter(s), {options.jobs} at a time", flush=True)
     start = time.monotonic()
     with ThreadPoolExecutor(max_workers=options.jobs) as pool:
@@ -134,12 +137,21 @@ def execute(chapters: list[Chapter], options: Options) -> list[Failure]:
     return failures
 
 
+def last_times(profile: str) -> dict[str, float]:
+    """The seconds that chapters took, as recorded for the book and then as last run here."""
+    recorded = _read(RUNTIMES).get("seconds", {}).get(profile, {})
+    return {**recorded, **_read(BUILD / "times.json").get(profile, {})}
+
+
 def note_times(seconds: dict[str, float], profile: str) -> None:
     """Keep the seconds of the last run of every chapter, for the page of run times."""
-    path = BUILD / "times.json"
-    times = json.loads(path.read_text()) if path.exists() else {}
+    times = _read(BUILD / "times.json")
     times.setdefault(profile, {}).update(seconds)
-    write(path, json.dumps(times, indent=1, sort_keys=True) + "\n")
+    write(BUILD / "times.json", json.dumps(times, indent=1, sort_keys=True) + "\n")
+
+
+def _read(path: Path) -> dict:
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
 
 
 def plan(chapters: list[Chapter], options: Options) -> list[Chapter]:

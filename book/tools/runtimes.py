@@ -16,9 +16,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from book.tools.chapters import BUILD, ROOT
-from book.tools.execute import write
+from book.tools.execute import RUNTIMES, write
 
-RUNTIMES = ROOT / "data" / "runtimes.json"
 PACKAGES = ("torch", "numpy", "matplotlib", "jupyter-book", "papermill")
 
 
