@@ -12,6 +12,7 @@ from coefdyn.experiments import EXPERIMENTS, Result, get_experiment
 from coefdyn.experiments.plan import PROFILES
 from coefdyn.training import ResultsNotWritten, RunOptions
 from coefdyn.training.runs import EXECUTORS
+from coefdyn.training.step import MODES
 
 __all__ = ["main"]
 
@@ -33,7 +34,12 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--executor", default="local", choices=EXECUTORS)
     run.add_argument("--workers", type=int, help="processes on a CPU; default: one per core")
     run.add_argument("--max-replicas", type=int, default=16, help="trained as one program on a GPU")
-    run.add_argument("--mode", default="auto", choices=("auto", "eager", "compiled", "graph"))
+    run.add_argument("--mode", default="auto", choices=MODES)
+    run.add_argument(
+        "--method",
+        default="parallel",
+        help="on a GPU: how coefficients are applied, parallel, chunked or triton",
+    )
     run.add_argument(
         "--checkpoints",
         type=Path,
@@ -91,6 +97,7 @@ def _run(parsed: argparse.Namespace) -> int:
         executor=parsed.executor,
         max_replicas=parsed.max_replicas,
         mode=parsed.mode,
+        method=parsed.method,
         budget_s=parsed.budget,
         progress=False if parsed.quiet else None,
         checkpoint_folder=parsed.checkpoints,

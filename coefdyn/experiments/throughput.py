@@ -92,7 +92,8 @@ def measure(
     if device == "cpu":
         ways.append(("one process per core (the default here)", processes))
     else:
-        ways.append(("replicas, compiled, CUDA graph (the default here)", together("graph")))
+        ways.append(("replicas in one program, CUDA graph", together("captured")))
+        ways.append(("replicas in one program, compiled, CUDA graph", together("graph")))
     return [Throughput(name, _timed(way, device), replicas * steps) for name, way in ways]
 
 

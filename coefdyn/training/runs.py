@@ -32,6 +32,7 @@ class RunOptions:
         max_replicas: largest number of replicas trained as one program on a GPU; a group that
             does not fit into its memory is halved.
         mode: how a step is run, one of ``coefdyn.training.step.MODES``.
+        method: how coefficients are applied, see ``TrainOptions``; processes use its default.
         budget_s: no run is started once this many seconds have passed; None for no limit.
         progress: show a bar; None for "on a terminal or in a notebook".
         should_stop: asked after every step; a true answer stops all training at once.
@@ -45,6 +46,7 @@ class RunOptions:
     executor: str = "local"
     max_replicas: int = 16
     mode: str = "auto"
+    method: str = "parallel"
     budget_s: float | None = None
     progress: bool | None = None
     should_stop: Callable[[], bool] | None = None
@@ -182,6 +184,7 @@ def _train_here(group: list[RunConfig], book: _Book, options: RunOptions) -> Non
     settings = TrainOptions(
         device=options.resolved_device(),
         mode=options.mode,
+        method=options.method,
         on_step=on_step,
         on_record=book.add,
         checkpoint=None if folder is None else folder / f"{group[0].key}.safetensors",

@@ -1,7 +1,8 @@
-"""One optimiser step of a population: eager, compiled, or captured as a CUDA graph."""
+"""One optimiser step of a population: eager, compiled, captured as a CUDA graph, or both."""
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable
 
@@ -13,8 +14,10 @@ from coefdyn.training.population import Population
 
 __all__ = ["MODES", "Stepper"]
 
-#: how a step is run; "auto" is "graph" on a GPU and "eager" elsewhere
-MODES = ("auto", "eager", "compiled", "graph")
+#: how a step is run; "auto" is "captured" or "graph" on a GPU and "eager" elsewhere
+MODES = ("auto", "eager", "compiled", "captured", "graph")
+#: in mode "auto" a step is compiled only if all steps, uncompiled, would take longer than this
+COMPILING_PAYS_S = 120.0
 
 
 class Stepper:
@@ -27,8 +30,8 @@ class Stepper:
         population: the replicas.
         optimizer: AdamW over their rows.
         clip: largest gradient norm per replica, or None.
-        mode: one of MODES. "compiled" passes loss and gradient through torch.compile; "graph"
-            captures the compiled step (or, should compiling fail, the plain one) on the GPU.
+        mode: one of MODES. "compiled" passes loss and gradient through torch.compile; "captured"
+            replays the plain step as a CUDA graph; "graph" replays the compiled one.
     """
 
     def __init__(
@@ -42,8 +45,8 @@ class Stepper:
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}; got {mode!r}.")
         on_gpu = population.device.type == "cuda"
-        if mode == "graph" and not on_gpu:
-            raise ValueError(f"mode='graph' needs a CUDA device, got {population.device}.")
+        if mode in ("captured", "graph") and not on_gpu:
+            raise ValueError(f"mode={mode!r} needs a CUDA device, got {population.device}.")
         self.population, self.optimizer, self.clip = population, optimizer, clip
         self.mode = ("graph" if on_gpu else "eager") if mode == "auto" else mode
         self._lenient = mode == "auto"
@@ -116,27 +119,40 @@ class Stepper:
         ]
 
     def _prepare(self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]) -> None:
-        """Compile and capture; in mode "auto" what fails is left out, with a warning."""
+        """Compile and capture as the mode says; in mode "auto" a failure leaves the plain step."""
         self._prepared = True
         held = [*self.books().values(), *self.optimizer.state().values()]
         before = [tensor.clone() for tensor in held]
-        for attempt in (self._compile, self._capture):
-            if attempt == self._capture and self.mode != "graph":
-                continue
-            try:
-                attempt(inputs, targets, scalars)
-            except torch.OutOfMemoryError:
+        try:
+            if self._lenient and not self._compiling_pays(inputs, targets, scalars):
+                self.mode = "captured"
+            if self.mode in ("compiled", "graph"):
+                self._compile(inputs, targets, scalars)
+            if self.mode in ("captured", "graph"):
+                self._capture(inputs, targets, scalars)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if not self._lenient:
                 raise
-            except Exception as error:
-                if not self._lenient:
-                    raise
-                self._gradients = self.population.loss_and_gradients
-                self._graph, self.mode = None, "eager"
-                warnings.warn(f"the step runs uncompiled: {error}", stacklevel=3)
-                break
-            finally:
-                for tensor, old in zip(held, before, strict=True):
-                    tensor.copy_(old)
+            self._gradients = self.population.loss_and_gradients
+            self._graph, self.mode = None, "eager"
+            warnings.warn(f"the step runs uncompiled: {error}", stacklevel=3)
+        finally:
+            for tensor, old in zip(held, before, strict=True):
+                tensor.copy_(old)
+
+    def _compiling_pays(
+        self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...], trials: int = 5
+    ) -> bool:
+        """Whether all plain steps would take so long that a minute of compiling is worth it."""
+        for trial in range(trials + 1):
+            if trial == 1:
+                torch.cuda.synchronize(self.population.device)
+                start = time.perf_counter()
+            self._step(inputs, targets, *scalars)
+        torch.cuda.synchronize(self.population.device)
+        return (time.perf_counter() - start) / trials * self.optimizer.steps > COMPILING_PAYS_S
 
     def books(self) -> dict[str, Tensor]:
         """Everything that a step changes besides the optimiser's state."""

@@ -250,7 +250,7 @@ def test_unknown_diagnostics_are_named():
         run_diagnostics(["entropy"], model, torch.zeros(1, 2, dtype=torch.int64))
 
 
-@pytest.mark.parametrize("mode", ["fast", "graph"])
+@pytest.mark.parametrize("mode", ["fast", "captured", "graph"])
 def test_modes_that_cannot_be_met_raise(mode):
     with pytest.raises(ValueError, match="mode"):
         train_group([tiny_run()], TrainOptions(mode=mode))
