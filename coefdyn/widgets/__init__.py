@@ -5,6 +5,6 @@ The arithmetic of ``js/`` is held to the library's float64 reference by shared g
 
 from coefdyn.widgets.explorer import Explorer
 from coefdyn.widgets.film import TrainingFilm
-from coefdyn.widgets.small import ChunkView, ScoreVariance
+from coefdyn.widgets.small import ChunkView, CostView, ScoreVariance
 
-__all__ = ["ChunkView", "Explorer", "ScoreVariance", "TrainingFilm"]
+__all__ = ["ChunkView", "CostView", "Explorer", "ScoreVariance", "TrainingFilm"]

@@ -1,43 +1,28 @@
-"""A training film: how the coefficients of a real run change over its training steps.
-
-Matrices are kept as one signed byte per coefficient and one scale per matrix: the largest error is
-``scale / 254``. So a run of 20 steps with four heads at L = 32 takes 42 kB.
-"""
+"""A training film: how the coefficients of real runs change over their training steps."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import anywidget
-import torch
 import traitlets
 
+from coefdyn.analysis.films import LONGEST, Film, check_steps, quantise
 from coefdyn.shapes import Float, Tensor
+from coefdyn.widgets.settings import check_name
 from coefdyn.widgets.source import film_source, style_source
 
 __all__ = ["TrainingFilm", "quantise"]
 
 
-def quantise(matrices: Float[Tensor, "*frames L L"]) -> tuple[bytes, list[float]]:
-    """Lower triangles as signed bytes, row after row, and each matrix's largest magnitude.
-
-    Raises:
-        ValueError: for values that are not finite.
-    """
-    if not bool(matrices.isfinite().all()):
-        raise ValueError("a film needs finite coefficients; got inf or NaN in some matrix.")
-    length = matrices.shape[-1]
-    i, j = torch.tril_indices(length, length)
-    lower = matrices.detach().to("cpu", torch.float64)[..., i, j].reshape(-1, len(i))
-    scales = lower.abs().amax(dim=-1, keepdim=True)
-    steps = (lower / scales.clamp(min=1e-300) * 127).round().to(torch.int8)
-    return steps.numpy().tobytes(), scales.flatten().tolist()
-
-
 class TrainingFilm(anywidget.AnyWidget):
     """Coefficients of a trained model, scrubbed over training step, layer and head.
+
+    ``TrainingFilm.load("principle-3")`` shows a recorded film with its tokens and curves. In
+    JupyterLab ``film.settings = {"frame": 3}`` moves it; frames count from 0, layers and heads
+    from 1, and ``row`` is the position of the reading token, from 1.
 
     Args:
         coefficients: alpha or alpha / eta, ``(steps, layers, heads, L, L)``, L up to 64.
@@ -78,24 +63,75 @@ class TrainingFilm(anywidget.AnyWidget):
             "length": length,
             "scales": scales,
             "epsilon": epsilon,
+            "runs": [{"name": "", "loss": [], "accuracy": []}],
+            "tokens": [],
+            "targets": [],
         }
         super().__init__(film=film, frames=frames)
 
+    @classmethod
+    def load(cls, name: Path | str, **settings: Any) -> TrainingFilm:
+        """A recorded film by its name under ``data/films``, or by the path of its file.
+
+        Args:
+            name: such as "principle-3".
+            settings: where it starts: ``run`` (from 0), ``frame`` (from 0), ``layer``, ``head``,
+                ``row`` (from 1).
+
+        Raises:
+            ValueError: if there is no such film, or for a setting that does not fit.
+        """
+        return cls.from_film(Film.load(name), **settings)
+
+    @classmethod
+    def from_film(cls, film: Film, *, epsilon: float = 0.01, **settings: Any) -> TrainingFilm:
+        """The widget of a film, such as ``coefdyn.training.film.record_film`` returns."""
+        shown = cls(
+            film.coefficients(),
+            steps=film.steps,
+            provenance=f"Recorded: {film.source()}.",
+            title=film.title,
+            epsilon=epsilon,
+        )
+        runs = [
+            {"name": run.name, "loss": list(run.loss), "accuracy": list(run.accuracy)}
+            for run in film.runs
+        ]
+        scales = [scale for run in film.runs for scale in run.scales]
+        labels = {"tokens": list(film.tokens), "targets": list(film.targets)}
+        shown.film = {**shown.film, "runs": runs, "scales": scales, **labels}
+        shown.frames = b"".join(run.frames for run in film.runs)
+        shown.settings = settings
+        return shown
+
+    @traitlets.validate("settings")
+    def _complete(self, proposal: traitlets.Bunch) -> dict[str, Any]:
+        """Named settings change, the others stay; numbers out of range are refused."""
+        film = self.film
+        highest = {"frame": len(film["steps"]) - 1, "run": len(film["runs"]) - 1}
+        highest |= {"layer": film["layers"], "head": film["heads"], "row": film["length"]}
+        for key, value in proposal["value"].items():
+            check_name("setting", key, tuple(highest))
+            low = 0 if key in ("frame", "run") else 1
+            if not low <= int(value) <= highest[key]:
+                raise ValueError(f"{key} must lie between {low} and {highest[key]}, got {value!r}.")
+        named = {k: str(v) if k == "run" else int(v) for k, v in proposal["value"].items()}
+        return {**self.settings, **named}
+
     def __repr__(self) -> str:
         sizes = ", ".join(f"{key}={self.film[key]}" for key in ("layers", "heads", "length"))
-        return f"TrainingFilm(steps={self.film['steps']}, {sizes})"
+        names = [run["name"] for run in self.film["runs"] if run["name"]]
+        runs = f"runs={names}, " if names else ""
+        return f"TrainingFilm({runs}steps={self.film['steps']}, {sizes})"
 
 
 def _check(coefficients: Tensor, steps: Sequence[int], provenance: str) -> None:
     shape = tuple(coefficients.shape)
-    if len(shape) != 5 or shape[-1] != shape[-2] or not 2 <= shape[-1] <= 64:
+    if len(shape) != 5 or shape[-1] != shape[-2] or not 2 <= shape[-1] <= LONGEST:
         raise ValueError(
-            f"coefficients must be (steps, layers, heads, L, L) with L from 2 to 64, got {shape}."
+            f"coefficients must be (steps, layers, heads, L, L) with L from 2 to {LONGEST}, "
+            f"got {shape}."
         )
-    if len(steps) != shape[0] or any(b <= a for a, b in pairwise(steps)):
-        raise ValueError(
-            f"steps must increase and have one entry per frame: {shape[0]} frames, "
-            f"got {list(steps)}."
-        )
+    check_steps(steps, shape[0])
     if not provenance.strip():
         raise ValueError("a film says where its numbers come from; provenance is empty.")

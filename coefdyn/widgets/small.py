@@ -2,6 +2,7 @@
 
     ScoreVariance   variance of q^T (b k) against n for three scalings (Principle 5)
     ChunkView       the same output token by token, at once, or chunk by chunk (Principle 1)
+    CostView        a lower bound on the time against L, at once and in chunks (Principle 1)
 
 A figure about one ingredient is an ``Explorer`` with few parts, such as
 ``Explorer(parts=["readout", "numbers", "card-readout"])``.
@@ -17,7 +18,7 @@ import traitlets
 from coefdyn.widgets.settings import check_name
 from coefdyn.widgets.source import small_source, style_source
 
-__all__ = ["ChunkView", "ScoreVariance"]
+__all__ = ["ChunkView", "CostView", "ScoreVariance"]
 
 Limits = tuple[int, int]
 
@@ -99,3 +100,35 @@ class ChunkView(_Small):
 
     def __init__(self, *, length: int = 24, chunk: int = 6, width: int = 16, step: int = 0) -> None:
         self._start(length=length, chunk=chunk, width=width, step=step)
+
+
+class CostView(_Small):
+    """Roofline bound on the time of one head against L: all at once, and in chunks.
+
+    Operations: two per multiplication that ``ChunkView`` counts. Bytes: q, k, v and y once, two
+    bytes a number; per chunk the state out and in, four bytes a number. The bound is the larger of
+    operations / peak and bytes / bandwidth; it knows nothing of launch times or of latency.
+
+    Args:
+        power: log2 of L, 6 to 20.
+        width: n = d_v, 16 to 256.
+        chunk: C, 16 to 256.
+        machine: "h200" or "a100" (data sheet: dense bf16 peak, memory bandwidth), or "laptop"
+            (1 TFLOP/s and 60 GB/s, an order of magnitude).
+
+    Raises:
+        ValueError: for a value out of range or an unknown machine.
+    """
+
+    _esm = small_source("cost", "COST")
+    _limits: ClassVar[dict[str, Limits]] = {
+        "power": (6, 20),
+        "width": (16, 256),
+        "chunk": (16, 256),
+    }
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {"machine": ("h200", "a100", "laptop")}
+
+    def __init__(
+        self, *, power: int = 12, width: int = 128, chunk: int = 64, machine: str = "h200"
+    ) -> None:
+        self._start(power=power, width=width, chunk=chunk, machine=machine)

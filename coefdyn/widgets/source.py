@@ -75,7 +75,18 @@ def small_source(file: str, design: str) -> str:
 @cache
 def film_source() -> str:
     """The module of a training film."""
-    names = ("tokens", "math", "blend", "text", "theme", "dom", "matrix", "small", "film")
+    names = (
+        "tokens",
+        "math",
+        "blend",
+        "text",
+        "theme",
+        "dom",
+        "matrix",
+        "small",
+        "film_draw",
+        "film",
+    )
     return _join(names) + "\nexport default { render: renderFilm };"
 
 

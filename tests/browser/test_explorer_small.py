@@ -11,7 +11,7 @@ import pytest
 import torch
 from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
 
-from coefdyn.widgets import ChunkView, Explorer, ScoreVariance, TrainingFilm
+from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance, TrainingFilm
 from coefdyn.widgets.source import arithmetic_source
 from coefdyn.widgets.tokens import draw_normal
 
@@ -72,6 +72,23 @@ def _film(steps: tuple[int, ...] = (0, 1), provenance: str = "zeros") -> Trainin
 def test_wrong_settings_are_told(make: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_cost_is_a_roofline(open_page: Open) -> None:
+    page = open_page(CostView(power=10, width=32, chunk=64), ready="small")
+    length, width, chunk, peak, bandwidth = 1024, 32, 64, 989e12, 4.8e12
+    traffic = 8 * width * length
+    full = 2 * length * (length + 1) // 2 * 2 * width
+    assert number(page, "cost-at-once") == pytest.approx(max(full / peak, traffic / bandwidth))
+    count = length // chunk
+    inside = count * chunk * (chunk + 1) // 2
+    work = 2 * (inside * 2 * width + 2 * (length - chunk) * width**2)
+    traffic += 8 * width**2 * (count - 1)
+    assert number(page, "cost-in-chunks") == pytest.approx(max(work / peak, traffic / bandwidth))
+    assert number(page, "cost-intensity") == pytest.approx(work / traffic)
+    assert number(page, "steps-in-chunks") == count
+    slide(page, "power", 20)
+    assert number(page, "cost-at-once") > 100 * number(page, "cost-in-chunks")
 
 
 def test_film_shows_each_frame_of_the_run(open_page: Open) -> None:

@@ -1,57 +1,88 @@
-// A training film: the coefficients of a real run, scrubbed over training step, layer and head.
+// A training film: the coefficients of real runs, scrubbed over run, training step, layer and head.
 // Matrices come as one byte per coefficient, lower triangles row after row, each with its own scale.
 
-function filmFrame(film, bytes, step, layer, head) {
-  const { length: L, layers, heads } = film;
-  const size = (L * (L + 1)) / 2;
-  const index = (step * layers + layer) * heads + head;
+function filmIndex(film, { run, frame, layer, head }) {
+  const { layers, heads, steps } = film;
+  return ((Number(run) * steps.length + frame) * layers + layer - 1) * heads + head - 1;
+}
+
+function filmFrame(film, bytes, s) {
+  const L = film.length;
+  const index = filmIndex(film, s);
   const scale = film.scales[index];
   const values = new Float64Array(L * L);
-  let at = index * size;
+  let at = (index * L * (L + 1)) / 2;
   for (let i = 0; i < L; i++) for (let j = 0; j <= i; j++) values[i * L + j] = (bytes.getInt8(at++) / 127) * scale;
   return { values, scale };
+}
+
+// One colour scale for all frames of a layer and head, so that colours compare between steps.
+function filmTop(film, s) {
+  let top = 0;
+  film.runs.forEach((_, run) => film.steps.forEach((__, frame) => {
+    top = Math.max(top, film.scales[filmIndex(film, { ...s, run, frame })]);
+  }));
+  return top || 1;
+}
+
+function strongestIn(values, L, i) {
+  let best = 0;
+  for (let j = 1; j <= i; j++) if (Math.abs(values[i * L + j]) > Math.abs(values[i * L + best])) best = j;
+  return best;
+}
+
+function tokenName(film, i) {
+  return film.tokens.length ? `${film.tokens[i]} at ${i + 1}` : `token ${i + 1}`;
+}
+
+function filmControls(film) {
+  const last = film.steps.length - 1;
+  const step = (m) => film.steps[m].toLocaleString("en");
+  const runs = Object.fromEntries(film.runs.map((run, m) => [m, run.name]));
+  return [
+    ...(film.runs.length > 1 ? [{ key: "run", label: "Run", options: runs }] : []),
+    { key: "frame", label: "Training step", min: 0, max: last, format: step },
+    ...(film.layers > 1 ? [{ key: "layer", label: "Layer", min: 1, max: film.layers }] : []),
+    ...(film.heads > 1 ? [{ key: "head", label: "Head", min: 1, max: film.heads }] : []),
+    { key: "row", label: "Reading token", min: 1, max: film.length, format: (i) => tokenName(film, i - 1) },
+  ];
+}
+
+function filmResult(film, bytes, s) {
+  const { values, scale } = filmFrame(film, bytes, s);
+  const L = film.length;
+  const i = s.row - 1;
+  const j = strongestIn(values, L, i);
+  const run = film.runs[Number(s.run)];
+  return { s, film, L, i, j, run, shown: values, scale, top: filmTop(film, s), weight: values[i * L + j],
+    nearZero: nearZeroFraction(values, L, film.epsilon), sum: rowSums(values, L)[L - 1],
+    accuracy: run.accuracy[s.frame], loss: run.loss[s.frame] };
 }
 
 function renderFilm({ model: widget, el }) {
   const film = widget.get("film");
   const bytes = widget.get("frames");
   const last = film.steps.length - 1;
+  const curves = film.runs[0].loss.length > 0;
   const design = {
     name: "film", title: film.title,
-    defaults: { frame: last, layer: 1, head: 1 },
-    controls: [
-      { key: "frame", label: "Training step", min: 0, max: last, format: (m) => film.steps[m].toLocaleString("en") },
-      ...(film.layers > 1 ? [{ key: "layer", label: "Layer", min: 1, max: film.layers }] : []),
-      ...(film.heads > 1 ? [{ key: "head", label: "Head", min: 1, max: film.heads }] : []),
-    ],
-    numbers: ["near-zero-fraction", "row-sum-last", "largest"],
+    defaults: { run: "0", frame: last, layer: 1, head: 1, row: film.length },
+    controls: filmControls(film),
+    numbers: [...(curves ? ["accuracy", "loss"] : []), "strongest", "near-zero-fraction", ...(curves ? [] : ["row-sum-last", "largest"])],
     extra: (app) => filmButton(app, last),
-    compute(s) {
-      const { values, scale } = filmFrame(film, bytes, s.frame, s.layer - 1, s.head - 1);
-      const L = film.length;
-      return { s, shown: values, top: scale, epsilonShown: film.epsilon, L, nearZero: nearZeroFraction(values, L, film.epsilon),
-        sum: rowSums(values, L)[L - 1] };
-    },
-    show: ({ nearZero, sum, top }) => ({
-      "near-zero-fraction": [`|coefficient| ≤ ${formatNumber(film.epsilon)}`, formatPercent(nearZero), nearZero],
-      "row-sum-last": ["sum of the last row", formatNumber(sum), sum],
-      largest: ["largest", formatNumber(top), top],
+    compute: (s) => filmResult(film, bytes, s),
+    show: (r) => ({
+      accuracy: ["test accuracy", curves ? r.accuracy.toFixed(3) : "", r.accuracy],
+      loss: ["test loss, nats", curves ? r.loss.toFixed(3) : "", r.loss],
+      strongest: [`${tokenName(film, r.i)} reads most from`, `${tokenName(film, r.j)}: ${formatNumber(r.weight)}`, r.weight],
+      "near-zero-fraction": [`|coefficient| ≤ ${formatNumber(film.epsilon)}`, formatPercent(r.nearZero), r.nearZero],
+      "row-sum-last": ["sum of the last row", formatNumber(r.sum), r.sum],
+      largest: ["largest", formatNumber(r.scale), r.scale],
     }),
-    words: ({ s, nearZero }) => `Coefficients at training step ${film.steps[s.frame]}, layer ${s.layer}, head ${s.head}: ${formatPercent(nearZero)} near zero.`,
-    draw(canvas, result, theme) {
-      const { ctx, width, height } = openCanvas(canvas);
-      const { L } = result;
-      const side = Math.min(width, height) - 8;
-      const [x, y] = [(width - side) / 2, 4];
-      matrixBuffer.width = L;
-      matrixBuffer.height = L;
-      matrixBuffer.getContext("2d").putImageData(matrixPixels(result.shown, L, result.top || 1, result.epsilonShown, theme), 0, 0);
-      ctx.imageSmoothingEnabled = false;
-      ctx.drawImage(matrixBuffer, x, y, side, side);
-      if (L <= 40) drawGaps(ctx, { x, y, side, cell: side / L }, L, theme);
-      write(ctx, theme, `step ${film.steps[result.s.frame].toLocaleString("en")}`, x + side, y + 14, { align: "right", color: theme.ink, size: 14, weight: 600 });
-      write(ctx, theme, `± ${formatNumber(result.top)}`, x + side, y + 31, { align: "right" });
-    },
+    words: (r) => `${r.run.name ? `${r.run.name}: ` : ""}coefficients at training step ${film.steps[r.s.frame]}, layer ${r.s.layer}, head ${r.s.head}. `
+      + `${tokenName(film, r.i)} reads most from ${tokenName(film, r.j)}, ${formatNumber(r.weight)}; ${formatPercent(r.nearZero)} near zero`
+      + `${curves ? `; test accuracy ${r.accuracy.toFixed(3)}` : ""}.`,
+    draw: drawFilm,
   };
   const stop = renderSmall(design, { model: widget, el });
   el.querySelector("[data-cd=small]").append(element("p", { class: "cdx-hint", "data-cd": "provenance", text: film.provenance }));
@@ -62,10 +93,10 @@ function filmButton(app, last) {
   let timer = 0;
   const button = element("button", { type: "button", class: "cdx-button", "data-cd": "play", text: "Play", onclick: () => {
     if (timer) return stop();
-    app.change({ frame: 0 });
+    if (app.settings.frame >= last) app.change({ frame: 0 });
     button.textContent = "Stop";
     timer = setInterval(() => (app.settings.frame < last ? app.change({ frame: app.settings.frame + 1 }) : stop()),
-      matchMedia("(prefers-reduced-motion: reduce)").matches ? 900 : 250);
+      matchMedia("(prefers-reduced-motion: reduce)").matches ? 1200 : 400);
     return undefined;
   } });
   const stop = () => {
