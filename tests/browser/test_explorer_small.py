@@ -55,6 +55,17 @@ def test_the_picture_of_chunks_walks(open_page: Open) -> None:
         page.wait_for_selector(f"[data-cd=value-step]:text-is('{expected}')")
 
 
+def test_no_serious_accessibility_finding(open_page: Open) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    question = {"id": "a", "question": "?", "number": "row-sum", "control": "decay"}
+    for theme in ("light", "dark"):
+        figures = (ScoreVariance(), ChunkView(), CostView(), _film(), Explorer(predict=question))
+        page = open_page(*figures, theme=theme, ready="explorer")
+        found = axe.Axe().run(page).response["violations"]
+        serious = [v for v in found if v["impact"] in ("serious", "critical")]
+        assert [(v["id"], v["nodes"][0]["html"][:200]) for v in serious] == []
+
+
 def _film(steps: tuple[int, ...] = (0, 1), provenance: str = "zeros") -> TrainingFilm:
     return TrainingFilm(torch.zeros(2, 1, 1, 4, 4), steps=steps, provenance=provenance)
 
