@@ -1,0 +1,77 @@
+"""The book's generated tables: from result files alone, honest about what has not been run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from coefdyn.experiments import EXPERIMENTS, get_experiment
+from coefdyn.experiments.pages import (
+    claims_markdown,
+    evidence_markdown,
+    load_results,
+    others_markdown,
+    perplexity_markdown,
+    runtimes_markdown,
+)
+
+
+def rows_of(table: str) -> list[list[str]]:
+    """The cells of every row below the head."""
+    lines = table.splitlines()
+    assert set(lines[1]) == {"|", "-"}
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_without_results_every_figure_says_so(tmp_path):
+    rows = rows_of(evidence_markdown(tmp_path))
+    assert len(rows) == 2 * len(EXPERIMENTS)
+    assert all(row[2] == "not yet run" and row[-1] == "not run" for row in rows)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_without_results_no_claim_is_decided(name, tmp_path):
+    results = load_results(name, tmp_path)
+    assert [result.records for result in results.values()] == [(), ()]
+    rows = rows_of(claims_markdown(get_experiment(name), results))
+    assert rows and all(set(row[1:]) <= {"not run", "not planned"} for row in rows)
+
+
+def test_a_result_file_fills_its_row(tmp_path):
+    experiment = get_experiment("principle-6")
+    variant, run = experiment.plan("quick").runs()[0]
+    record = {
+        "key": run.key,
+        "config": run.to_dict(),
+        "seed": run.seed,
+        "final": {"accuracy": 0.1},
+        "diagnostics": {},
+        "diverged_at": 7,
+        "device": "a machine",
+        "wall_s": 7200.0,
+        "replicas": 2,
+    }
+    folder = tmp_path / "principle-6"
+    folder.mkdir()
+    (folder / "quick.jsonl").write_text(json.dumps(record) + "\n")
+    row = next(row for row in rows_of(evidence_markdown(tmp_path)) if "principle-6" in row[0])
+    assert row[2].startswith("1 of ") and row[3:6] == [str(run.seed), "a machine", "60 min"]
+    assert "held" not in row[6]
+
+
+def test_perplexities_of_the_paper_stand_beside_ours(tmp_path):
+    rows = rows_of(perplexity_markdown(load_results("principle-5-lm", tmp_path)))
+    assert ["softmax", "1/sqrt(n)", "31.73", "not yet run", "not yet run"] in rows
+
+
+def test_a_figure_leaves_the_list_of_others_when_it_gets_an_experiment(monkeypatch):
+    assert "dsf-mqar" in others_markdown()
+    monkeypatch.setitem(EXPERIMENTS, "dsf-mqar", "dsf_mqar")
+    assert "dsf-mqar" not in others_markdown()
+
+
+def test_run_times_add_up():
+    assert "Not yet measured" in runtimes_markdown(None)
+    table = runtimes_markdown({"seconds": {"quick": {"b": 1.25, "a": 2.0}}})
+    assert [row[1] for row in rows_of(table)] == ["2.0", "1.2", "**3.2**"]
