@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -76,9 +77,9 @@ def record_run(
     """
     config = replace(config, train=replace(config.train, stop_accuracy=None))
     tokens = splits(config.task, config.seed).test.inputs[sequence].to(device)
-    frames: list[tuple[int, dict[str, float], Tensor]] = []
+    frames: list[tuple[int, dict[str, Any], Tensor]] = []
 
-    def look(step: int, rows: list[dict[str, float]], population: Population) -> None:
+    def look(step: int, rows: list[dict[str, Any]], population: Population) -> None:
         frames.append((step, rows[0], coefficients_of(population.model(0), tokens, heads)))
 
     with numerics(torch.device(device), config.train.precision):
@@ -97,9 +98,7 @@ def record_run(
     return run, tuple(step for step, _, _ in frames)
 
 
-def _untrained(
-    config: RunConfig, device: torch.device
-) -> tuple[list[dict[str, float]], Population]:
+def _untrained(config: RunConfig, device: torch.device) -> tuple[list[dict[str, Any]], Population]:
     """Test metrics and the model before the first step: the weights that training starts from."""
     precision = config.train.precision
     population = Population(lambda: build_model(config), [config.seed], device, precision)

@@ -1,0 +1,83 @@
+"""A recorded film in a page: every scrubber moves numbers, and they are the file's."""
+
+from __future__ import annotations
+
+import pytest
+from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
+
+from coefdyn.analysis.films import Film
+from coefdyn.widgets import TrainingFilm
+
+pytestmark = pytest.mark.browser
+
+NAME = "principle-3"
+
+
+@pytest.fixture(scope="module")
+def film() -> Film:
+    return Film.load(NAME)
+
+
+def _strongest(film: Film, run: int, frame: int, layer: int, head: int, row: int) -> float:
+    alpha = film.coefficients(run)[frame, layer - 1, head - 1, row - 1]
+    return alpha[alpha.abs().argmax()].item()
+
+
+def test_scrubbing_shows_the_files_numbers(open_page: Open, film: Film) -> None:
+    page = open_page(TrainingFilm.load(NAME), ready="small")
+    last = len(film.steps) - 1
+    for run, frame, layer, head, row in ((0, last, 1, 1, 31), (1, 0, 2, 3, 12), (2, 6, 2, 2, 23)):
+        page.select_option("[data-cd=control-run]", str(run))
+        for key, value in (("frame", frame), ("layer", layer), ("head", head), ("row", row)):
+            slide(page, key, value)
+        assert number(page, "accuracy") == film.runs[run].accuracy[frame]
+        assert number(page, "loss") == film.runs[run].loss[frame]
+        want = _strongest(film, run, frame, layer, head, row)
+        assert number(page, "strongest") == pytest.approx(want, rel=1e-9)
+        assert text(page, "value-row") == f"{film.tokens[row - 1]} at {row}"
+        label = page.get_attribute("[data-cd=film]", "aria-label")
+        assert f"{film.runs[run].name}: coefficients at training step {film.steps[frame]}" in label
+
+
+def test_the_keyboard_moves_the_scrubber(open_page: Open, film: Film) -> None:
+    page = open_page(TrainingFilm.load(NAME, frame=1), ready="small")
+    assert number(page, "accuracy") == film.runs[0].accuracy[1]
+    page.focus("[data-cd=control-frame]")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector(f"[data-cd=value-frame]:text-is('{film.steps[2]}')")
+    assert number(page, "accuracy") == film.runs[0].accuracy[2]
+    assert page.get_attribute("[data-cd=control-frame]", "aria-valuetext") == str(film.steps[2])
+
+
+def test_play_runs_to_the_end_and_stop_stops(open_page: Open, film: Film) -> None:
+    page = open_page(TrainingFilm.load(NAME), ready="small")
+    last = f"{film.steps[-1]:,}"
+    press(page, "play")
+    page.wait_for_selector(f"[data-cd=value-frame]:text-is('{film.steps[2]}')")
+    press(page, "play")
+    stopped = text(page, "value-frame")
+    page.wait_for_timeout(900)
+    assert text(page, "value-frame") == stopped != last
+    press(page, "play")
+    page.wait_for_selector(f"[data-cd=value-frame]:text-is('{last}')", timeout=20_000)
+    page.wait_for_selector("[data-cd=play]:text-is('Play')")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_nothing_is_wider_than_a_phone(open_page: Open, theme: str) -> None:
+    page = open_page(TrainingFilm.load(NAME), ready="small", width=360, theme=theme)
+    assert page.evaluate("document.documentElement.scrollWidth") == 360
+    assert text(page, "provenance").startswith("Recorded: seed 0")
+
+
+def test_python_settings_are_checked() -> None:
+    shown = TrainingFilm.load(NAME, run=1, head=2)
+    assert shown.settings == {"run": "1", "head": 2}
+    shown.settings = {"frame": 3}
+    assert shown.settings == {"run": "1", "head": 2, "frame": 3}
+    with pytest.raises(ValueError, match="layer must lie between 1 and 2, got 3"):
+        shown.settings = {"layer": 3}
+    with pytest.raises(ValueError, match="did you mean 'frame'"):
+        shown.settings = {"frames": 3}
+    with pytest.raises(ValueError, match=r"recorded films: .*principle-3"):
+        TrainingFilm.load("principle-33")
