@@ -86,5 +86,7 @@ def normalize(
             return safe_divide(numerator, total)
         case FlooredRowSum(floor=floor):
             least = floor if offset is None else floor * (-offset).exp()
-            return numerator / torch.maximum(total.abs(), torch.as_tensor(least).to(total))
+            return safe_divide(
+                numerator, torch.maximum(total.abs(), torch.as_tensor(least).to(total))
+            )
     raise ValueError(f"no rule for the normalizer {normalizer!r}; use one of coefdyn.normalizer.")
