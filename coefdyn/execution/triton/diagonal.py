@@ -66,7 +66,7 @@ def diagonal_scores(
         n = c + tl.arange(0, BK)
         q = load_tile(Q, i, n, length, N).to(tl.float32)
         sums = load_tile(L, i, n, length, N)
-        anchor = anchor_sums(L, start - 1, first, n, N)
+        anchor = anchor_sums(L, tl.minimum(start, length) - 1, first, n, N)
         reach = tl.exp(tl.where(i[:, None] < length, sums - anchor[None, :], -float("inf")))
         gap = anchor[:, None] - load_turned(L, j, n, length, N)
         kt = load_turned(K, j, n, length, N).to(tl.float32)
@@ -103,7 +103,7 @@ def diagonal_gradients(
     for c in range(0, N, BK):
         n = c + tl.arange(0, BK)
         sums = load_tile(L, i, n, length, N)
-        anchor = anchor_sums(L, start - 1, first, n, N)
+        anchor = anchor_sums(L, tl.minimum(start, length) - 1, first, n, N)
         reach = tl.exp(tl.where(i[:, None] < length, sums - anchor[None, :], -float("inf")))
         k = load_tile(K, j, n, length, N).to(tl.float32)
         later = load_tile(L, j, n, length, N)
