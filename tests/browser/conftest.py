@@ -30,7 +30,7 @@ class Visit:
         self.page.evaluate("() => window.MathJax?.startup?.promise")
         views = self.page.locator('script[type="application/vnd.jupyter.widget-view+json"]')
         for number in range(views.count()):
-            self.page.locator("[data-cd=explorer]").nth(number).wait_for()
+            self.page.locator("[data-cd=explorer], [data-cd=small]").nth(number).wait_for()
         return self
 
 
