@@ -5,9 +5,11 @@ from __future__ import annotations
 from math import prod
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.execution.chunked.pointwise import is_softmax
 from coefdyn.execution.state import has_finite_state
 
-__all__ = ["default_chunk"]
+__all__ = ["PARALLEL_UP_TO", "cpu_method", "default_chunk"]
 
 #: tokens per chunk of a linear readout
 CHUNK = 64
@@ -16,6 +18,33 @@ CHUNK = 64
 HOUSEHOLDER_CHUNK, MANY = 32, 8
 #: rows per tile of a pointwise readout
 ROWS = 128
+
+#: (readout kind, structure) -> the longest L at which the whole L x L matrix is faster on a CPU,
+#: forward and backward; 0: never
+PARALLEL_UP_TO: dict[tuple[str, str], int] = {
+    ("linear", "identity"): 64,
+    ("linear", "scalar"): 64,
+    ("linear", "diagonal"): 0,
+    ("linear", "householder"): 32,
+    ("linear", "scaled_householder"): 32,
+    ("softmax", "identity"): 0,
+    ("pointwise", "identity"): 128,
+    ("pointwise", "scalar"): 64,
+    ("pointwise", "diagonal"): 32,
+    ("pointwise", "householder"): 128,
+    ("pointwise", "scaled_householder"): 128,
+}
+
+
+def cpu_method(dynamics: CoefficientDynamics) -> str:
+    """The fastest method on a CPU for this structure, readout and length."""
+    structure, finite = dynamics.evolution.structure, has_finite_state(dynamics)
+    if structure == "dense":  # recurrent once L^2 states of n numbers cost more than L matrices
+        return "recurrent" if finite and dynamics.length > 32 else "parallel"
+    if isinstance(dynamics.readout, FeatureMap) and not finite:
+        return "parallel"
+    kind = "linear" if finite else "softmax" if is_softmax(dynamics) else "pointwise"
+    return "parallel" if dynamics.length <= PARALLEL_UP_TO[kind, structure] else "chunked"
 
 
 def default_chunk(dynamics: CoefficientDynamics) -> int:
