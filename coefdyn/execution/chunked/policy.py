@@ -40,7 +40,7 @@ def cpu_method(dynamics: CoefficientDynamics) -> str:
     """The fastest method on a CPU for this structure, readout and length."""
     structure, finite = dynamics.evolution.structure, has_finite_state(dynamics)
     if structure == "dense":  # recurrent once L^2 states of n numbers cost more than L matrices
-        return "recurrent" if finite and dynamics.length > 32 else "parallel"
+        return "recurrent" if finite and dynamics.length > 128 else "parallel"
     if isinstance(dynamics.readout, FeatureMap) and not finite:
         return "parallel"
     kind = "linear" if finite else "softmax" if is_softmax(dynamics) else "pointwise"
