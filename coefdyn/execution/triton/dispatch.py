@@ -14,7 +14,7 @@ import torch
 from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Diagonal, Householder, ScaledHouseholder
-from coefdyn.dynamics.normalizer import FlooredRowSum, Given, RowSum
+from coefdyn.dynamics.normalizer import FlooredRowSum, Given, One, RowSum
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.operators import flatten_batch
 from coefdyn.execution.chunked.stabilize import shifted, stabilize
@@ -207,7 +207,7 @@ def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
         gates.scale,
     )
     y = y.reshape(*batch, *y.shape[-2:])
-    return (y / eta.eta[..., None].to(y.dtype)) if isinstance(eta, Given) else y
+    return normalize(y, y, None, eta if isinstance(eta, Given) else One()).to(v.dtype)
 
 
 def _linear(

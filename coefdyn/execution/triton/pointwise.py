@@ -41,7 +41,7 @@ BLOCKS: dict[tuple[str, int], Tile] = {
     ("forward", 256): Tile(64, 32, 4, 2),
     ("rows", 64): Tile(64, 64, 4, 2),
     ("rows", 128): Tile(64, 64, 4, 2),
-    ("rows", 256): Tile(64, 32, 8, 1),
+    ("rows", 256): Tile(32, 32, 4, 1),
     ("columns", 64): Tile(64, 64, 4, 2),
     ("columns", 128): Tile(32, 64, 4, 2),
     ("columns", 256): Tile(32, 32, 8, 1),
@@ -58,10 +58,15 @@ def tiles_for(kind: str, width: int, dtype: torch.dtype) -> Tile:
     return BLOCKS["float32" if dtype == torch.float32 else kind, size]
 
 
-def _empty(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor | None) -> tuple[Tensor, ...]:
-    """y, then 1/eta, d eta / d rowsum and the running maximum, ``(B, L)``."""
-    rows = [v.new_empty(v.shape[:2], dtype=torch.float32) for _ in range(3)]
-    return (torch.empty_like(v), *rows)
+def _empty(q, k, v, weight, log_decay, least) -> tuple[Tensor, ...]:
+    """y, then 1/eta, d eta / d rowsum and the running maximum, ``(B, L)``.
+
+    The gradients of b and g are sums in which nearly everything cancels: with either, y is kept in
+    float32, since its rounding would come back through dy . y.
+    """
+    exact = weight is not None or log_decay is not None
+    y = v.new_empty(v.shape, dtype=torch.float32 if exact else v.dtype)
+    return (y, *(v.new_empty(v.shape[:2], dtype=torch.float32) for _ in range(3)))
 
 
 def _sums(g: Tensor | None, stand_in: Tensor) -> tuple[Tensor, Tensor]:
@@ -92,7 +97,7 @@ def forward(
     q, k, v, weight, log_decay, least, phi: str, norm: str, shift: bool, scale: float
 ) -> tuple[Tensor, ...]:
     """(y, 1/eta, d eta / d rowsum, running maximum); the last three only for norm != "none"."""
-    y, inv, side, peak = _empty(q, k, v)
+    y, inv, side, peak = _empty(q, k, v, weight, log_decay, least)
     if norm == "none":
         inv.fill_(1.0)
         side.zero_()

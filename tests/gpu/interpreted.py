@@ -1,0 +1,169 @@
+"""Run groups of cases in Triton's interpreter and print every error found, one JSON object a line.
+
+    python tests/gpu/interpreted.py GROUP ...
+
+A process of its own: the interpreter and the compiler cannot share one. Every buffer starts as
+NaN, so an output that is not written shows. Errors are relative norms against float64.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+os.environ["TRITON_INTERPRET"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+sys.path[:0] = [str(Path(__file__).resolve().parents[level]) for level in (1, 2)]
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from chunked_cases import in_float64, output_and_gradients, own_key  # noqa: E402
+from designs import Inputs  # noqa: E402
+from tolerances import relative_error  # noqa: E402
+
+F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
+NORMALIZERS = ("one", "row_sum", "floored", "given")
+
+
+def check(
+    structure: str,
+    phi: str,
+    eta: str,
+    length: int,
+    *,
+    dtype: torch.dtype = F32,
+    log_scaled: bool = False,
+    own: bool = False,
+    batch: tuple[int, ...] = (1,),
+    **sizes: int,
+) -> dict[str, object]:
+    """Output and all gradients of one design, against the L x L form in float64."""
+    inputs = Inputs.draw(batch=batch, length=length, dtype=dtype, **sizes)
+
+    def build(x: Inputs):
+        dynamics = x.dynamics(structure, phi, eta, log_scaled)
+        return own_key(dynamics) if own else dynamics
+
+    exact = in_float64(inputs)
+    expected = output_and_gradients(lambda d, v: d.apply(v, "parallel"), build(exact), exact)
+    got = output_and_gradients(lambda d, v: d.apply(v, "triton"), build(inputs), inputs)
+    missing = sorted(expected.keys() - got.keys())
+    return {
+        "case": f"{structure} {phi} {eta} L={length} {dtype} {sizes or ''}{' own' if own else ''}",
+        "dtype": str(dtype).removeprefix("torch."),
+        "missing": missing,
+        "errors": {name: relative_error(got[name], expected[name]) for name in got},
+    }
+
+
+def pointwise() -> Iterator[dict]:
+    for eta in NORMALIZERS:
+        for phi in ("exp", "softplus", "relu"):
+            yield check("scalar", phi, eta, 17, log_scaled=eta == "floored")
+        yield check("identity", "exp", eta, 17)
+    for length in (1, 63, 64, 65):
+        yield check("identity", "exp", "row_sum", length)
+    yield check("scalar", "softplus", "row_sum", 130, n=20, dv=33)
+    yield check("scalar", "exp", "row_sum", 33, batch=(2, 2))
+    for dtype in (F16, BF16):
+        yield check("identity", "exp", "row_sum", 40, dtype=dtype, n=16, dv=16)
+
+
+def scalar() -> Iterator[dict]:
+    yield check("identity", "identity", "one", 17)
+    yield check("identity", "elu1", "row_sum", 33)
+    for length in (1, 63, 64, 65):
+        yield check("scalar", "identity", "one", length)
+    yield check("scalar", "identity", "floored", 40, log_scaled=True)
+    yield check("scalar", "identity", "given", 17, batch=(2, 2))
+    yield check("scalar", "identity", "one", 130, n=20, dv=33)
+    yield check("scalar", "identity", "one", 40, dtype=BF16, n=16, dv=16)
+    yield continued("scalar")
+
+
+def householder() -> Iterator[dict]:
+    yield check("householder", "identity", "one", 1)
+    yield check("householder", "identity", "one", 33, own=True)
+    yield check("scaled_householder", "identity", "floored", 17, log_scaled=True)
+    yield check("scaled_householder", "identity", "one", 64, own=True)
+    yield check("scaled_householder", "identity", "one", 65, own=True, n=20, dv=33)
+    yield continued("scaled_householder")
+
+
+def diagonal() -> Iterator[dict]:
+    for length in (1, 17, 63, 65):
+        yield check("diagonal", "identity", "one", length)
+    yield check("diagonal", "identity", "floored", 40, log_scaled=True, n=20, dv=33)
+    yield continued("diagonal")
+
+
+def continued(structure: str) -> dict[str, object]:
+    """Two parts, the second from the state of the first, with gradients through that state."""
+    from coefdyn.execution.triton.dispatch import continue_triton
+
+    inputs = Inputs.draw(batch=(1,), length=40, dtype=F32)
+    exact = in_float64(inputs)
+
+    def in_two(d, v):
+        first, state = continue_triton(d.narrow(0, 19), v[:, :19])
+        second, _ = continue_triton(d.narrow(19, 21), v[:, 19:], state)
+        return torch.cat([first, second], 1)
+
+    design = (structure, "identity", "floored", True)
+    expected = output_and_gradients(
+        lambda d, v: d.apply(v, "parallel"), exact.dynamics(*design), exact
+    )
+    got = output_and_gradients(in_two, inputs.dynamics(*design), inputs)
+    errors = {name: relative_error(got[name], expected[name]) for name in got}
+    missing = sorted(expected.keys() - got.keys())
+    return {"case": f"{structure} in two", "dtype": "float32", "missing": missing, "errors": errors}
+
+
+def operators() -> Iterator[dict]:
+    """Registered shapes and types match what the kernels return; a compiled graph holds them."""
+    from coefdyn.execution.triton.diagonal import diagonal_kernel
+    from coefdyn.execution.triton.householder import householder_kernel
+    from coefdyn.execution.triton.linear import scalar_kernel
+    from coefdyn.execution.triton.pointwise import rows_kernel
+
+    q, gate = torch.randn(1, 5, 4, dtype=F16), -torch.rand(1, 5)
+    channels = -torch.rand(1, 5, 4)
+    calls = {
+        "rows": (rows_kernel, (q, q, q, gate, gate, None, "exp", "row_sum", True, 0.5)),
+        "scalar": (scalar_kernel, (q, q, q, None, gate, None, 0.5)),
+        "householder": (householder_kernel, (q, q, q, -gate, None, gate, None, 0.5)),
+        "diagonal": (diagonal_kernel, (q, q, q, None, channels, None, 0.5)),
+    }
+    for name, (kernel, args) in calls.items():
+        torch.library.opcheck(kernel.op, args, test_utils=("test_schema", "test_faketensor"))
+        yield {"case": f"operator {name}", "dtype": "float16", "missing": [], "errors": {}}
+    inputs = Inputs.draw(batch=(1,), length=9, dtype=F32)
+    design = inputs.dynamics("scalar", "exp", "row_sum")
+    run = lambda v: replace(design).apply(v, "triton")  # noqa: E731
+    compiled = torch.compile(run, backend="aot_eager")
+    with torch.autocast("cpu", dtype=BF16):
+        found = {"output": relative_error(compiled(inputs.v), run(inputs.v))}
+    yield {"case": "compiled", "dtype": "float32", "missing": [], "errors": found}
+
+
+GROUPS = {
+    group.__name__: group for group in (pointwise, scalar, householder, diagonal, operators)
+}
+
+
+def main(names: list[str]) -> None:
+    torch.set_num_threads(1)
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    np.seterr(all="ignore")
+    for name in names:
+        for row in GROUPS[name]():
+            print(json.dumps(row), flush=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
