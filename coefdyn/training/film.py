@@ -51,10 +51,11 @@ def record_run(
     config: RunConfig,
     name: str,
     *,
-    heads: int,
+    heads: int | None = None,
     sequence: int = 0,
     device: str = "cpu",
     on_step: Callable[[int, int], object] | None = None,
+    on_frame: Callable[[int, dict[str, Any], Tensor], object] | None = None,
 ) -> tuple[FilmRun, tuple[int, ...]]:
     """Train one run and keep its coefficients before step 1 and at every evaluation.
 
@@ -63,13 +64,14 @@ def record_run(
     Args:
         config: the run; ``train.evaluate_every`` sets the distance of the frames in steps.
         name: what sets the run apart.
-        heads: how many heads of each layer are kept, the first ones.
+        heads: how many heads of each layer are kept, the first ones; None for all.
         sequence: which test sequence is looked at.
         device: where it trains.
         on_step: called with (finished steps, all steps); a true answer stops.
+        on_frame: called with (step, test metrics, coefficients) as each frame is taken.
 
     Returns:
-        The run, and the step of each frame.
+        The run, and the step of each frame; the last one is early if the run diverged.
 
     Raises:
         Stopped: when ``on_step`` asked for it.
@@ -81,6 +83,8 @@ def record_run(
 
     def look(step: int, rows: list[dict[str, Any]], population: Population) -> None:
         frames.append((step, rows[0], coefficients_of(population.model(0), tokens, heads)))
+        if on_frame is not None:
+            on_frame(*frames[-1])
 
     with numerics(torch.device(device), config.train.precision):
         look(0, *_untrained(config, torch.device(device)))
@@ -127,7 +131,8 @@ def record_film(
         on_step: called with (name, finished steps, all steps); a true answer stops.
 
     Raises:
-        ValueError: for runs of different tasks, seeds or steps, or a sequence too long.
+        ValueError: for runs of different tasks, seeds or steps, a sequence too long, or a run that
+            diverged.
         Stopped: when ``on_step`` asked for it.
     """
     first = _same_sequence(list(runs.values()))
@@ -138,7 +143,7 @@ def record_film(
         done[name] = record_run(
             config, name, heads=heads, sequence=sequence, device=device, on_step=tell
         )
-    (steps,) = {steps for _, steps in done.values()}
+    steps = _same_steps({name: at for name, (_, at) in done.items()}, first.train.steps)
     kept = tuple(run for run, _ in done.values())
     return Film(
         title=title,
@@ -149,6 +154,17 @@ def record_film(
         targets=tuple(targets),
         runs=kept,
     )
+
+
+def _same_steps(frames: dict[str, tuple[int, ...]], steps: int) -> tuple[int, ...]:
+    """The steps of the frames, if every run reached its end."""
+    for name, at in frames.items():
+        if at[-1] != steps:
+            raise ValueError(
+                f"run {name!r} diverged by step {at[-1]} of {steps}; lower its learning rate or "
+                "leave it out of the film."
+            )
+    return next(iter(frames.values()))
 
 
 def _same_sequence(configs: list[RunConfig]) -> RunConfig:
