@@ -40,7 +40,7 @@ def test_without_results_no_claim_is_decided(name, tmp_path):
 
 def test_a_result_file_fills_its_row(tmp_path):
     experiment = get_experiment("principle-6")
-    variant, run = experiment.plan("quick").runs()[0]
+    _, run = experiment.plan("quick").runs()[0]
     record = {
         "key": run.key,
         "config": run.to_dict(),
