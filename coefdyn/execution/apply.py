@@ -11,7 +11,12 @@ from coefdyn.dynamics import checks
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.normalizer import One
 from coefdyn.execution import parallel, recurrent, reference
-from coefdyn.execution.chunked.dispatch import check_chunked, run_chunked
+from coefdyn.execution.chunked.dispatch import (
+    check_chunked,
+    has_learnable_readout,
+    run_chunked,
+)
+from coefdyn.execution.chunked.policy import cpu_method
 from coefdyn.execution.state import has_finite_state
 from coefdyn.execution.triton.dispatch import check_triton, run_triton
 from coefdyn.shapes import Float, Tensor
@@ -34,11 +39,15 @@ TABLE: dict[tuple[str, str], Run] = {
 
 
 def resolve(dynamics: CoefficientDynamics, method: str) -> Run:
-    """The function that computes this design by this method, or an error that says what would."""
+    """The function that computes this design by this method, or an error that says what would.
+
+    "auto" follows ``chunked.policy.PARALLEL_UP_TO``, measured on a CPU and used on every device:
+    the whole matrix for short sequences, chunks beyond. It never chooses triton: ask for it.
+    """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
     if method == "auto":
-        method = "parallel"
+        method = cpu_method(dynamics, has_learnable_readout(dynamics))
     structure = dynamics.evolution.structure
     if method == "recurrent" and not has_finite_state(dynamics):
         raise ValueError(_no_finite_state(dynamics))

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.execution.apply import resolve
 
 PLAIN = {
     "evolution": evolution.Identity(),
@@ -196,3 +197,18 @@ def test_readouts_must_be_elementwise(no_shape_checks: None) -> None:
 def test_a_nan_in_training_is_left_to_the_trainer() -> None:
     q = torch.full((3, 2), float("nan"), requires_grad=True)
     assert build(q=q).apply(torch.ones(3, 1)).isnan().all()
+
+
+def test_auto_chooses_by_length_and_trains_a_learnable_readout() -> None:
+    slope = torch.tensor(0.3, requires_grad=True)
+    leaky = readout.Pointwise(lambda s: torch.where(s > 0, s, slope * s), name="leaky")
+    x = torch.randn(300, 2, generator=torch.Generator().manual_seed(2))
+    d = build(q=x, k=x, readout=leaky, normalizer=normalizer.One())
+    d.apply(x).square().sum().backward()
+    assert slope.grad is not None
+    assert slope.grad.abs() > 0
+    with pytest.raises(ValueError, match="parameters of its own"):
+        d.apply(x, "chunked")
+    short, long = build(), build(q=x, k=x)
+    assert resolve(short, "auto") is resolve(short, "parallel")
+    assert resolve(long, "auto") is resolve(long, "chunked")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import torch
+
+from coefdyn.dynamics import readout
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Dense
-from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.dynamics.readout import FeatureMap, Pointwise
 from coefdyn.execution.chunked.linear import linear_scan
 from coefdyn.execution.chunked.pointwise import apply_pointwise
 from coefdyn.execution.chunked.policy import default_chunk
@@ -12,6 +15,9 @@ from coefdyn.execution.state import LinearState, has_finite_state
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply_chunked", "check_chunked", "continue_chunked", "run_chunked"]
+
+
+BUILT_IN = (readout.identity, readout.exp, readout.relu, readout.softplus)
 
 
 def check_chunked(dynamics: CoefficientDynamics) -> None:
@@ -27,6 +33,21 @@ def check_chunked(dynamics: CoefficientDynamics) -> None:
             f"{dynamics.readout!r} with {type(dynamics.evolution).__name__}, where psi needs every "
             "h_(i,j) by itself. Use method='parallel'."
         )
+
+    if has_learnable_readout(dynamics):
+        raise ValueError(
+            "method='chunked' has a backward pass of its own, for q, k, v and the parameters of A_t, "
+            f"b_j and eta_i; the readout '{dynamics.readout.name}' has parameters of its own that "
+            "would get no gradient. Use method='parallel'."
+        )
+
+
+def has_learnable_readout(dynamics: CoefficientDynamics) -> bool:
+    """Whether a pointwise phi holds parameters that require gradients."""
+    phi = dynamics.readout
+    if not isinstance(phi, Pointwise) or phi in BUILT_IN or not torch.is_grad_enabled():
+        return False
+    return bool(phi(dynamics.q.detach().new_zeros(1)).requires_grad)
 
 
 def run_chunked(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) -> Tensor:
@@ -57,8 +78,7 @@ def apply_chunked(
 
     Raises:
         ValueError: for a Dense evolution, for a FeatureMap with another evolution than Identity,
-        or a
-            chunk_size below 1.
+            for a readout with parameters of its own, or a chunk_size below 1.
     """
     dynamics, values, chunk = _prepare(dynamics, v, chunk_size)
     return _run(dynamics, values, chunk).to(v.dtype)

@@ -36,12 +36,17 @@ PARALLEL_UP_TO: dict[tuple[str, str], int] = {
 }
 
 
-def cpu_method(dynamics: CoefficientDynamics) -> str:
-    """The fastest method on a CPU for this structure, readout and length."""
+def cpu_method(dynamics: CoefficientDynamics, learnable: bool = False) -> str:
+    """The fastest method on a CPU for this structure, readout and length.
+
+    Args:
+        dynamics: the design.
+        learnable: whether the readout has parameters of its own, which chunked would not train.
+    """
     structure, finite = dynamics.evolution.structure, has_finite_state(dynamics)
     if structure == "dense":  # recurrent once L^2 states of n numbers cost more than L matrices
         return "recurrent" if finite and dynamics.length > 128 else "parallel"
-    if isinstance(dynamics.readout, FeatureMap) and not finite:
+    if (isinstance(dynamics.readout, FeatureMap) and not finite) or learnable:
         return "parallel"
     kind = "linear" if finite else "softmax" if is_softmax(dynamics) else "pointwise"
     return "parallel" if dynamics.length <= PARALLEL_UP_TO[kind, structure] else "chunked"
