@@ -51,8 +51,13 @@ def _matrix(axes: Axes, trial: Trial, layer: int, head: int) -> None:
     shown = alpha[layer - 1, head - 1]
     top = float(shown.abs().max()) or 1.0
     signed = float(shown.min()) < 0
+    edges = (0.5, alpha.shape[-1] + 0.5)  # positions count from 1
     axes.imshow(
-        shown.numpy(), cmap="BrBG" if signed else "Blues", vmin=-top if signed else 0.0, vmax=top
+        shown.numpy(),
+        cmap="BrBG" if signed else "Blues",
+        vmin=-top if signed else 0.0,
+        vmax=top,
+        extent=(*edges, *reversed(edges)),
     )
     axes.set(
         title=f"α/η, step {trial.steps[-1]}, layer {layer}, head {head}", xlabel="j", ylabel="i"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from html import escape
+from itertools import count
 from typing import Any
 
 import ipywidgets
@@ -128,6 +129,7 @@ class TrainingBench(ipywidgets.VBox):
     def clear(self) -> None:
         """Forget the finished trials; a running one stays."""
         self.trials[:] = self.trials[-1:] if self.running else []
+        self._say("Choose a design and press Train.")
         self._draw()
 
     def wait(self, timeout_s: float | None = None) -> bool:
@@ -148,7 +150,7 @@ class TrainingBench(ipywidgets.VBox):
         if ended or now - self._moved > BAR_S:
             self._moved = now
             self.bar.value = trial.done
-            self._say(_sentence(trial, len(self.trials)))
+            self._say(*map(_sentence, self.trials, count(1)))
         if ended:
             good = {"finished": "success", "stopped": "info"}
             self.bar.bar_style = good.get(trial.state, "danger")
@@ -167,8 +169,8 @@ class TrainingBench(ipywidgets.VBox):
         self.buttons["train"].disabled = training
         self.buttons["stop"].disabled = not training
 
-    def _say(self, text: str) -> None:
-        self.words.value = escape(text)
+    def _say(self, *lines: str) -> None:
+        self.words.value = "<br>".join(map(escape, lines))
 
     def __repr__(self) -> str:
         return f"TrainingBench({len(self.trials)} trials)"
