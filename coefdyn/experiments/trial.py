@@ -16,7 +16,7 @@ from coefdyn.tasks import make_config
 from coefdyn.training import RunConfig, Stopped, TrainConfig
 from coefdyn.training.film import record_run, sequence_labels
 
-__all__ = ["POSITIONS", "SIZES", "TASKS", "Choices", "Trial", "film_of"]
+__all__ = ["LONGEST_TRIAL", "POSITIONS", "SIZES", "TASKS", "Choices", "Trial", "film_of"]
 
 #: name: width, heads, SwiGLU width, training sequences; two layers each
 SIZES: dict[str, tuple[int, int, int, int]] = {
@@ -27,8 +27,8 @@ SIZES: dict[str, tuple[int, int, int, int]] = {
 #: tasks whose quick form has at most 64 tokens
 TASKS = ("noisy-recall", "recall", "mqar", "selective-copying")
 POSITIONS = ("none", "rotary", "learned")
-#: frames of a trial besides the untrained model
-FRAMES = 20
+#: most steps of a trial, and frames besides the untrained model (more where 50 steps pass sooner)
+LONGEST_TRIAL, FRAMES, MOST_BETWEEN = 5_000, 20, 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Choices:
         position: "none", "rotary" or "learned".
         task: one of ``TASKS``, in its quick form.
         size: one of ``SIZES``.
-        steps: optimiser steps, at least 1.
+        steps: optimiser steps, 1 to 5000: a bench keeps every frame.
         learning_rate: AdamW's peak.
         seed: of sequences, weights and order.
     """
@@ -74,6 +74,11 @@ class Choices:
             ("size", tuple(SIZES)),
         ):
             check_choice(name, getattr(self, name), known)
+        if not 1 <= self.steps <= LONGEST_TRIAL:
+            raise ValueError(
+                f"steps must lie between 1 and {LONGEST_TRIAL}, got {self.steps}; "
+                "train longer runs with coefdyn.training.train_runs."
+            )
         width, heads, mlp, examples = SIZES[self.size]
         names = ("evolution", "readout", "normalizer", "scaling")
         options: dict[str, Any] = {name: getattr(self, name) for name in names}
@@ -90,7 +95,7 @@ class Choices:
                 batch=32,
                 learning_rate=self.learning_rate,
                 final_learning_rate=0.0,
-                evaluate_every=max(1, self.steps // FRAMES),
+                evaluate_every=max(1, min(self.steps // FRAMES, MOST_BETWEEN)),
             ),
             seed=self.seed,
         )

@@ -16,6 +16,7 @@ import ipywidgets
 
 from coefdyn.experiments.trial import (
     EVOLUTIONS,
+    LONGEST_TRIAL,
     NORMALIZERS,
     POSITIONS,
     READOUTS,
@@ -190,9 +191,9 @@ def _controls(choices: Choices) -> dict[str, Any]:
     found["constant"] = slider(
         value=choices.constant, min=0.05, max=1.1, step=0.01, description="λ (constant)"
     )
-    found["steps"] = number(value=choices.steps, min=1, max=100_000, description="steps")
-    found["learning_rate"] = ipywidgets.FloatLogSlider(
-        value=choices.learning_rate, min=-5, max=-1, step=0.1, description="learning rate"
+    found["steps"] = number(value=choices.steps, min=1, max=LONGEST_TRIAL, description="steps")
+    found["learning_rate"] = ipywidgets.BoundedFloatText(
+        value=choices.learning_rate, min=0.0, max=1.0, step=5e-4, description="rate"
     )
     found["seed"] = number(value=choices.seed, min=0, max=999, description="seed")
     found["layer"] = number(value=1, min=1, max=2, description="layer shown")

@@ -14,7 +14,7 @@ lab = explorer_lab.lab
 CELLS = (
     "from coefdyn.experiments.trial import Choices\n"
     "from coefdyn.widgets import TrainingBench\n"
-    "bench = TrainingBench(Choices(size='tiny', steps=100000, seed=1))\n"
+    "bench = TrainingBench(Choices(size='tiny', steps=5000, seed=1))\n"
     "bench",
     "trial = bench.trials[-1]\nprint(trial.state, trial.done)",
 )
@@ -32,14 +32,14 @@ def test_the_button_trains_until_it_is_stopped(
     train.click()
     words = page.locator(".widget-html-content").first
     page.wait_for_function(
-        "() => /step [1-9]\\d* of 100000/.test(document.body.innerText)", timeout=60_000
+        "() => /step [1-9]\\d* of 5000/.test(document.body.innerText)", timeout=60_000
     )
     page.wait_for_function(
         "() => document.querySelector('.widget-image')?.naturalWidth > 500", timeout=60_000
     )
     page.click("button:text-is('Stop')")
     page.wait_for_function(
-        "() => /stopped at step \\d+ of 100000/.test(document.body.innerText)", timeout=60_000
+        "() => /stopped at step \\d+ of 5000/.test(document.body.innerText)", timeout=60_000
     )
     said = words.inner_text()
     explorer_lab._run_cell(page, 1)
@@ -47,6 +47,6 @@ def test_the_button_trains_until_it_is_stopped(
     printed.wait_for(timeout=60_000)
     state, done = printed.inner_text().split()
     assert state == "stopped"
-    assert f"stopped at step {done} of 100000" in said
+    assert f"stopped at step {done} of 5000" in said
     assert page.locator("button:text-is('Train')").is_enabled()
     page.close()
