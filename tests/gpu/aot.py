@@ -19,11 +19,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-import torch  # noqa: E402
-import triton  # noqa: E402
-from triton.backends.compiler import GPUTarget  # noqa: E402
-from triton.compiler import ASTSource  # noqa: E402
-from triton.runtime.jit import JITFunction  # noqa: E402
+import torch
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
 
 TYPES = {
     torch.float32: "*fp32",
@@ -119,9 +119,7 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
             pointwise.rows_kernel, q, q, q, gate, gate, None, "softplus", "row_sum", False, 1.0
         ),
         "scalar": both(linear.scalar_kernel, q, q, q, gate, gate, None, 1.0),
-        "householder": both(
-            householder.householder_kernel, q, q, q, gate, gate, gate, None, 1.0
-        ),
+        "householder": both(householder.householder_kernel, q, q, q, gate, gate, gate, None, 1.0),
         "diagonal": both(diagonal.diagonal_kernel, q, q, q, gate, channels, None, 1.0),
     }
 

@@ -21,43 +21,12 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[level]) for level in (1, 2)
 
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
-from chunked_cases import in_float64, output_and_gradients, own_key  # noqa: E402
+from comparison import check, in_float64, output_and_gradients  # noqa: E402
 from designs import Inputs  # noqa: E402
 from tolerances import relative_error  # noqa: E402
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 NORMALIZERS = ("one", "row_sum", "floored", "given")
-
-
-def check(
-    structure: str,
-    phi: str,
-    eta: str,
-    length: int,
-    *,
-    dtype: torch.dtype = F32,
-    log_scaled: bool = False,
-    own: bool = False,
-    batch: tuple[int, ...] = (1,),
-    **sizes: int,
-) -> dict[str, object]:
-    """Output and all gradients of one design, against the L x L form in float64."""
-    inputs = Inputs.draw(batch=batch, length=length, dtype=dtype, **sizes)
-
-    def build(x: Inputs):
-        dynamics = x.dynamics(structure, phi, eta, log_scaled)
-        return own_key(dynamics) if own else dynamics
-
-    exact = in_float64(inputs)
-    expected = output_and_gradients(lambda d, v: d.apply(v, "parallel"), build(exact), exact)
-    got = output_and_gradients(lambda d, v: d.apply(v, "triton"), build(inputs), inputs)
-    missing = sorted(expected.keys() - got.keys())
-    return {
-        "case": f"{structure} {phi} {eta} L={length} {dtype} {sizes or ''}{' own' if own else ''}",
-        "dtype": str(dtype).removeprefix("torch."),
-        "missing": missing,
-        "errors": {name: relative_error(got[name], expected[name]) for name in got},
-    }
 
 
 def pointwise() -> Iterator[dict]:
@@ -150,9 +119,7 @@ def operators() -> Iterator[dict]:
     yield {"case": "compiled", "dtype": "float32", "missing": [], "errors": found}
 
 
-GROUPS = {
-    group.__name__: group for group in (pointwise, scalar, householder, diagonal, operators)
-}
+GROUPS = {group.__name__: group for group in (pointwise, scalar, householder, diagonal, operators)}
 
 
 def main(names: list[str]) -> None:

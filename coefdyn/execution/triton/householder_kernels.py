@@ -47,9 +47,7 @@ def prepare(
     for start in range(0, D, BV):
         d = start + tl.arange(0, BV)
         v = load_tile(V + base * D, i, d, length, D).to(tl.float32) * b[:, None]
-        store_tile(
-            BASE + base * D, tl.dot(t, v, input_precision=PRECISION), i, d, length, D
-        )
+        store_tile(BASE + base * D, tl.dot(t, v, input_precision=PRECISION), i, d, length, D)
     if GATE == 1:
         beta *= token_factor(HI + base, LO + base, i, 0, length, False)
     for start in range(0, N, BK):

@@ -17,7 +17,7 @@ import triton.language as tl
 
 from coefdyn.execution.triton.pointwise_kernels import load_tile, load_turned, store_tile
 
-__all__ = ["local_gradients", "score_gradients", "scan_outputs", "scan_reverse", "scan_states"]
+__all__ = ["local_gradients", "scan_outputs", "scan_reverse", "scan_states", "score_gradients"]
 
 
 @triton.jit

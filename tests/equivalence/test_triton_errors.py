@@ -1,0 +1,69 @@
+"""What method='triton' cannot do here gets an error that names what can."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+
+L, N = 6, 4
+
+
+def design(**given) -> CoefficientDynamics:
+    generator = torch.Generator().manual_seed(0)
+    dtype = given.pop("dtype", torch.float32)
+    n = given.pop("n", N)
+    q, k = (torch.randn(L, n, generator=generator, dtype=dtype) for _ in range(2))
+    parts = {
+        "evolution": evolution.Identity(),
+        "scaling": 0.5,
+        "readout": readout.exp,
+        "normalizer": normalizer.RowSum(),
+    }
+    return CoefficientDynamics(q=q, k=k, **(parts | given))
+
+
+def refused(dynamics: CoefficientDynamics) -> str:
+    with pytest.raises(ValueError, match="method='triton'") as found:
+        dynamics.apply(torch.zeros(L, 3, dtype=dynamics.dtype), method="triton")
+    return str(found.value)
+
+
+householder = evolution.Householder(direction=torch.ones(L, N), beta=torch.ones(L))
+diagonal = evolution.Diagonal(log_decay=torch.zeros(L, N))
+cube = readout.Pointwise(lambda s: s**3, name="cube")
+square = readout.FeatureMap(torch.square, name="square")
+dense = evolution.Dense(matrix=torch.zeros(L, N, N))
+
+
+@pytest.mark.parametrize(
+    ("given", "what", "remedy"),
+    [
+        ({}, "CUDA device", "chunked"),
+        ({"dtype": torch.float64}, "float64", "chunked"),
+        ({"n": 300}, "300", "chunked"),
+        ({"evolution": householder}, "householder", "chunked"),
+        ({"evolution": diagonal}, "diagonal", "chunked"),
+        ({"readout": cube}, "cube", "chunked"),
+        ({"readout": square, "evolution": diagonal}, "square", "parallel"),
+        ({"evolution": dense}, "dense", "parallel"),
+    ],
+)
+def test_a_request_that_cannot_be_met_names_the_alternative(given, what, remedy, monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    message = refused(design(**given))
+    assert what in message
+    assert remedy in message
+
+
+def test_importing_the_library_imports_no_kernel():
+    code = (
+        "import sys, coefdyn.execution.apply\n"
+        "print(*(m for m in sys.modules if m.startswith('coefdyn.execution.triton.')))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["coefdyn.execution.triton.dispatch"]
