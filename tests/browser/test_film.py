@@ -70,6 +70,15 @@ def test_nothing_is_wider_than_a_phone(open_page: Open, theme: str) -> None:
     assert text(page, "provenance").startswith("Recorded: seed 0")
 
 
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(open_page: Open, theme: str) -> None:
+    from axe_playwright_python.sync_playwright import Axe
+
+    page = open_page(TrainingFilm.load(NAME), ready="small", theme=theme)
+    found = Axe().run(page).response["violations"]
+    assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
+
+
 def test_python_settings_are_checked() -> None:
     shown = TrainingFilm.load(NAME, run=1, head=2)
     assert shown.settings == {"run": "1", "head": 2}

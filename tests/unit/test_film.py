@@ -11,6 +11,7 @@ import torch
 from coefdyn.analysis.films import Film, dequantise, films_folder, quantise
 from coefdyn.experiments.films import FILMS
 from coefdyn.models import ModelConfig
+from coefdyn.plots.film import film_still
 from coefdyn.tasks import NoisyRecallConfig, splits
 from coefdyn.training import RunConfig, Stopped, TrainConfig, TrainOptions, train_group
 from coefdyn.training.film import coefficients_of, record_film, record_run
@@ -129,3 +130,16 @@ def test_committed_films_are_small_and_reproducible(path: Path) -> None:
         want = planned[run.name]
         assert recorded == replace(want, train=replace(want.train, stop_accuracy=None))
         assert all(run.provenance[key] for key in ("timestamp", "device"))
+
+
+def test_the_still_shows_the_films_matrices(film: Film) -> None:
+    still = film_still(film, run=1, layer=2)
+    want = film.coefficients(1)[:, 1, 0]
+    assert len(still.axes) == 3
+    for axes, matrix in zip(still.axes, want, strict=True):
+        shown = torch.tensor(axes.images[0].get_array().filled(0.0))
+        torch.testing.assert_close(shown, matrix)
+    still.canvas.draw()
+    assert still.axes[-1].get_title() == f"step 4, accuracy {film.runs[1].accuracy[-1]:.3f}"
+    with pytest.raises(IndexError):
+        film_still(film, run=2)
