@@ -86,8 +86,8 @@ format: $(TEST) ## format the code and normalise the notebooks
 bench: $(TEST) ## time the chunked methods on this CPU against their peers
 	@$(PY) tests/benchmarks/cpu.py
 
-gpu: $(TEST) ## run what needs this machine's GPU
-	@$(PYTEST) tests/gpu
+gpu: $(TEST) ## verify and time the kernels, and run what else needs this machine's GPU
+	@status=0; $(PYTEST) tests/gpu || status=1; $(PY) tests/gpu/run.py || status=1; exit $$status
 
 claims: $(BOOK) ## print every claim of the experiments and its verdict
 	@$(PY) -m coefdyn.experiments claims

@@ -35,6 +35,7 @@ DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 DESIGNS: tuple[tuple[str, str, str, dict], ...] = (
     ("identity", "exp", "row_sum", {}),
     ("scalar", "exp", "row_sum", {}),
+    ("identity", "exp", "one", {}),
     ("identity", "softplus", "row_sum", {}),
     ("scalar", "softplus", "floored", {"log_scaled": True}),
     ("identity", "relu", "row_sum", {}),

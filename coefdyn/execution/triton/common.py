@@ -81,10 +81,15 @@ class RegisteredKernel(Kernel):
     """A ``torch.library`` operator whose outputs differ in type: ``shapes`` gives empty tensors."""
 
     def __init__(self, name: str, forward: Callable, backward: Callable, **rest) -> None:
-        def contiguous(*args):
-            return forward(*(x.contiguous() if isinstance(x, Tensor) else x for x in args))
+        def forward_here(*args):
+            with torch.cuda.device_of(args[0]):
+                return forward(*(x.contiguous() if isinstance(x, Tensor) else x for x in args))
 
-        super().__init__(name, contiguous, backward, **rest)
+        def backward_here(*args):
+            with torch.cuda.device_of(args[0]):
+                return backward(*args)
+
+        super().__init__(name, forward_here, backward_here, **rest)
 
     def _fake(self, *args):
         return tuple(self.shapes(*args[: self.count]))

@@ -75,7 +75,9 @@ def _sums(g: Tensor | None, stand_in: Tensor) -> tuple[Tensor, Tensor]:
 
 def _launch(kernel, kind: str, q, v, args: tuple, cut: str, **flags) -> None:
     n, d = q.shape[-1], v.shape[-1]
-    tile = tiles_for(kind, max(padded(n), padded(d)), v.dtype)
+    # exp without a running maximum leaves float16's range: its products take float32 factors
+    wide = v.dtype == torch.float16 and flags["PHI"] == "exp" and not flags["SHIFT"]
+    tile = tiles_for(kind, max(padded(n), padded(d)), torch.float32 if wide else v.dtype)
     size = tile.rows if cut == "rows" else tile.cols
     grid = (q.shape[0] * -(-q.shape[1] // size),)
     kernel[grid](
@@ -89,7 +91,7 @@ def _launch(kernel, kind: str, q, v, args: tuple, cut: str, **flags) -> None:
         num_warps=tile.warps,
         num_stages=tile.stages,
         **flags,
-        **dot_types(v.dtype),
+        **dot_types(v.dtype, wide),
     )
 
 
