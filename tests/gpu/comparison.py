@@ -24,6 +24,17 @@ def drawn(device: str, length: int, dtype: torch.dtype, batch: tuple[int, ...], 
     )
 
 
+def with_resets(inputs: Inputs) -> Inputs:
+    """Full resets, decays of 200 nats and a growth of 3 nats among the gates."""
+    leaves = {name: x.detach().clone() for name, x in inputs.leaves.items()}
+    leaves["log_decay"][..., ::7] = -1e4
+    leaves["log_decay"][..., 3::7] = -200.0
+    leaves["log_decay"][..., 5::11] = 3.0
+    leaves["channel_decay"][..., ::7, :2] = -1e4
+    leaves["channel_decay"][..., 3::7, 1:] = -60.0
+    return Inputs({name: x.requires_grad_() for name, x in leaves.items()}, inputs.signs)
+
+
 def gradients(run, build, inputs: Inputs) -> dict[str, torch.Tensor]:
     y = run(build(inputs), inputs.v)
     generator = torch.Generator().manual_seed(7)
@@ -42,12 +53,14 @@ def check(
     dtype: torch.dtype = torch.float32,
     log_scaled: bool = False,
     own: bool = False,
+    resets: bool = False,
     batch: tuple[int, ...] = (1,),
     device: str = "cpu",
     **sizes: int,
 ) -> dict[str, object]:
     """Relative errors of the output and of every gradient; all inputs are the same numbers."""
     inputs = drawn(device, length, dtype, batch, **sizes)
+    inputs = with_resets(inputs) if resets else inputs
 
     def build(x: Inputs):
         dynamics = x.dynamics(structure, phi, eta, log_scaled)
@@ -57,7 +70,7 @@ def check(
     got = gradients(lambda d, v: d.apply(v, "triton"), build, inputs)
     name = str(dtype).removeprefix("torch.")
     return {
-        "case": f"{structure} {phi} {eta} L={length} {name} {sizes or ''}{' own' if own else ''}",
+        "case": f"{structure} {phi} {eta} L={length} {name} {sizes or ''}{own=} {resets=}",
         "dtype": name,
         "missing": sorted(expected.keys() - got.keys()),
         "errors": {name: relative_error(got[name], expected[name]) for name in got},

@@ -38,6 +38,7 @@ def pointwise() -> Iterator[dict]:
         yield check("identity", "exp", "row_sum", length)
     yield check("scalar", "softplus", "row_sum", 130, n=20, dv=33)
     yield check("scalar", "exp", "row_sum", 33, batch=(2, 2))
+    yield check("scalar", "exp", "row_sum", 45, resets=True)
     for dtype in (F16, BF16):
         yield check("identity", "exp", "row_sum", 40, dtype=dtype, n=16, dv=16)
 
@@ -51,6 +52,7 @@ def scalar() -> Iterator[dict]:
     yield check("scalar", "identity", "given", 17, batch=(2, 2))
     yield check("scalar", "identity", "one", 130, n=20, dv=33)
     yield check("scalar", "identity", "one", 40, dtype=BF16, n=16, dv=16)
+    yield check("scalar", "identity", "one", 45, resets=True)
     yield continued("scalar")
 
 
@@ -60,6 +62,7 @@ def householder() -> Iterator[dict]:
     yield check("scaled_householder", "identity", "floored", 17, log_scaled=True)
     yield check("scaled_householder", "identity", "one", 64, own=True)
     yield check("scaled_householder", "identity", "one", 65, own=True, n=20, dv=33)
+    yield check("scaled_householder", "identity", "one", 20, resets=True)
     yield continued("scaled_householder")
 
 
@@ -67,6 +70,7 @@ def diagonal() -> Iterator[dict]:
     for length in (1, 17, 63, 65):
         yield check("diagonal", "identity", "one", length)
     yield check("diagonal", "identity", "floored", 40, log_scaled=True, n=20, dv=33)
+    yield check("diagonal", "identity", "one", 45, resets=True)
     yield continued("diagonal")
 
 
