@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,11 +46,13 @@ def find_chapters(book: Path = BOOK) -> list[Chapter]:
 
     A Markdown file is a chapter when its head names a `kernelspec`; the others are plain pages.
     """
+    skipped = {"_build", "tools", ".ipynb_checkpoints"}
+    sources: list[Path] = []
+    for folder, folders, files in os.walk(book):
+        folders[:] = [name for name in folders if name not in skipped]
+        sources += [Path(folder) / name for name in files if name.endswith(".md")]
     found = []
-    for source in sorted(book.rglob("*.md")):
-        parts = source.relative_to(book).parts
-        if parts[0] in ("_build", "tools") or ".ipynb_checkpoints" in parts:
-            continue
+    for source in sorted(sources):
         if "kernelspec" in front_matter(source.read_text(encoding="utf-8")):
             name = source.relative_to(book).with_suffix("").as_posix()
             found.append(Chapter(name=name, source=source))

@@ -100,7 +100,7 @@ class SequenceModel(nn.Module):
 
 
 def language_model_config(kind: str, *, scaling: str = "inverse_sqrt") -> ModelConfig:
-    """The 8-layer language models of the paper's Tables 3 and 11: d = n = 768, 12 heads, SwiGLU 512.
+    """The 8-layer language models of the paper's Tables 3 and 11: d = n = 768, 12 heads, MLP 512.
 
     "softmax": softmax attention in type 1 blocks with learned positions. "mamba2": a scalar decay
     exp(-Delta_t a), identity readout and eta = 1 in type 2 blocks without positions. With GPT-2's

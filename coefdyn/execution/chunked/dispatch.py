@@ -36,9 +36,9 @@ def check_chunked(dynamics: CoefficientDynamics) -> None:
 
     if has_learnable_readout(dynamics):
         raise ValueError(
-            "method='chunked' has a backward pass of its own, for q, k, v and the parameters of A_t, "
-            f"b_j and eta_i; the readout '{dynamics.readout.name}' has parameters of its own that "
-            "would get no gradient. Use method='parallel'."
+            "method='chunked' has a backward pass of its own, for q, k, v and the parameters of "
+            f"A_t, b_j and eta_i; the readout '{dynamics.readout.name}' has parameters of its own "
+            "that would get no gradient. Use method='parallel'."
         )
 
 

@@ -19,6 +19,11 @@ Forward = Callable[..., tuple[Tensor, ...]]
 Backward = Callable[..., tuple[Tensor | None, ...]]
 
 
+def full_precision(tensor: Tensor) -> torch.autocast:
+    """Keeps autocast out: a kernel computes in the dtype it is given."""
+    return torch.autocast(tensor.device.type, enabled=False)
+
+
 def flatten_batch(tensor: Tensor, batch: Sequence[int], trailing: int) -> Tensor:
     """Broadcast the leading axes to ``batch`` and flatten them into one."""
     shape = tensor.shape[tensor.ndim - trailing :]
@@ -82,12 +87,14 @@ class Kernel:
         return self._direct.apply(*args)
 
     def _run(self, *args):
-        return self.forward(*args)
+        with full_precision(args[0]):
+            return self.forward(*args)
 
     def _run_backward(self, *args):
         split = self.count + 2 * self.outputs - self.constants
         tensors = [None if x is None else x.contiguous() for x in args[:split]]
-        grads = self.backward(*tensors, *args[split:])
+        with full_precision(args[0]):
+            grads = self.backward(*tensors, *args[split:])
         batch = args[0].shape[0]
         empty = args[0].new_empty
         return tuple(empty(batch, 0) if grad is None else grad for grad in grads)
@@ -194,7 +201,7 @@ def _first_derivative_only(back, fold, tensors: int) -> type[torch.autograd.Func
         @staticmethod
         def backward(ctx, *grads):
             raise RuntimeError(
-                "a second derivative through method='chunked' was asked for; its backward pass is "
+                "a second derivative was asked for through a kernel whose backward pass is "
                 "written by hand and differentiable once. Use method='parallel' or 'recurrent'."
             )
 
