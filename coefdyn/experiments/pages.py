@@ -9,6 +9,7 @@ from typing import Any
 
 from coefdyn.experiments import EXPERIMENTS, get_experiment
 from coefdyn.experiments.base import Experiment
+from coefdyn.experiments.plan import Plan
 from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Result, Verdict
 
 __all__ = [
@@ -79,10 +80,12 @@ def caption_markdown(result: Result) -> str:
 
 
 def show(experiment: Experiment, result: Result) -> None:
-    """Display a result's figure and caption in a notebook; the caption alone if nothing was run."""
+    """Display figure and caption in a notebook; the caption alone while no point is finished."""
     from IPython.display import Markdown, display
 
-    figures = [experiment.figure(result)] if result.records else []
+    trained = isinstance(result.plan, Plan)
+    finished = bool(result.outcomes() if trained else result.records)
+    figures = [experiment.figure(result)] if finished else []
     display(*figures, Markdown(caption_markdown(result)))  # type: ignore[no-untyped-call]
 
 

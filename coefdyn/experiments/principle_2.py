@@ -134,19 +134,18 @@ class Principle2(Experiment):
 
     def draw(self, result: Result) -> Figure:
         tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
-        columns = len(tasks) + 1
-        drawn, panels = new_figure(columns, 2)
-        upper, lower = panels[:columns], panels[columns:]
-        for above, below, task in zip(upper, lower, tasks, strict=False):
-            self._draw_task(above, result, task, "near_zero_fraction")
-            self._draw_task(below, result, task, "large_to_near_zero")
-            above.set(xlabel="fraction of |coefficients| <= 0.001", title=task)
-            below.set(xlabel="number in [0.9, 1] / number near zero", xscale="log")
-        upper[0].legend(fontsize="small")
+        drawn, panels = new_figure(2, len(tasks) + 1, height=2.8)
+        left, right = panels[::2], panels[1::2]
+        for near, ratio, task in zip(left, right, tasks, strict=False):
+            self._draw_task(near, result, task, "near_zero_fraction")
+            self._draw_task(ratio, result, task, "large_to_near_zero")
+            near.set(xlabel="fraction of |coefficients| <= 0.001", title=task)
+            ratio.set(xlabel="number in [0.9, 1] / number near zero", xscale="log")
+        left[0].legend(fontsize="small")
         widths = [near_zero_set(readout) for readout in READOUTS]
-        upper[-1].barh(READOUTS, widths, color="#4A4A4A")
-        upper[-1].set(xlabel="length of the near-zero set in [-10, 10]", title="in theory")
-        lower[-1].axis("off")
+        left[-1].barh(READOUTS, widths, color="#4A4A4A")
+        left[-1].set(xlabel="length of the near-zero set in [-10, 10]", title="in theory")
+        right[-1].axis("off")
         return drawn
 
     def _draw_task(self, axes: Axes, result: Result, task: str, quantity: str) -> None:

@@ -86,7 +86,7 @@ class Principle4(Experiment):
 
     def draw(self, result: Result) -> Figure:
         tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
-        drawn, panels = new_figure(len(tasks), width=6.0, height=3.8)
+        drawn, panels = new_figure(1, len(tasks), width=6.4, height=3.8)
         for axes, task in zip(panels, tasks, strict=True):
             series = {
                 parameters: [

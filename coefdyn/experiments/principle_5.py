@@ -91,7 +91,7 @@ class Principle5(Experiment):
 
     def draw(self, result: Result) -> Figure:
         scalings = [b for b in SCALINGS if any(v.facets["b"] == b for v in result.variants)]
-        drawn, panels = new_figure(len(scalings), width=3.4)
+        drawn, panels = new_figure(2, (len(scalings) + 1) // 2)
         for axes, b in zip(panels, scalings, strict=True):
             for place, design in enumerate(DESIGNS):
                 found = [one for one in result.find(design=design, b=b) if one is not None]
@@ -103,7 +103,7 @@ class Principle5(Experiment):
                 xlabel="n per head", ylim=(-0.03, 1.05), xlim=(sizes[0] / 1.5, sizes[-1] * 1.5)
             )
             axes.set_title(f"$b_j$ = {b}", loc="left")
-        panels[0].set_ylabel("test accuracy, lowest to highest seed")
+            axes.set_ylabel("accuracy, lowest to highest seed")
         handles, names = panels[0].get_legend_handles_labels()
         drawn.legend(handles, names, loc="outside lower center", ncols=4, fontsize="small")
         return drawn
