@@ -65,6 +65,7 @@ execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=
 
 lab: $(BOOK) ## open JupyterLab on the chapters
 	$(PY) -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/book \
+	--ServerApp.contents_manager_class=book.tools.lab.ChapterContents \
 	--ContentsManager.outdated_text_notebook_margin=inf
 
 serve: book ## serve the built pages on this machine [PORT=8000]
