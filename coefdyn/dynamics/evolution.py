@@ -13,6 +13,7 @@ what lets very long products stay finite.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import ClassVar
 
@@ -32,7 +33,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Evolution:
+class Evolution(ABC):
     """Base of all structures. Subclasses are frozen and hold tensors only."""
 
     structure: ClassVar[str]
@@ -61,9 +62,9 @@ class Evolution:
         """g_t in A_t = exp(g_t) R_t, in nats per token; None when it is zero."""
         return None
 
+    @abstractmethod
     def rotate(self, h: Float[Tensor, "*batch m n"], t: int) -> Float[Tensor, "*batch m n"]:
         """R_t applied to each of m stored vectors (the last axis), t a position."""
-        raise NotImplementedError
 
     def dense(self, t: int, n: int) -> Float[Tensor, "*batch n n"]:
         """A_t as a dense n x n matrix, for looking at; no algorithm needs it."""

@@ -5,17 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from designs import NORMALIZERS, READOUTS, STRUCTURES, Inputs
+from tolerances import relative_error, tolerance
 
 from coefdyn import CoefficientDynamics, readout
 from coefdyn.execution.state import CacheState, LinearState, has_finite_state
 
-RELATIVE = 1e-9  # float64: products of 21 matrices, sums that may nearly cancel (identity row sums)
-
-
-def relative_error(got: torch.Tensor, expected: torch.Tensor) -> float:
-    assert torch.isfinite(got).all()
-    assert torch.isfinite(expected).all()
-    return ((got - expected).norm() / expected.norm().clamp(min=1e-300)).item()
+OUTPUT, GRADIENT, STEP = (
+    tolerance("reference", torch.float64, quantity) for quantity in ("output", "gradient", "step")
+)
 
 
 def literal(d: CoefficientDynamics, v: torch.Tensor) -> torch.Tensor:
@@ -74,7 +71,7 @@ def test_reference_is_the_literal_equation(structure: str, phi: str, eta: str) -
     inputs = Inputs.draw(length=7, n=3, dv=2, seed=1)
     d = inputs.dynamics(structure, phi, eta, log_scaled=True)
     with torch.no_grad():
-        assert relative_error(d.apply(inputs.v, "reference"), literal(d, inputs.v)) < RELATIVE
+        assert relative_error(d.apply(inputs.v, "reference"), literal(d, inputs.v)) < OUTPUT
 
 
 @pytest.mark.parametrize("log_scaled", [False, True])
@@ -91,12 +88,12 @@ def test_methods_agree_with_gradients(structure: str, phi: str, eta: str, log_sc
     methods = ["parallel"] + (["recurrent"] if has_finite_state(d) else [])
     for method in methods:
         y = d.apply(inputs.v, method)
-        assert relative_error(y, expected) < RELATIVE
+        assert relative_error(y, expected) < OUTPUT
         grads = torch.autograd.grad(y, leaves, probe, allow_unused=True)
         for got, want in zip(grads, expected_grads, strict=True):
             assert (got is None) == (want is None)
             if want is not None:
-                assert relative_error(got, want) < 1e-8
+                assert relative_error(got, want) < GRADIENT
 
 
 @pytest.mark.parametrize("phi", READOUTS)
@@ -106,14 +103,14 @@ def test_coefficients_and_states(structure: str, phi: str) -> None:
     d = inputs.dynamics(structure, phi, "row_sum", log_scaled=True)
     with torch.no_grad():
         alpha = d.coefficients()
-        assert relative_error(alpha, d.coefficients(method="reference")) < RELATIVE
+        assert relative_error(alpha, d.coefficients(method="reference")) < OUTPUT
         assert (alpha.triu(1) == 0).all()
         y = d.coefficients(normalized=True) @ inputs.v
-        assert relative_error(y, d.apply(inputs.v, "reference")) < RELATIVE
+        assert relative_error(y, d.apply(inputs.v, "reference")) < OUTPUT
         if phi in ("exp", "tanh"):
             h = d.states(4)
             column = READOUTS[phi]((d.q[..., 4:, :] * h).sum(-1))
-            assert relative_error(alpha[..., 4:, 4], column) < RELATIVE
+            assert relative_error(alpha[..., 4:, 4], column) < OUTPUT
 
 
 @pytest.mark.parametrize("eta", NORMALIZERS)
@@ -130,7 +127,7 @@ def test_step_continues_a_sequence(structure: str, phi: str, eta: str) -> None:
             outputs.append(y)
         assert isinstance(state, LinearState if has_finite_state(d) else CacheState)
         whole = torch.cat(outputs, -2)
-        assert relative_error(whole, d.apply(inputs.v, "reference")) < RELATIVE
+        assert relative_error(whole, d.apply(inputs.v, "reference")) < STEP
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -143,8 +140,7 @@ def test_low_precision_stays_close(dtype: torch.dtype, method: str) -> None:
         expected = rounded.to(torch.float64).apply(v.double(), "reference")
         got = rounded.apply(v, method)
         assert got.dtype == dtype
-        limit = {torch.float32: 2e-6, torch.bfloat16: 4e-3}[dtype]
-        assert relative_error(got.double(), expected) < limit
+        assert relative_error(got, expected) < tolerance(method, dtype, "output")
 
 
 @pytest.mark.parametrize("structure", ["scalar", "diagonal", "scaled_householder"])
