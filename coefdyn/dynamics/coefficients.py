@@ -208,6 +208,7 @@ class CoefficientDynamics:
 
         Feeding a sequence piece by piece gives the whole-sequence result. The state of a linear
         readout has a fixed size n x d_v; any other readout keeps every key and value (Lemma 1).
+        A linear readout takes a prompt of 64 tokens or more chunk by chunk.
 
         Args:
             v: values of the next token(s), ``(..., L, d_v)``, L >= 1.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.execution.state import step
+from coefdyn.execution.state import step_by_step
 from coefdyn.shapes import Tensor
 
 __all__ = ["apply"]
@@ -11,4 +11,4 @@ __all__ = ["apply"]
 
 def apply(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     """y through S_i = A_i S_{i-1} + b_i k_i v_i^T, y_i = S_i^T q_i / eta_i (Lemma 1)."""
-    return step(dynamics, v, None)[0]
+    return step_by_step(dynamics, v, None)[0]

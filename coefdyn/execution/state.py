@@ -11,14 +11,17 @@ from dataclasses import dataclass
 import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import Identity
+from coefdyn.dynamics.evolution import Dense, Identity
 from coefdyn.dynamics.normalizer import FlooredRowSum, RowSum
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.reference import Stored, advance, nothing_stored, read_row
 from coefdyn.execution.rows import normalize
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["CacheState", "LinearState", "State", "has_finite_state", "step"]
+__all__ = ["CacheState", "LinearState", "State", "has_finite_state", "step", "step_by_step"]
+
+#: a linear readout takes this many tokens or more at once, as a prompt, chunk by chunk
+PROMPT_TOKENS = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +59,18 @@ def step(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"], state: State | None
 ) -> tuple[Tensor, State]:
     """Run the tokens held by ``dynamics`` after those remembered in ``state``."""
+    from coefdyn.execution.chunked.dispatch import continue_chunked
+
+    prompt = dynamics.length >= PROMPT_TOKENS and not isinstance(dynamics.evolution, Dense)
+    if prompt and has_finite_state(dynamics) and not isinstance(state, CacheState):
+        return continue_chunked(dynamics, v, state)
+    return step_by_step(dynamics, v, state)
+
+
+def step_by_step(
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"], state: State | None
+) -> tuple[Tensor, State]:
+    """``step``, one token after the other however many there are."""
     from coefdyn.execution.apply import check_values, in_working_precision
 
     check_values(dynamics, v)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 from chunked_cases import agrees_with_reference, draw_rounded, own_key
-from designs import Inputs
+from designs import NORMALIZERS, Inputs
+from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.execution.chunked.dispatch import apply_chunked
@@ -135,3 +136,20 @@ def test_empty_relu_rows_give_zero() -> None:
     grads = torch.autograd.grad(y.sum(), [k, v])
     assert (y == 0).all()
     assert all((g == 0).all() for g in grads)
+
+
+@pytest.mark.parametrize("eta", NORMALIZERS)
+@pytest.mark.parametrize("structure", LINEAR)
+def test_a_prompt_is_stepped_through_in_chunks(structure: str, eta: str) -> None:
+    """A long first piece, three single tokens and another long piece are one sequence."""
+    inputs = Inputs.draw(length=150, seed=23)
+    with torch.no_grad():
+        d, state, outputs = inputs.dynamics(structure, "identity", eta, log_scaled=True), None, []
+        for start, size in ((0, 70), (70, 1), (71, 1), (72, 1), (73, 77)):
+            piece, v = d.narrow(start, size), inputs.v.narrow(-2, start, size)
+            y, state = piece.step(v, state)
+            outputs.append(y)
+        want = d.apply(inputs.v, "reference")
+    assert_agree(
+        torch.cat(outputs, -2), want, method="chunked", dtype=torch.float64, quantity="step"
+    )
