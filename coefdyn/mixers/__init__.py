@@ -1,6 +1,7 @@
-"""Mixers: projections of x to the four ingredients; one file per row of Table 1."""
+"""Mixers: projections of x to the four ingredients; one file per row of Table 1, or beyond."""
 
 from coefdyn.mixers.base import Mixer, MixerState, Symbols, Tokens
+from coefdyn.mixers.contract import Contract, check_mixer
 from coefdyn.mixers.deltanet import DeltaNet
 from coefdyn.mixers.design import DesignMixer
 from coefdyn.mixers.gated_deltanet import GatedDeltaNet
@@ -9,6 +10,9 @@ from coefdyn.mixers.linear_attention import LinearAttention
 from coefdyn.mixers.mamba2 import Mamba2
 from coefdyn.mixers.mlstm import MLSTM
 from coefdyn.mixers.normalized_attention import NormalizedAttention
+from coefdyn.mixers.qlstm import QLSTM
+from coefdyn.mixers.s6 import S6
+from coefdyn.mixers.registry import register_mixer
 from coefdyn.mixers.softmax_attention import SoftmaxAttention
 
 #: the rows of Table 1, in its order
@@ -30,6 +34,7 @@ __all__ = [
     "GLA",
     "MIXERS",
     "MLSTM",
+    "Contract",
     "DeltaNet",
     "DesignMixer",
     "GatedDeltaNet",
@@ -41,4 +46,6 @@ __all__ = [
     "SoftmaxAttention",
     "Symbols",
     "Tokens",
+    "check_mixer",
+    "register_mixer",
 ]

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn import mixers
+from coefdyn.mixers.registry import REGISTERED
 from coefdyn.models.config import ModelConfig
 from coefdyn.models.options import check_choice
 from coefdyn.shapes import Float
@@ -45,16 +46,15 @@ def build_mixer(config: ModelConfig) -> mixers.Mixer:
     Raises:
         ValueError: if ``config.mixer`` names no mixer, or an option does not fit.
     """
-    known = [
-        name
-        for name in mixers.__all__
-        if isinstance(getattr(mixers, name), type)
-        and issubclass(getattr(mixers, name), mixers.Mixer)
-        and name != "Mixer"
-    ]
+    named = {name: getattr(mixers, name) for name in mixers.__all__}
+    known = {
+        name: kind
+        for name, kind in named.items()
+        if isinstance(kind, type) and issubclass(kind, mixers.Mixer) and name != "Mixer"
+    } | REGISTERED
     check_choice("mixer", config.mixer, known)
     try:
-        return getattr(mixers, config.mixer)(d_model=config.width, **config.mixer_options())
+        return known[config.mixer](d_model=config.width, **config.mixer_options())
     except TypeError as error:
         raise ValueError(f"mixer {config.mixer!r} does not take these options: {error}.") from error
 

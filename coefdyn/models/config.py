@@ -28,7 +28,7 @@ class ModelConfig:
     Args:
         width: d, channels between blocks.
         layers: number of mixer blocks (an interleaved MLP does not count).
-        mixer: name of a class of ``coefdyn.mixers``.
+        mixer: name of a class of ``coefdyn.mixers``, or of one given to ``register_mixer``.
         options: the mixer's keyword arguments besides ``d_model``. n and d_v are per head there.
         block: "transformer" (type 1: attention style) or "gated" (type 2: Gated DeltaNet style,
             short convolution of width 4, output norm and SiLU gate); ``options`` override it.
