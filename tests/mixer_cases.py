@@ -1,4 +1,4 @@
-"""Small mixers for tests: the eight rows of Table 1 and designs that cover every option."""
+"""Small mixers for tests: Table 1, the mixers beyond it, and designs that cover every option."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from coefdyn.mixers import MIXERS, DesignMixer, Mixer
+from coefdyn.mixers import LRU, MIXERS, QLSTM, S4D, S6, DesignMixer, Mixer
 
 SIZES = {"d_model": 12, "n_heads": 2, "key_dim": 4, "value_dim": 6}
 
@@ -102,9 +102,51 @@ def _case(name: str, options: dict[str, object]) -> Callable[..., Mixer]:
     return lambda **sizes: form(**sizes, **options)
 
 
+#: one head per channel and d_v = 1, whatever sizes a test asks for
+CHANNELWISE: dict[str, tuple[type[Mixer], dict[str, object]]] = {
+    "S6": (S6, {}),
+    "S6-plain": (
+        S6,
+        {"input_projection": False, "channels": None, "short_convolution": 0, "skip": False},
+    ),
+    "S6-norm": (S6, {"output_norm": "rms", "bias": True, "timestep_rank": 2}),
+    "QLSTM": (QLSTM, {}),
+    "QLSTM-reversed": (
+        QLSTM,
+        {"forget_gate": "reversed", "short_convolution": 4, "output_gate": "silu"},
+    ),
+}
+
+
+def _channelwise(name: str) -> Callable[..., Mixer]:
+    form, options = CHANNELWISE[name]
+
+    def make(*, d_model: int, n_heads: int, key_dim: int, value_dim: int) -> Mixer:
+        sizes = {"d_model": d_model, "channels": n_heads, "key_dim": key_dim}
+        return form(**{**sizes, **options})
+
+    return make
+
+
+#: time-invariant mixers: state_dim is all they can be given
+MODES: dict[str, tuple[type[Mixer], dict[str, object]]] = {
+    "S4D": (S4D, {"state_dim": 4}),
+    "S4D-bias": (S4D, {"state_dim": 2, "delta_max": 0.5, "bias": True}),
+    "LRU": (LRU, {"state_dim": 3}),
+    "LRU-plain": (LRU, {"state_dim": 1, "r_min": 0.0, "skip": False, "bias": True}),
+}
+
+
+def _time_invariant(name: str) -> Callable[..., Mixer]:
+    form, options = MODES[name]
+    return lambda *, d_model, **sizes: form(d_model=d_model, **options)
+
+
 CASES: dict[str, Callable[..., Mixer]] = {
     **{name: _case(name, {}) for name in MIXERS},
     **{case: _case(name, options) for case, (name, options) in VARIANTS.items()},
+    **{case: _channelwise(case) for case in CHANNELWISE},
+    **{case: _time_invariant(case) for case in MODES},
     **{f"Design-{case}": _case("DesignMixer", options) for case, options in DESIGNS.items()},
 }
 
