@@ -30,6 +30,8 @@ EXPERIMENTS: dict[str, str] = {
     "principle-5": "principle_5",
     "principle-5-lm": "principle_5_lm",
     "principle-6": "principle_6",
+    "dsf-mqar": "dsf_mqar",
+    "dsf-normalizers": "dsf_normalizers",
 }
 
 

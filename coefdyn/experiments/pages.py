@@ -28,6 +28,12 @@ MARKS = {HELD: "**held**", NOT_HELD: "**not held**", NOT_RUN: "not run"}
 #: the profiles whose results are kept, and what the book calls them
 KEPT = {"quick": "quick", "paper": "paper scale"}
 
+#: the chapters of the experiments that belong to no principle
+SECOND_VIEW = {
+    "dsf-mqar": "second_view/dynamical_systems",
+    "dsf-normalizers": "second_view/dynamical_systems",
+}
+
 #: figures of the sources that the list of experiments does not cover unless their id appears in it
 OTHER_FIGURES = (
     ("dynamical systems framework, Figures 1 to 3 and 5 to 7", "dsf-mqar"),
@@ -133,9 +139,9 @@ def others_markdown() -> str:
 
 def _figure(experiment: Experiment, name: str) -> str:
     """The figure in words, with a link to the chapter that shows it."""
-    chapter = EXPERIMENTS[name].removesuffix("_lm")
+    chapter = "principles/" + EXPERIMENTS[name].removesuffix("_lm")
     words = experiment.source.removeprefix("coefficient-dynamics paper, ")
-    return f"{words}: [{name}](principles/{chapter}.ipynb)"
+    return f"{words}: [{name}]({SECOND_VIEW.get(name, chapter)}.ipynb)"
 
 
 def _evidence(experiment: Experiment, result: Result) -> list[str]:

@@ -66,6 +66,7 @@ def test_perplexities_of_the_paper_stand_beside_ours(tmp_path):
 
 
 def test_a_figure_leaves_the_list_of_others_when_it_gets_an_experiment(monkeypatch):
+    monkeypatch.delitem(EXPERIMENTS, "dsf-mqar")
     assert "dsf-mqar" in others_markdown()
     monkeypatch.setitem(EXPERIMENTS, "dsf-mqar", "dsf_mqar")
     assert "dsf-mqar" not in others_markdown()

@@ -1,0 +1,121 @@
+"""The experiments of the dynamical systems framework: sizes as published, claims by the numbers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+import torch
+
+from coefdyn.experiments import get_experiment
+from coefdyn.experiments.dsf_mqar import accuracy_by_place
+from coefdyn.experiments.result import HELD, NOT_HELD, Result
+from coefdyn.models import SequenceModel
+from coefdyn.tasks import IGNORE, MqarConfig, splits
+
+
+def result_of(experiment, profile: str, accuracy) -> Result:
+    """A result in which every run's accuracy is ``accuracy(facets)``: the claims' arithmetic."""
+    plan = experiment.plan(profile)
+    records = [
+        {
+            "key": run.key,
+            "config": run.to_dict(),
+            "seed": run.seed,
+            "final": {"accuracy": accuracy(variant.facets)},
+            "diverged_at": None,
+        }
+        for variant, run in plan.runs()
+    ]
+    return Result(experiment.id, profile, plan, tuple(records))
+
+
+@pytest.fixture
+def mqar():
+    return get_experiment("dsf-mqar")
+
+
+def test_the_grid_is_the_papers(mqar):
+    """320 points for attention and state space models, 24 for the qLSTMs, 4 learning rates."""
+    plan = mqar.plan("paper")
+    count = Counter(variant.facets["model"] for variant in plan.variants)
+    assert sum(count.values()) == 344
+    assert count["qLSTM, reversed"] == count["qLSTM, sigmoid"] == 12
+    assert set(count.values()) == {64, 12}
+    assert plan.learning_rates == pytest.approx((1e-4, 4.6416e-4, 2.15443e-3, 1e-2), rel=1e-4)
+    assert plan.weight_decays == (0.1,)
+    batches = {v.task.seq_len: v.train.batch for v in plan.variants}
+    assert batches == {64: 512, 128: 512, 256: 256, 512: 128}
+    for variant in plan.variants:
+        train = variant.train
+        assert train.steps == 64 * (100_000 // train.batch)
+        assert train.warmup == train.steps // 10
+
+
+def test_widths_and_state_expansion_reach_the_mixer(mqar):
+    for variant in mqar.plan("paper").variants:
+        if variant.facets["d"] != "64" or variant.task.seq_len != 64:
+            continue
+        with torch.device("meta"):
+            model = SequenceModel(variant.model, vocab=64, length=64)
+        mixer, n = model.blocks[0].mixer, int(variant.facets["n"])
+        assert (mixer.d_model, mixer.key_dim) == (64, n)
+        assert mixer.n_heads * mixer.value_dim == 64
+        attends = "attention" in variant.facets["model"] or "qLSTM" in variant.facets["model"]
+        assert (model.positions is not None) == attends
+
+
+def test_the_guess_by_place_against_a_plain_loop():
+    task = MqarConfig(vocab_size=32, seq_len=16, pairs=3, train_examples=8, test_examples=60)
+    batch = splits(task, 0).test
+    asked: dict[int, Counter] = {}
+    for row, goal in zip(batch.inputs.tolist(), batch.targets.tolist(), strict=True):
+        for place, target in enumerate(goal):
+            if target != IGNORE:
+                asked.setdefault(place, Counter())[row[:6:2].index(row[place])] += 1
+    right = sum(max(counter.values()) for counter in asked.values())
+    assert accuracy_by_place(task) == pytest.approx(right / (60 * 3))
+
+
+def as_the_paper(facets):
+    """Accuracies ordered as the paper reports them."""
+    base = {"softmax attention": 1.0, "linear attention": 0.3, "normalized attention": 0.6}
+    base |= {"S6": 0.6, "SSD": 0.7, "qLSTM, sigmoid": 0.4, "qLSTM, reversed": 0.5}
+    grows = not facets["model"].startswith(("softmax", "qLSTM"))
+    return base[facets["model"]] + (0.05 if grows and facets["n"] in ("16", "256") else 0.0)
+
+
+@pytest.mark.parametrize("profile", ["quick", "paper"])
+def test_claims_follow_the_numbers(mqar, profile):
+    verdicts = mqar.claims(result_of(mqar, profile, as_the_paper))
+    assert {one.status for one in verdicts} == {HELD}, verdicts
+
+
+@pytest.mark.parametrize(
+    ("words", "model", "accuracy"),
+    [
+        ("linear attention: accuracy rises", "linear attention", 0.5),
+        ("S6: accuracy rises", "S6", 0.5),
+        ("normalized attention is more accurate", "normalized attention", 0.3),
+        ("reversed sigmoid is more accurate", "qLSTM", 0.41),
+        ("SSD is at least", "SSD", 0.5),
+        ("softmax attention solves", "softmax attention", 0.98),
+    ],
+)
+def test_each_claim_can_fail(mqar, words, model, accuracy):
+    def spoiled(facets):
+        return accuracy if facets["model"].startswith(model) else as_the_paper(facets)
+
+    verdicts = mqar.claims(result_of(mqar, "quick", spoiled))
+    (found,) = [one for one in verdicts if words in one.claim and model in one.claim]
+    assert found.status == NOT_HELD
+
+
+def test_table_2_is_judged_by_order_and_distance():
+    experiment = get_experiment("dsf-normalizers")
+    for accuracies, status in (
+        ({"exp": 0.859, "softplus": 0.843, "sigmoid": 0.847}, HELD),
+        ({"exp": 0.5, "softplus": 0.6, "sigmoid": 0.7}, NOT_HELD),
+    ):
+        result = result_of(experiment, "quick", lambda facets, a=accuracies: a[facets["eta"]])
+        assert {one.status for one in experiment.claims(result)} == {status}
