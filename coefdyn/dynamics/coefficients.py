@@ -223,7 +223,7 @@ class CoefficientDynamics:
 
     def __repr__(self) -> str:
         scaling: Any = (
-            tuple(self.scaling.shape) if isinstance(self.scaling, Tensor) else self.scaling
+            tuple(self.scaling.shape) if isinstance(self.scaling, Tensor) else f"{self.scaling:.4g}"
         )
         return (
             f"CoefficientDynamics(L={self.length}, n={self.key_dim}, batch={self.batch_shape}, "
