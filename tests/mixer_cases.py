@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import torch
 
-from coefdyn.mixers import MIXERS, QLSTM, S6, DesignMixer, Mixer
+from coefdyn.mixers import LRU, MIXERS, QLSTM, RGLRU, S4D, S6, DesignMixer, Mixer
 
 SIZES = {"d_model": 12, "n_heads": 2, "key_dim": 4, "value_dim": 6}
 
@@ -115,6 +115,7 @@ CHANNELWISE: dict[str, tuple[type[Mixer], dict[str, object]]] = {
         QLSTM,
         {"forget_gate": "reversed", "short_convolution": 4, "output_gate": "silu"},
     ),
+    "RGLRU": (RGLRU, {}),
 }
 
 
@@ -122,16 +123,31 @@ def _channelwise(name: str) -> Callable[..., Mixer]:
     form, options = CHANNELWISE[name]
 
     def make(*, d_model: int, n_heads: int, key_dim: int, value_dim: int) -> Mixer:
-        sizes = {"d_model": d_model, "channels": n_heads, "key_dim": key_dim}
-        return form(**{**sizes, **options})
+        expansion = {} if form is RGLRU else {"key_dim": key_dim}
+        return form(**{"d_model": d_model, "channels": n_heads, **expansion, **options})
 
     return make
+
+
+#: time-invariant mixers: state_dim is all they can be given
+MODES: dict[str, tuple[type[Mixer], dict[str, object]]] = {
+    "S4D": (S4D, {"state_dim": 4}),
+    "S4D-bias": (S4D, {"state_dim": 2, "delta_max": 0.5, "bias": True}),
+    "LRU": (LRU, {"state_dim": 3}),
+    "LRU-plain": (LRU, {"state_dim": 1, "r_min": 0.0, "skip": False, "bias": True}),
+}
+
+
+def _time_invariant(name: str) -> Callable[..., Mixer]:
+    form, options = MODES[name]
+    return lambda *, d_model, **sizes: form(d_model=d_model, **options)
 
 
 CASES: dict[str, Callable[..., Mixer]] = {
     **{name: _case(name, {}) for name in MIXERS},
     **{case: _case(name, options) for case, (name, options) in VARIANTS.items()},
     **{case: _channelwise(case) for case in CHANNELWISE},
+    **{case: _time_invariant(case) for case in MODES},
     **{f"Design-{case}": _case("DesignMixer", options) for case, options in DESIGNS.items()},
 }
 

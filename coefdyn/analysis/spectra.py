@@ -1,19 +1,40 @@
 """Eigenvalues: of A_t, and of the transition Lambda_i = (eta_{i-1}/eta_i) A_i of the second view.
 
-Dynamical systems framework: h_i = Lambda_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i.
+Dynamical systems framework: h_i = Lambda_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i. The
+eigenvalues follow from the structure of A_t; only a dense A_t needs an eigensolver.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.evolution import (
+    Dense,
+    Diagonal,
+    Evolution,
+    Householder,
+    Identity,
+    Scalar,
+    ScaledHouseholder,
+)
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, One
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["Spectrum", "eta", "spectrum"]
+__all__ = [
+    "EDGES",
+    "ModulusHistogram",
+    "Spectrum",
+    "eta",
+    "modulus_histogram",
+    "spectrum",
+    "transition_moduli",
+]
+
+#: bins of the histograms of moduli: forty of width 0.05 from 0 to 2, and one for all beyond
+EDGES: tuple[float, ...] = (*(round(0.05 * bin, 2) for bin in range(41)), float("inf"))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -31,39 +52,131 @@ class Spectrum:
     largest_modulus: float
 
 
+@dataclass(frozen=True, kw_only=True)
+class ModulusHistogram:
+    """How the moduli of Lambda_t are spread, averaged over sequences (eigenvalue paper, Figure 1).
+
+    Attributes:
+        share: of the moduli in each bin of ``EDGES``, mean over the sequences; sums to 1.
+        deviation: standard deviation of that share over the sequences (0 for a single one).
+    """
+
+    share: tuple[float, ...]
+    deviation: tuple[float, ...]
+
+
 def eta(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L"]:
     """eta_i itself (overflows where the true value does)."""
     normalizer = dynamics.normalizer
     if isinstance(normalizer, Given):
         return normalizer.eta.expand(*dynamics.batch_shape, dynamics.length)
-    total = dynamics.coefficients().sum(-1)
+    ones = torch.ones_like(dynamics.q[..., :1]).expand(*dynamics.batch_shape, -1, -1)
     if isinstance(normalizer, One):
-        return torch.ones_like(total)
+        return ones[..., 0]
+    total = replace(dynamics, normalizer=One()).apply(ones)[..., 0]
     if isinstance(normalizer, FlooredRowSum):
         return total.abs().clamp(min=normalizer.floor)
     return total
 
 
-def spectrum(dynamics: CoefficientDynamics) -> Spectrum:
+def signed(values: Tensor, sign: Tensor | None) -> Tensor:
+    return values if sign is None else values * sign
+
+
+def erased(evolution: Householder | ScaledHouseholder) -> Tensor:
+    """1 - beta |z|^2 along z and 1 in all other directions, (..., L, n)."""
+    z = evolution.direction
+    along = 1 - evolution.beta * z.square().sum(-1)
+    rest = torch.ones_like(z[..., 1:]).expand(*along.shape, z.shape[-1] - 1)
+    return torch.cat([along[..., None], rest], dim=-1)
+
+
+def eigenvalues(evolution: Evolution, like: Tensor) -> Tensor:
+    """Of every A_t, real except for a dense one, in no particular order.
+
+    Args:
+        evolution: its structure says them: 1; s exp(g); s_r exp(g_r) per channel; and for a
+            Householder-like step s exp(g) (1 - beta |z|^2) once and s exp(g) n - 1 times.
+        like: queries ``(..., L, n)``, for the shape.
+    """
+    match evolution:
+        case Identity():
+            return torch.ones_like(like)
+        case Scalar(log_decay=g, sign=sign):
+            values = signed(g.exp(), sign)
+            return values[..., None].expand(*values.shape, like.shape[-1])
+        case Diagonal(log_decay=g, sign=sign):
+            return signed(g.exp(), sign)
+        case Householder():
+            return erased(evolution)
+        case ScaledHouseholder(log_decay=g, sign=sign):
+            return signed(g.exp(), sign)[..., None] * erased(evolution)
+        case Dense(matrix=matrix):
+            return torch.linalg.eigvals(matrix)
+    raise ValueError(f"no rule for the evolution {evolution!r}; use one of coefdyn.evolution.")
+
+
+def ratios(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L"]:
+    """eta_{t-1} / eta_t; NaN at position 0."""
+    scale = eta(dynamics)
+    return torch.nn.functional.pad(scale[..., :-1] / scale[..., 1:], (1, 0), value=float("nan"))
+
+
+def spectrum(
+    dynamics: CoefficientDynamics, *, angles: Float[Tensor, "*#batch #L n"] | None = None
+) -> Spectrum:
     """Eigenvalues of every A_t and of every Lambda_t = (eta_{t-1}/eta_t) A_t (DSF, eq. 5).
 
     For a time-varying product the moduli do not bound the state; see ``stability``.
+
+    Args:
+        dynamics: any; read in its own dtype.
+        angles: theta by which the basis of each channel turns per token, in radians, ``(..., 1,
+            n)`` or ``(..., L, n)``: each eigenvalue is multiplied by e^{i theta}. Time-invariant
+            mixers keep r in A_t and theta in the positions of q and k (``mixer.angles()``).
     """
-    n, length, batch = dynamics.key_dim, dynamics.length, dynamics.batch_shape
-    matrices = torch.stack(
-        [
-            dynamics.evolution.dense(t, n).to(dynamics.dtype).expand(*batch, n, n)
-            for t in range(length)
-        ],
-        dim=-3,
-    )
-    eigenvalues = torch.linalg.eigvals(matrices)
-    scale = eta(dynamics)
-    ratio = scale[..., :-1] / scale[..., 1:]
-    ratio = torch.nn.functional.pad(ratio, (1, 0), value=float("nan"))
-    largest = eigenvalues[..., 1:, :].abs().max().item() if length > 1 else float("nan")
+    found = eigenvalues(dynamics.evolution, dynamics.q)
+    if angles is not None:
+        found = found * torch.polar(torch.ones_like(angles), angles)
+    found = found.to(torch.promote_types(found.dtype, torch.complex64))
+    found = found.expand(*dynamics.batch_shape, *found.shape[-2:])
+    largest = found[..., 1:, :].abs().max().item() if dynamics.length > 1 else float("nan")
     return Spectrum(
-        eigenvalues=eigenvalues,
-        transition=eigenvalues * ratio[..., None],
+        eigenvalues=found,
+        transition=found * ratios(dynamics)[..., None],
         largest_modulus=largest,
+    )
+
+
+def transition_moduli(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch M"]:
+    """abs of the eigenvalues of Lambda_t, t >= 1, in float64: all positions and channels in a row.
+
+    Where A_t is a multiple of the identity its n equal eigenvalues are counted once.
+    """
+    wide = dynamics.to(torch.float64)
+    found = eigenvalues(wide.evolution, wide.q).abs()
+    if isinstance(wide.evolution, (Identity, Scalar)):
+        found = found[..., :1]
+    moduli = found[..., 1:, :] * ratios(wide)[..., 1:, None].abs()
+    return moduli.expand(*wide.batch_shape, *moduli.shape[-2:]).flatten(-2)
+
+
+def modulus_histogram(
+    moduli: Float[Tensor, "sequences M"], edges: tuple[float, ...] = EDGES
+) -> ModulusHistogram:
+    """Shares per bin, lower edge included: mean and standard deviation over the sequences.
+
+    A ratio that is not a number (0/0) falls into no bin but is counted, so that shares then sum to
+    less than 1.
+    """
+    bins, rows = len(edges) - 1, len(moduli)
+    inner = torch.tensor(edges[1:-1], dtype=moduli.dtype, device=moduli.device)
+    place = torch.bucketize(moduli.contiguous(), inner, right=True)
+    place = place.masked_fill(moduli.isnan(), bins)  # a bin of its own, left out below
+    row = torch.arange(rows, device=moduli.device)[:, None] * (bins + 1)
+    counts = torch.bincount((place + row).flatten(), minlength=rows * (bins + 1))
+    share = counts.view(rows, bins + 1)[:, :bins].double() / moduli.shape[-1]
+    deviation = share.std(0) if rows > 1 else torch.zeros_like(share[0])
+    return ModulusHistogram(
+        share=tuple(share.mean(0).tolist()), deviation=tuple(deviation.tolist())
     )

@@ -32,6 +32,8 @@ EXPERIMENTS: dict[str, str] = {
     "principle-6": "principle_6",
     "dsf-mqar": "dsf_mqar",
     "dsf-normalizers": "dsf_normalizers",
+    "spectra": "spectra",
+    "spectra-mods": "spectra_mods",
 }
 
 

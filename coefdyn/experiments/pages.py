@@ -32,6 +32,8 @@ KEPT = {"quick": "quick", "paper": "paper scale"}
 SECOND_VIEW = {
     "dsf-mqar": "second_view/dynamical_systems",
     "dsf-normalizers": "second_view/dynamical_systems",
+    "spectra": "second_view/spectra",
+    "spectra-mods": "second_view/spectra",
 }
 
 #: figures of the sources that the list of experiments does not cover unless their id appears in it

@@ -7,11 +7,14 @@ from coefdyn.mixers.design import DesignMixer
 from coefdyn.mixers.gated_deltanet import GatedDeltaNet
 from coefdyn.mixers.gla import GLA
 from coefdyn.mixers.linear_attention import LinearAttention
+from coefdyn.mixers.lru import LRU
 from coefdyn.mixers.mamba2 import Mamba2
 from coefdyn.mixers.mlstm import MLSTM
 from coefdyn.mixers.normalized_attention import NormalizedAttention
 from coefdyn.mixers.qlstm import QLSTM
 from coefdyn.mixers.registry import register_mixer
+from coefdyn.mixers.rglru import RGLRU
+from coefdyn.mixers.s4d import S4D
 from coefdyn.mixers.s6 import S6
 from coefdyn.mixers.softmax_attention import SoftmaxAttention
 
@@ -32,9 +35,12 @@ MIXERS: dict[str, type[Mixer]] = {
 
 __all__ = [
     "GLA",
+    "LRU",
     "MIXERS",
     "MLSTM",
     "QLSTM",
+    "RGLRU",
+    "S4D",
     "S6",
     "Contract",
     "DeltaNet",

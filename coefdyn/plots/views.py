@@ -6,14 +6,18 @@ beyond picking one head.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import torch
 
 from coefdyn.analysis import NearZeroSet, ScoreVariance, Spectrum
+from coefdyn.analysis.spectra import EDGES
 from coefdyn.plots.style import COEFFICIENT_CMAP, INGREDIENT_COLORS, centered_norm
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
@@ -23,6 +27,7 @@ __all__ = [
     "plot_coefficients",
     "plot_eigenvalues",
     "plot_impulse_response",
+    "plot_moduli",
     "plot_readout",
     "plot_state_path",
     "plot_variance",
@@ -101,6 +106,41 @@ def plot_eigenvalues(axis: Axes, found: Spectrum, transition: bool = False) -> N
     axis.scatter(values.real, values.imag, color=INGREDIENT_COLORS["evolution"], alpha=0.6, s=18)
     axis.set(xlabel="real part", ylabel="imaginary part")
     axis.set_aspect("equal", adjustable="datalim")
+
+
+def plot_moduli(
+    axis: Axes,
+    share: Sequence[float],
+    deviation: Sequence[float] | None = None,
+    *,
+    color: str,
+    below: bool = False,
+    filled: bool = False,
+) -> None:
+    """A histogram of abs(eigenvalue) over the bins of ``EDGES``; all beyond 2 in the last one.
+
+    Args:
+        axis: where to draw.
+        share: per bin, of ``modulus_histogram`` or a record.
+        deviation: over the sequences, drawn as vertical bars; None for none.
+        color: of the line or the area.
+        below: hangs from the axis, to set two histograms against each other.
+        filled: a pale area instead of a line.
+    """
+    edges = [*EDGES[:-1], 2 * EDGES[-2] - EDGES[-3]]
+    sign = -1.0 if below else 1.0
+    heights = [sign * value for value in share]
+    if filled:
+        axis.stairs(heights, edges, fill=True, color=color, alpha=0.35, linewidth=0)
+    else:
+        axis.stairs(heights, edges, color=color, linewidth=1.3)
+    if deviation is not None:
+        middles = [(a + b) / 2 for a, b in pairwise(edges)]
+        axis.errorbar(middles, heights, deviation, fmt="none", ecolor=color, elinewidth=0.7)
+    axis.axhline(0.0, color="0.6", linewidth=0.6)
+    axis.axvline(1.0, color="0.6", linewidth=0.6, linestyle=":")
+    axis.set_xticks([0, 0.5, 1, 1.5, 2], ["0", "", "1", "", "2+"])
+    axis.set_xlim(0, edges[-1])
 
 
 def plot_variance(axis: Axes, found: ScoreVariance, label: str) -> None:

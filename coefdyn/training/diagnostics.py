@@ -1,4 +1,7 @@
-"""What the coefficients of a trained model look like, as a few numbers (Principles 2, 2.1, 2.2)."""
+"""What the coefficients of a trained model look like, as a few numbers (Principles 2, 2.1, 2.2).
+
+Also the eigenvalues of its transitions before and after training (eigenvalue paper, Figure 1).
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 import torch
 
+from coefdyn.analysis.spectra import modulus_histogram, transition_moduli
 from coefdyn.models import SequenceModel
 from coefdyn.shapes import Float, Int, Tensor
 
@@ -19,29 +23,66 @@ ZERO = 1e-6
 #: alpha in this range counts as large (paper, Appendix D.2)
 LARGE = (0.9, 1.0)
 
+#: histograms of moduli are averaged over this many sequences (eigenvalue paper: 8 to 64)
+SEQUENCES = 32
+
 Layers = list[Tensor]
 
 
 def run_diagnostics(
-    names: Sequence[str], model: SequenceModel, inputs: Int[Tensor, "batch L"]
+    names: Sequence[str],
+    model: SequenceModel,
+    inputs: Int[Tensor, "batch L"],
+    untrained: Callable[[], SequenceModel] | None = None,
 ) -> dict[str, Any]:
     """The named diagnostics of a model on a few sequences; empty for no names.
+
+    Args:
+        names: of ``DIAGNOSTICS``, or "moduli".
+        model: the trained model.
+        inputs: the sequences.
+        untrained: makes the same model as it was before training, for "moduli".
 
     Raises:
         ValueError: for an unknown name.
     """
-    unknown = [name for name in names if name not in DIAGNOSTICS]
+    known = (*DIAGNOSTICS, "moduli")
+    unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(f"unknown diagnostics {unknown}; known: {', '.join(DIAGNOSTICS)}.")
-    if not names:
-        return {}
+        raise ValueError(f"unknown diagnostics {unknown}; known: {', '.join(known)}.")
+    found: dict[str, Any] = {}
+    of_rows = [name for name in names if name != "moduli"]
     with torch.no_grad():
-        dynamics = model.dynamics(inputs)
-        found: dict[str, Any] = {}
-        for form, normalized in (("raw", False), ("normalized", True)):
-            layers = [one.coefficients(normalized=normalized) for one in dynamics]
-            found[form] = {name: DIAGNOSTICS[name](layers) for name in names}
+        if of_rows:
+            dynamics = model.dynamics(inputs)
+            for form, normalized in (("raw", False), ("normalized", True)):
+                layers = [one.coefficients(normalized=normalized) for one in dynamics]
+                found[form] = {name: DIAGNOSTICS[name](layers) for name in of_rows}
+        if "moduli" in names:
+            models = {"trained": model} | ({"initial": untrained()} if untrained else {})
+            spectra = {name: moduli(one, inputs) for name, one in models.items()}
+            found.setdefault("normalized", {})["moduli"] = spectra
     return found
+
+
+def moduli(model: SequenceModel, inputs: Int[Tensor, "batch L"]) -> list[dict[str, list[float]]]:
+    """Histogram of abs(eigenvalue of Lambda_t) of every layer, over heads, positions and channels.
+
+    Mean share per bin of ``coefdyn.analysis.spectra.EDGES`` and its standard deviation over the
+    sequences. They go through the model one at a time: rows of long ones fill the memory.
+    """
+    layers: dict[int, list[Tensor]] = {}
+    for sequence in inputs[:SEQUENCES]:
+        for layer, dynamics in enumerate(model.dynamics(sequence)):
+            layers.setdefault(layer, []).append(transition_moduli(dynamics).flatten())
+    spectra = [modulus_histogram(torch.stack(rows)) for rows in layers.values()]
+    return [
+        {
+            "share": [round(value, 4) for value in one.share],
+            "deviation": [round(value, 4) for value in one.deviation],
+        }
+        for one in spectra
+    ]
 
 
 def _causal(alpha: Float[Tensor, "*batch L L"]) -> Tensor:

@@ -22,9 +22,10 @@ from coefdyn.training.population import Population
 from coefdyn.training.provenance import provenance
 from coefdyn.training.results import Record, plain
 from coefdyn.training.schedule import learning_rates
+from coefdyn.training.seeds import derive_seed
 from coefdyn.training.step import Stepper
 
-__all__ = ["Stopped", "TrainOptions", "build_model", "train_group"]
+__all__ = ["Stopped", "TrainOptions", "build_model", "initial_model", "train_group"]
 
 
 #: numbers of the largest block of logits that an evaluation forms
@@ -67,6 +68,13 @@ def build_model(config: RunConfig) -> SequenceModel:
     return SequenceModel(
         config.model, vocab=task.vocab_size, classes=task.num_classes, length=task.input_length
     )
+
+
+def initial_model(config: RunConfig) -> SequenceModel:
+    """The model of a run as its training starts, on the CPU; the caller's random state is kept."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(derive_seed(config.seed, "weights"))
+        return build_model(config)
 
 
 @contextmanager
@@ -216,7 +224,10 @@ class _Group:
             "metrics": replica.curve,
             "final": {name: values[-1] for name, values in replica.curve.items()},
             "diagnostics": run_diagnostics(
-                config.diagnostics, self.population.model(index), inputs
+                config.diagnostics,
+                self.population.model(index),
+                inputs,
+                untrained=lambda: initial_model(config).to(self.device),
             ),
             "diverged_at": diverged_at + 1 if diverged_at >= 0 else None,
             "solved": solved,

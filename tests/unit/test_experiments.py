@@ -49,6 +49,10 @@ def result_of(experiment, profile: str, score) -> Result:
             "large_to_near_zero": accuracy / 100,
             "zero_counts": [[[1.0, 2.0]]],
             "largest_zero_count": 9,
+            "moduli": {
+                when: [{"share": [1 / 41] * 41, "deviation": [0.0] * 41}] * 2
+                for when in ("initial", "trained")
+            },
         }
         records.append(made_up(run, accuracy, diverged_at, **diagnostics))
     return Result(experiment.id, profile, plan, tuple(records))

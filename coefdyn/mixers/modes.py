@@ -1,0 +1,126 @@
+"""Time-invariant mixers: coefficients from eigenvalues r e^{+-i theta} that no token can change.
+
+A complex eigenvalue is a decay and a turn. The decay is a real diagonal A_t; the turn goes into
+queries and keys, which are rotated by their position as rotary positions do:
+
+    q^T (r R(theta))^{i-j} k = (R(-i theta) q)^T r^{i-j} (R(-j theta) k)
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.mixers.base import Mixer, MixerState, Tokens
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["ModeMixer", "Modes", "turn_back"]
+
+
+class Modes(NamedTuple):
+    """What a time-invariant mixer is made of; one head per row, channels in pairs, float64.
+
+    log_radius: log r of each pair, (H, n/2), nats per token, negative.
+    angle: theta of each pair, (H, n/2), radians per token.
+    query, key: q and k at position 0, (H, n): first coordinates of all pairs, then the second.
+    """
+
+    log_radius: Float[Tensor, "H pairs"]
+    angle: Float[Tensor, "H pairs"]
+    query: Float[Tensor, "H n"]
+    key: Float[Tensor, "H n"]
+
+
+def turn_back(
+    x: Float[Tensor, "H n"], angle: Float[Tensor, "H pairs"], start: int, length: int
+) -> Float[Tensor, "H L n"]:
+    """R(-i theta) x for i = start .. start + length - 1; channels r and r + n/2 are a pair."""
+    index = torch.arange(start, start + length, device=x.device, dtype=angle.dtype)
+    turned = index[:, None] * angle[:, None, :]
+    cos, sin = turned.cos(), turned.sin()
+    first, second = x[:, None, :].chunk(2, dim=-1)
+    return torch.cat([first * cos + second * sin, second * cos - first * sin], dim=-1)
+
+
+class ModeMixer(Mixer):
+    """Base of S4D and LRU: the same A, b, q and k for every token; only the values read x.
+
+    A subclass says what its modes are, and how values come from x.
+    """
+
+    def __init__(
+        self, *, d_model: int, n_heads: int, key_dim: int, value_dim: int, bias: bool
+    ) -> None:
+        super().__init__(
+            d_model=d_model, n_heads=n_heads, key_dim=key_dim, value_dim=value_dim, bias=bias
+        )
+        del self.project  # no query and no key reads x
+
+    @abstractmethod
+    def modes(self) -> Modes:
+        """The eigenvalues, and q and k in the basis where they are diagonal."""
+
+    @abstractmethod
+    def values(self, x: Float[Tensor, "*batch L d"]) -> Float[Tensor, "*heads L dv"]:
+        """v, one row per head."""
+
+    def eigenvalues(self) -> Tensor:
+        """r e^{i theta} and r e^{-i theta} of every pair, complex, (H, n)."""
+        modes = self.modes()
+        upper = torch.complex(modes.log_radius, modes.angle).exp()
+        return torch.cat([upper, upper.conj()], dim=-1)
+
+    def angles(self) -> Float[Tensor, "H 1 n"]:
+        """theta and -theta of every pair, for ``coefdyn.analysis.spectrum(..., angles=...)``."""
+        angle = self.modes().angle
+        return torch.cat([angle, -angle], dim=-1)[:, None, :]
+
+    def tokens(
+        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+    ) -> tuple[Tokens, dict[str, Tensor]]:
+        """Values from x; q and k with size 1 for its leading axes, since no token changes them."""
+        self._check_input(x)
+        start = 0 if state is None else state.position
+        modes, v = self.modes(), self.values(x)
+        shape = (*(1,) * (x.ndim - 2), self.n_heads, x.shape[-2], self.key_dim)
+        q, k = (
+            turn_back(one, modes.angle, start, x.shape[-2]).to(v.dtype).view(shape)
+            for one in (modes.query, modes.key)
+        )
+        return Tokens(x=x, q=q, k=k, v=v, z=None, start=start), {}
+
+    def forward(
+        self, x: Float[Tensor, "*batch L d"], method: str = "auto"
+    ) -> Float[Tensor, "*batch L d"]:
+        """As for every mixer; all sequences share one kernel, so they join the axis of values."""
+        tokens = self.tokens(x)[0]
+        dynamics, v = self.build(tokens), tokens.v
+        joined = v.reshape(-1, *v.shape[-3:]).permute(1, 2, 0, 3).flatten(-2)
+        y = dynamics.apply(joined.view(*dynamics.q.shape[:-1], -1), method=method)
+        split = y.view(*joined.shape[:-1], -1, v.shape[-1]).permute(2, 0, 1, 3)
+        return self.finish(split.reshape(v.shape), tokens)
+
+    def build(self, tokens: Tokens) -> CoefficientDynamics:
+        log_radius = self.modes().log_radius
+        log_decay = torch.cat([log_radius, log_radius], dim=-1)[:, None, :]
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=tokens.k,
+            evolution=evolution.Diagonal(log_decay=tokens.match(log_decay).expand(tokens.q.shape)),
+            scaling=1.0,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+
+    def dynamics(
+        self, x: Float[Tensor, "*batch L d"]
+    ) -> tuple[CoefficientDynamics, Float[Tensor, "*heads L dv"]]:
+        """As for every mixer; the one kernel of a head is repeated along the axes of x."""
+        found, v = super().dynamics(x)
+        batch = (*x.shape[:-2], self.n_heads)
+        repeated = [one.expand(*batch, *one.shape[-2:]) for one in (found.q, found.k)]
+        return replace(found, q=repeated[0], k=repeated[1]), v
