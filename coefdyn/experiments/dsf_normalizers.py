@@ -88,9 +88,13 @@ class DsfNormalizers(Experiment):
 
 
 def _accuracies(outcomes: list[Outcome | None]) -> tuple[list[float], str]:
-    """One mean accuracy per map, in the order of ``REPORTED``, and the same in words."""
-    values = [one.accuracy for one in outcomes if one is not None]
-    words = [f"{eta} {value:.3f}" for eta, value in zip(REPORTED, values, strict=True)]
+    """One mean accuracy per map, in the order of ``REPORTED``; the same in words, with ranges."""
+    values, words = [], []
+    for eta, one in zip(REPORTED, outcomes, strict=True):
+        assert one is not None, "a claim is tested on finished outcomes"
+        values.append(one.accuracy)
+        low, high = min(one.values()), max(one.values())
+        words.append(f"{eta} {one.accuracy:.3f} ({low:.3f} to {high:.3f})")
     return values, ", ".join(words)
 
 

@@ -111,8 +111,7 @@ class S6(Mixer):
         self._check_input(x)
         start, past = (0, {}) if state is None else (state.position, state.past)
         v, after = self.project["value"](x, past.get("value"))
-        u = merge_heads(v)
-        q, k = (self.project[name](u)[0] for name in ("query", "key"))
+        q, k = (self.project[name](merge_heads(v))[0] for name in ("query", "key"))
         memory = {} if after is None else {"value": after}
         return Tokens(x=x, q=q, k=k, v=v, z=None, start=start), memory
 

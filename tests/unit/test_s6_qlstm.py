@@ -1,4 +1,4 @@
-"""S6 and qLSTM against the papers' recurrences, token by token, and Mamba's own layer."""
+"""S6, qLSTM and RG-LRU against the papers' recurrences, and S6 against Mamba's own layer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from transformers.models.mamba import modeling_mamba
 from transformers.models.mamba.configuration_mamba import MambaConfig
 
 from coefdyn.dynamics.evolution import Diagonal
-from coefdyn.mixers import MIXERS, QLSTM, S6, Mixer
+from coefdyn.mixers import MIXERS, QLSTM, RGLRU, S6, Mixer
 from coefdyn.models import ModelConfig, SequenceModel
 
 F64 = torch.float64
@@ -111,6 +111,37 @@ def test_qlstm_is_the_recurrence_of_the_paper(gate: str, n: int) -> None:
     check(mixer, literal, tokens(2, 19, d_model=5).requires_grad_(), "mixer")
 
 
+def test_rglru_is_the_recurrence_of_the_paper() -> None:
+    """DSF paper, eq. 9 and 10: x = a x + sqrt(1 - a^2) (i u), y = x; here without convolution."""
+    mixer = RGLRU(d_model=5, short_convolution=0, output_gate="none").double()
+    w_u = mixer.project["value"].linear
+
+    def literal(x: torch.Tensor) -> torch.Tensor:
+        rows = []
+        for u_all in w_u(x):
+            h, ys = torch.zeros(5, dtype=F64), []
+            for u in u_all:
+                r, gate = mixer.recurrence_gate(u).sigmoid(), mixer.input_gate(u).sigmoid()
+                a = torch.exp(-8 * r * functional.softplus(mixer.raw_speed))
+                h = a * h + (1 - a**2).sqrt() * gate * u
+                ys.append(h)
+            rows.append(mixer.output.projection(torch.stack(ys)))
+        return torch.stack(rows)
+
+    check(mixer, literal, tokens(2, 19, d_model=5).requires_grad_(), "mixer")
+
+
+def test_rglru_starts_slow_and_stays_finite_where_nothing_fades() -> None:
+    mixer = RGLRU(d_model=64)
+    full = torch.exp(-8 * functional.softplus(mixer.raw_speed))
+    assert 0.899 < full.min() < full.max() < 0.9991
+    torch.nn.init.constant_(mixer.recurrence_gate.bias, -200.0)  # a_t = 1 in float32
+    x = tokens(9, d_model=64).float().requires_grad_()
+    mixer(x).sum().backward()
+    assert torch.isfinite(x.grad).all()
+    assert all(torch.isfinite(p.grad).all() for p in mixer.parameters() if p.grad is not None)
+
+
 def test_a_reversed_gate_with_power_one_is_the_plain_gate_with_its_sign_turned() -> None:
     plain = QLSTM(d_model=5).double()
     turned = QLSTM(d_model=5, forget_gate="reversed").double()
@@ -143,13 +174,14 @@ def test_one_head_per_channel_with_a_diagonal_evolution(name: str, n_heads: int)
 
 
 def test_they_are_not_rows_of_table_1() -> None:
-    assert not {"S6", "QLSTM"} & set(MIXERS)
+    assert not {"S6", "QLSTM", "RGLRU"} & set(MIXERS)
 
 
-@pytest.mark.parametrize("mixer", ["S6", "QLSTM"])
+@pytest.mark.parametrize("mixer", ["S6", "QLSTM", "RGLRU"])
 @pytest.mark.parametrize("block", ["transformer", "gated"])
 def test_they_fit_into_the_model(mixer: str, block: str) -> None:
-    config = ModelConfig(width=16, mlp=None, mixer=mixer, options={"key_dim": 3}, block=block)
+    options = {} if mixer == "RGLRU" else {"key_dim": 3}
+    config = ModelConfig(width=16, mlp=None, mixer=mixer, options=options, block=block)
     model = SequenceModel(config, vocab=7, classes=5)
     ids = torch.randint(0, 7, (3, 9), generator=torch.Generator().manual_seed(0))
     logits = model(ids)
@@ -166,6 +198,7 @@ def test_they_fit_into_the_model(mixer: str, block: str) -> None:
         (S6, {"channels": 0}, "channels must be a whole number >= 1, got 0"),
         (S6, {"timestep_rank": 0}, "timestep_rank must be a whole number >= 1, got 0"),
         (QLSTM, {"forget_gate": "revers"}, "Did you mean 'reversed'"),
+        (RGLRU, {"sharpness": 0.0}, "sharpness must be positive, got 0.0"),
         (QLSTM, {"key_dim": 0}, "key_dim must be a whole number >= 1, got 0"),
     ],
 )
