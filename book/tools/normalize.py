@@ -2,9 +2,10 @@
 
     python -m book.tools.normalize [--check] [--committed] [NOTEBOOK...]
 
-Dropped: timings, papermill's marks, injected parameters, version and machine names. Made stable:
-cell ids (from their content), widget model ids (from the order of their views), object addresses,
-the temporary names of cells in warnings. Kept: sources, outputs, tags, the recorded digests.
+Dropped: timings, papermill's marks, injected parameters, version and machine names, outputs that
+show nothing (what a progress bar leaves when it is taken away). Made stable: cell ids (from their
+content), widget model ids (from the order of their views), object addresses, the temporary names of
+cells in warnings. Kept: sources, all other outputs, tags, the recorded digests.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ def _cell_id(cell: nbformat.NotebookNode, seen: dict[str, int]) -> str:
 def _normalize_outputs(cell: nbformat.NotebookNode, count: int) -> None:
     executed = cell.execution_count is not None
     cell.execution_count = count if executed else None
-    cell.outputs = _join_streams(cell.outputs)
+    cell.outputs = _join_streams([output for output in cell.outputs if not _shows_nothing(output)])
     for output in cell.outputs:
         output.get("metadata", {}).pop("papermill", None)
         if output.output_type == "stream":
@@ -83,6 +84,11 @@ def _normalize_outputs(cell: nbformat.NotebookNode, count: int) -> None:
         for kind, value in output.get("data", {}).items():
             if isinstance(value, str) and not kind.startswith("image/p"):
                 output.data[kind] = _plain(value)
+
+
+def _shows_nothing(output: nbformat.NotebookNode) -> bool:
+    """Whether an output is an empty text: a page would draw an empty box for it."""
+    return output.output_type == "display_data" and dict(output.data) == {"text/plain": ""}
 
 
 def _join_streams(outputs: list) -> list:

@@ -50,6 +50,14 @@ def test_normalising_again_changes_nothing() -> None:
     assert to_text(normalize(nbformat.reads(text, as_version=4))) == text
 
 
+def test_what_a_progress_bar_leaves_is_dropped() -> None:
+    made = notebook()
+    shown = v4.new_output("display_data", {"text/plain": "kept"})
+    emptied = v4.new_output("display_data", {"text/plain": ""})
+    made.cells[3].outputs = [emptied, shown]
+    assert normalize(made).cells[2].outputs == [shown]
+
+
 def test_what_is_kept_and_what_is_dropped() -> None:
     done = normalize(notebook())
     assert [cell.source for cell in done.cells] == ["# Title", "Widget()", "print(1)", "print(1)"]
