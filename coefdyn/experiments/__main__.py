@@ -33,7 +33,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
     run.add_argument("--executor", default="local", choices=EXECUTORS)
     run.add_argument("--workers", type=int, help="processes on a CPU; default: one per core")
-    run.add_argument("--max-replicas", type=int, default=16, help="trained as one program on a GPU")
+    run.add_argument("--max-replicas", type=int, default=64, help="trained as one program on a GPU")
     run.add_argument("--mode", default="auto", choices=MODES)
     run.add_argument(
         "--method",

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import hashlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
@@ -128,6 +128,10 @@ class Task:
     token_name: ``(config, id) -> str``, the short label of an input token.
     class_name: the same for targets; ``None`` when targets are tokens.
     about:      one sentence that says what is asked.
+    block:      sequences are drawn so many at a time, which bounds the memory of a large draw;
+                ``None`` for all at once.
+    endless:    there is far more to draw than a training run can hold, so a trainer draws each
+                step's sequences when it takes the step.
     """
 
     name: str
@@ -136,6 +140,8 @@ class Task:
     token_name: TokenName
     about: str
     class_name: TokenName | None = None
+    block: int | None = None
+    endless: bool = False
 
 
 TASKS: dict[str, Task] = {}
@@ -207,15 +213,30 @@ def sample(config: TaskConfig, n: int, generator: torch.Generator, split: Split 
     training and only derivable values in test) ``split`` selects the kind. Raises ``ValueError``
     for n < 1, an unknown split, or a configuration of no registered task.
     """
+    blocks = list(sample_blocks(config, n, generator, split))
+    if len(blocks) == 1:
+        return blocks[0]
+    return Batch(*(torch.cat(parts) for parts in zip(*blocks, strict=True)))
+
+
+def sample_blocks(
+    config: TaskConfig, n: int, generator: torch.Generator, split: Split = "train"
+) -> Iterator[Batch]:
+    """The sequences of ``sample`` in parts of at most ``Task.block``, drawn as they are asked for.
+
+    Raises ``ValueError`` as ``sample`` does.
+    """
     check_split(split)
     if n < 1:
         raise ValueError(f"the number of sequences must be at least 1; got n={n}.")
     task = task_of(config)
-    batch = task.sampler(config, n, generator, split)
-    shape = (n, config.input_length)
-    assert batch.inputs.shape == shape, f"{task.name}: inputs {tuple(batch.inputs.shape)}"
-    assert batch.targets.shape == shape, f"{task.name}: targets {tuple(batch.targets.shape)}"
-    return batch
+    for start in range(0, n, task.block or n):
+        size = min(task.block or n, n - start)
+        batch = task.sampler(config, size, generator, split)
+        shape = (size, config.input_length)
+        assert batch.inputs.shape == shape, f"{task.name}: inputs {tuple(batch.inputs.shape)}"
+        assert batch.targets.shape == shape, f"{task.name}: targets {tuple(batch.targets.shape)}"
+        yield batch
 
 
 def splits(config: TaskConfig, seed: int) -> Splits:

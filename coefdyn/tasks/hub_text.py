@@ -29,10 +29,11 @@ BYTE_PAD, BYTE_END = 256, 257
 
 @dataclass(frozen=True, kw_only=True)
 class WikiTextConfig(TaskConfig):
-    """WikiText-103 (raw), GPT-2 tokens; ``splits`` draws windows at uniform places.
+    """WikiText-103 (raw), GPT-2 tokens, in windows at uniform places.
 
-    vocab_size: 50 257, fixed. A trainer that wants more than ``train_examples`` windows calls
-    ``sample`` for each step; ``wikitext_windows`` gives the whole test text once.
+    vocab_size: 50 257, fixed. The task is endless: a trainer draws new windows for each step.
+    ``train_examples`` is what ``splits`` draws, and what an epoch of a schedule counts;
+    ``wikitext_windows`` gives the whole test text once.
     """
 
     task_name: ClassVar[str] = "wikitext-103"
@@ -202,6 +203,7 @@ register(
         sampler=sample_wikitext,
         token_name=wikitext_token_name,
         about="predict every next GPT-2 token of WikiText-103.",
+        endless=True,
     )
 )
 register(

@@ -27,6 +27,8 @@ from coefdyn.shapes import Int
 from coefdyn.tasks._draw import integers, ordered_distinct, uniform
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
 
+#: sequences drawn at a time; 100 000 of 512 tokens at once need gigabytes while they are drawn
+BLOCK = 8_192
 PAPER_PAIRS = {64: 4, 128: 8, 256: 16, 512: 64}
 
 
@@ -140,5 +142,6 @@ register(
         sampler=sample_mqar,
         token_name=mqar_token_name,
         about="at each later appearance of a key, give the value it was paired with.",
+        block=BLOCK,
     )
 )

@@ -24,7 +24,7 @@ class StackedAdamW:
 
     Args:
         parameters: ``(replicas, size)``, changed in place by ``step``.
-        decayed: ``(size,)``, 1 where weight decay acts, 0 where not.
+        decayed: 1 where weight decay acts, 0 where not; the same for all rows or one row each.
         learning_rates: ``(replicas, steps)``, from ``learning_rates``.
         weight_decay: one value per replica, in 1 / (unit of learning rate x step).
         betas: decay of the two moments, in [0, 1).
@@ -34,7 +34,7 @@ class StackedAdamW:
     def __init__(
         self,
         parameters: Float[Tensor, "replicas size"],
-        decayed: Float[Tensor, " size"],
+        decayed: Float[Tensor, "*#replicas size"],
         *,
         learning_rates: Float[Tensor, "replicas steps"],
         weight_decay: list[float],
@@ -82,10 +82,5 @@ class StackedAdamW:
         self.parameters.sub_(update.mul_(torch.where(keep, rate, 0.0)))
 
     def state(self) -> dict[str, Tensor]:
-        """What a checkpoint needs."""
+        """What a checkpoint needs: the tensors that steps change in place."""
         return {"parameters": self.parameters, "first": self.first, "second": self.second}
-
-    def load(self, state: dict[str, Tensor]) -> None:
-        """Continue from a checkpoint's tensors."""
-        for name, tensor in self.state().items():
-            tensor.copy_(state[name])

@@ -63,7 +63,7 @@ class TrainConfig:
         check_choice("precision", self.precision, PRECISIONS)
 
 
-#: what may differ between replicas that train as one program
+#: the training settings that may differ between replicas of one program
 PER_REPLICA = ("learning_rate", "weight_decay")
 
 
@@ -136,11 +136,13 @@ class RunConfig:
 
     @cached_property
     def group(self) -> str:
-        """Equal for runs that can train as one batched program."""
-        values = self.to_dict()
+        """Equal for runs that can train as one program: one task, and equal training settings.
+
+        They may differ in model, learning rate, weight decay, seed and diagnostics.
+        """
+        values = {"task": self.task.to_dict(), "train": self.to_dict()["train"]}
         for name in PER_REPLICA:
             del values["train"][name]
-        del values["seed"]
         return config_key(values)
 
 

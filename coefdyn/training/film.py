@@ -14,9 +14,9 @@ from coefdyn.shapes import Float, Int, Tensor
 from coefdyn.tasks import IGNORE, splits, task_of
 from coefdyn.training.config import RunConfig
 from coefdyn.training.data import GroupData
+from coefdyn.training.ensemble import Ensemble
 from coefdyn.training.loop import TrainOptions, build_model, numerics, train_group
 from coefdyn.training.metrics import PredictionTally
-from coefdyn.training.population import Population
 from coefdyn.training.provenance import provenance
 
 __all__ = ["coefficients_of", "record_film", "record_run", "sequence_labels"]
@@ -81,8 +81,8 @@ def record_run(
     tokens = splits(config.task, config.seed).test.inputs[sequence].to(device)
     frames: list[tuple[int, dict[str, Any], Tensor]] = []
 
-    def look(step: int, rows: list[dict[str, Any]], population: Population) -> None:
-        frames.append((step, rows[0], coefficients_of(population.model(0), tokens, heads)))
+    def look(step: int, rows: list[dict[str, Any]], ensemble: Ensemble) -> None:
+        frames.append((step, rows[0], coefficients_of(ensemble.model(0), tokens, heads)))
         if on_frame is not None:
             on_frame(*frames[-1])
 
@@ -102,15 +102,14 @@ def record_run(
     return run, tuple(step for step, _, _ in frames)
 
 
-def _untrained(config: RunConfig, device: torch.device) -> tuple[list[dict[str, Any]], Population]:
+def _untrained(config: RunConfig, device: torch.device) -> tuple[list[dict[str, Any]], Ensemble]:
     """Test metrics and the model before the first step: the weights that training starts from."""
-    precision = config.train.precision
-    population = Population(lambda: build_model(config), [config.seed], device, precision)
+    ensemble = Ensemble([config], build_model, device, config.train.precision)
     data = GroupData(config.task, [config.seed], config.train.batch, device)
     tally = PredictionTally(1, config.task.num_classes, device)
     for inputs, targets in data.test_chunks(64):
-        tally.add(population.logits(inputs), targets)
-    return tally.results(), population
+        tally.add(ensemble.logits(inputs), targets)
+    return tally.results(), ensemble
 
 
 def record_film(

@@ -17,8 +17,8 @@ from coefdyn.training.checkpoint import load_checkpoint, save_checkpoint
 from coefdyn.training.config import RunConfig
 from coefdyn.training.data import GroupData
 from coefdyn.training.diagnostics import run_diagnostics
+from coefdyn.training.ensemble import Ensemble
 from coefdyn.training.metrics import PredictionTally
-from coefdyn.training.population import Population
 from coefdyn.training.provenance import provenance
 from coefdyn.training.results import Record, plain
 from coefdyn.training.schedule import learning_rates
@@ -46,7 +46,7 @@ class TrainOptions:
         method: how coefficients are applied. "parallel" forms the L x L matrix: the fastest at the
             lengths of the papers' tasks, and the one that several replicas can share.
         on_step: called with (finished steps, all steps) after every step; a true answer stops.
-        on_evaluation: called with (step, list of the replicas' metrics, population).
+        on_evaluation: called with (step, list of the replicas' metrics, ensemble).
         on_record: called with each record as soon as its replica is finished.
         checkpoint: a safetensors file to continue from and to write to, or None.
         checkpoint_every: steps between two checkpoints.
@@ -56,7 +56,7 @@ class TrainOptions:
     mode: str = "auto"
     method: str = "parallel"
     on_step: Callable[[int, int], object] | None = None
-    on_evaluation: Callable[[int, list[dict[str, float]], Population], object] | None = None
+    on_evaluation: Callable[[int, list[dict[str, float]], Ensemble], object] | None = None
     on_record: Callable[[Record], object] | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 2000
@@ -92,7 +92,10 @@ def numerics(device: torch.device, precision: str):
 
 
 def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = None) -> list[Record]:
-    """Train replicas that differ in seed, learning rate and weight decay only, together.
+    """Train replicas of one task and equal training settings together.
+
+    They may differ in model, seed, learning rate, weight decay and diagnostics. Neighbours with
+    equal models are computed as one batch, so put these side by side.
 
     A replica is finished, and its record made, when the last step is done, when it diverged, or
     when its test accuracy exceeded ``stop_accuracy``; later its weights stay as they are.
@@ -110,8 +113,8 @@ def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = Non
     """
     if len({config.group for config in configs}) != 1:
         raise ValueError(
-            "train_group takes runs that differ in seed, learning rate and weight decay only; "
-            "use train_runs for a list of any runs."
+            "train_group takes runs of one task with equal training settings, learning rate and "
+            "weight decay aside; use train_runs for a list of any runs."
         )
     options = options or TrainOptions()
     with numerics(torch.device(options.device), configs[0].train.precision):
@@ -135,15 +138,11 @@ class _Group:
         self.settings, self.started = first.train, time.perf_counter()
         seeds = [config.seed for config in configs]
         self.data = GroupData(first.task, seeds, self.settings.batch, self.device)
-        self.population = Population(
-            lambda: build_model(first),
-            seeds,
-            self.device,
-            self.settings.precision,
-            options.method,
+        self.ensemble = Ensemble(
+            configs, build_model, self.device, self.settings.precision, options.method
         )
         self.stepper = Stepper(
-            self.population, self._optimizer(configs), clip=self.settings.clip, mode=options.mode
+            self.ensemble, self._optimizer(configs), clip=self.settings.clip, mode=options.mode
         )
 
     def _optimizer(self, configs: list[RunConfig]) -> StackedAdamW:
@@ -157,8 +156,8 @@ class _Group:
             steps_per_epoch=self.data.steps_per_epoch if s.cosine_per_epoch else 1,
         )
         return StackedAdamW(
-            self.population.flat,
-            self.population.decayed,
+            self.ensemble.flat,
+            self.ensemble.decayed,
             learning_rates=rates,
             weight_decay=[config.train.weight_decay for config in configs],
             betas=s.betas,
@@ -183,8 +182,11 @@ class _Group:
         return [replica.record for replica in self.replicas if replica.record is not None]
 
     def _tell(self, done: int) -> None:
-        if self.options.on_step is not None and self.options.on_step(done, self.settings.steps):
-            raise Stopped(f"stopped at step {done} of {self.settings.steps}")
+        steps = self.settings.steps
+        if self.options.on_step is not None and self.options.on_step(done, steps):
+            if done < steps:
+                self._save(done)
+            raise Stopped(f"stopped at step {done} of {steps}")
 
     def _evaluate(self, done: int) -> None:
         """Metrics of every replica; finish those that diverged, are solved, or are at the end."""
@@ -202,15 +204,15 @@ class _Group:
                 self.stepper.alive[index] = False
                 self._finish(index, done, died[index], solved)
         if self.options.on_evaluation is not None:
-            self.options.on_evaluation(done, rows, self.population)
+            self.options.on_evaluation(done, rows, self.ensemble)
 
     def _test(self) -> list[dict[str, float]]:
         task = self.replicas[0].config.task
-        tally = PredictionTally(self.population.replicas, task.num_classes, self.device)
-        per_sequence = task.input_length * task.num_classes * self.population.replicas
+        tally = PredictionTally(self.ensemble.replicas, task.num_classes, self.device)
+        per_sequence = task.input_length * task.num_classes * self.ensemble.replicas
         size = max(1, min(max(self.settings.batch, 64), LOGITS_AT_ONCE // per_sequence))
         for inputs, targets in self.data.test_chunks(size):
-            tally.add(self.population.logits(inputs), targets)
+            tally.add(self.ensemble.logits(inputs), targets)
         return tally.results()
 
     def _finish(self, index: int, done: int, diverged_at: int, solved: bool) -> None:
@@ -225,7 +227,7 @@ class _Group:
             "final": {name: values[-1] for name, values in replica.curve.items()},
             "diagnostics": run_diagnostics(
                 config.diagnostics,
-                self.population.model(index),
+                self.ensemble.model(index),
                 inputs,
                 untrained=lambda: initial_model(config).to(self.device),
             ),
@@ -241,33 +243,39 @@ class _Group:
         if self.options.on_record is not None:
             self.options.on_record(replica.record)
 
-    def _notes(self, done: int) -> dict[str, str]:
-        keys = ",".join(replica.config.key for replica in self.replicas)
-        return {"step": str(done), "runs": keys}
+    def _state(self) -> dict[str, Any]:
+        return {**self.stepper.optimizer.state(), **self.stepper.books()}
 
     def _save(self, done: int) -> None:
         if self.options.checkpoint is None:
             return
-        books: dict[str, Any] = {**self.stepper.optimizer.state(), **self.stepper.books()}
-        for index, replica in enumerate(self.replicas):
+        state = self._state()
+        for replica in self.replicas:
             for name, values in replica.curve.items():
-                books[f"curve.{index}.{name}"] = torch.tensor(values, dtype=torch.float64)
-        save_checkpoint(self.options.checkpoint, books, self._notes(done))
+                curve = torch.tensor(values, dtype=torch.float64)
+                state[f"curve.{replica.config.key}.{name}"] = curve
+        keys = ",".join(replica.config.key for replica in self.replicas)
+        save_checkpoint(self.options.checkpoint, state, {"step": str(done), "runs": keys})
 
     def _resume(self) -> int:
-        """Load the checkpoint if there is one for these very runs; the number of steps done."""
+        """Load the checkpoint if there is one that holds these runs; the number of steps done.
+
+        It may hold more of them: replicas that were finished since are no longer asked for.
+        """
         path = self.options.checkpoint
         if path is None or not path.exists():
             return 0
         tensors, notes = load_checkpoint(path)
-        done = int(notes.get("step", 0))
-        if notes != self._notes(done):
+        held = notes.get("runs", "").split(",")
+        keys = [replica.config.key for replica in self.replicas]
+        if not set(keys) <= set(held):
             return 0
-        self.stepper.optimizer.load(tensors)
-        for name, tensor in self.stepper.books().items():
-            tensor.copy_(tensors[name])
-        for name, values in tensors.items():
-            if name.startswith("curve."):
-                _, index, metric = name.split(".")
-                self.replicas[int(index)].curve[metric] = values.tolist()
-        return done
+        rows = [held.index(key) for key in keys]
+        for name, tensor in self._state().items():
+            saved = tensors[name][rows]
+            tensor.copy_(saved[:, : tensor.shape[1]] if saved.ndim == 2 else saved)
+        for replica in self.replicas:
+            for name, values in tensors.items():
+                if name.startswith(f"curve.{replica.config.key}."):
+                    replica.curve[name.rpartition(".")[2]] = values.tolist()
+        return int(notes["step"])

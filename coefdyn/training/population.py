@@ -13,7 +13,10 @@ from coefdyn.shapes import Float, Int, Tensor
 from coefdyn.training.metrics import masked_loss
 from coefdyn.training.seeds import derive_seed
 
-__all__ = ["Population"]
+__all__ = ["Gradients", "Population"]
+
+#: (inputs, targets) -> (losses, gradients), one row per replica
+Gradients = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 class Population:
@@ -61,6 +64,11 @@ class Population:
     def replicas(self) -> int:
         """R."""
         return self.flat.shape[0]
+
+    @property
+    def size(self) -> int:
+        """Parameters of one replica."""
+        return sum(self.sizes)
 
     def _forward(self, row: Tensor, inputs: Tensor) -> Tensor:
         pieces = zip(self.names, row.split(self.sizes), self.shapes, strict=True)

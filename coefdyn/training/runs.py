@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from coefdyn.training.config import RunConfig
 from coefdyn.training.loop import TrainOptions, train_group
 from coefdyn.training.pool import WorkerPool, usable_cores
 from coefdyn.training.progress import Progress
-from coefdyn.training.results import Record, ResultFile
+from coefdyn.training.results import Record, ResultFile, config_key
 
 __all__ = ["EXECUTORS", "RunOptions", "train_runs"]
 
@@ -29,8 +30,8 @@ class RunOptions:
         device: "cpu", "cuda" or "cuda:1"; None for a GPU if there is one, else the CPU.
         workers: processes on a CPU; None for one per core, at most one per run.
         executor: "local", or "ray" to spread the runs over a Ray cluster.
-        max_replicas: largest number of replicas trained as one program on a GPU; a group that
-            does not fit into its memory is halved.
+        max_replicas: largest number of replicas trained as one program on a GPU, of one model or
+            of several; a group that does not fit into its memory is halved.
         mode: how a step is run, one of ``coefdyn.training.step.MODES``.
         method: how coefficients are applied, see ``TrainOptions``; processes use its default.
         budget_s: no run is started once this many seconds have passed; None for no limit.
@@ -44,7 +45,7 @@ class RunOptions:
     device: str | None = None
     workers: int | None = None
     executor: str = "local"
-    max_replicas: int = 16
+    max_replicas: int = 64
     mode: str = "auto"
     method: str = "parallel"
     budget_s: float | None = None
@@ -89,11 +90,13 @@ def train_runs(
     if missing:
         with Progress(sum(one.train.steps for one in missing), "training", options.progress) as bar:
             book.bar = bar
-            _train(missing, book, options)
+            _train(wanted, missing, book, options)
     return [book.found[key] for key in wanted if key in book.found]
 
 
-def _train(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
+def _train(
+    wanted: dict[str, RunConfig], missing: list[RunConfig], book: _Book, options: RunOptions
+) -> None:
     device = options.resolved_device()
     if options.executor == "ray":
         from coefdyn.training.cluster import train_on_ray
@@ -107,20 +110,42 @@ def _train(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
             for config in missing:
                 _train_here([config], book, options)
     else:
-        for group in grouped(missing, options.max_replicas):
+        # grouped with the finished ones, so that a later call makes the same groups and finds
+        # their checkpoints
+        for group in grouped(list(wanted.values()), options.max_replicas):
             _train_here(group, book, options)
 
 
 def grouped(configs: Sequence[RunConfig], limit: int) -> list[list[RunConfig]]:
-    """Runs that can train as one program together, at most ``limit`` each, in order."""
-    groups: dict[str, list[RunConfig]] = {}
+    """Runs that can train as one program together, at most ``limit`` each.
+
+    Runs of one model lie side by side, and in one group unless they alone exceed the limit.
+    """
+    programs: dict[str, dict[str, list[RunConfig]]] = {}
     for config in configs:
-        groups.setdefault(config.group, []).append(config)
-    return [
-        group[start : start + limit]
-        for group in groups.values()
-        for start in range(0, len(group), limit)
-    ]
+        model = config_key(config.model.to_dict())
+        programs.setdefault(config.group, {}).setdefault(model, []).append(config)
+    return [group for parts in programs.values() for group in _packed(parts.values(), limit)]
+
+
+def _packed(parts: Iterable[list[RunConfig]], limit: int) -> list[list[RunConfig]]:
+    """The parts in order, each into the last group if it has room there."""
+    groups: list[list[RunConfig]] = [[]]
+    for part in parts:
+        for start in range(0, len(part), limit):
+            piece = part[start : start + limit]
+            if len(groups[-1]) + len(piece) > limit:
+                groups.append([])
+            groups[-1] += piece
+    return groups
+
+
+def halves(group: list[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
+    """A group of two or more cut near its middle, where the model changes if it does anywhere."""
+    places = range(1, len(group))
+    changes = [place for place in places if group[place].model != group[place - 1].model]
+    middle = min(changes or places, key=lambda place: (abs(2 * place - len(group)), -place))
+    return group[:middle], group[middle:]
 
 
 class _Book:
@@ -169,13 +194,13 @@ class _Book:
 
 
 def _train_here(group: list[RunConfig], book: _Book, options: RunOptions) -> None:
-    """Train a group in this process; halve it when the device's memory does not hold it."""
-    group = [config for config in group if book.may_start(config)]
-    if not group:
+    """Train what is missing of a group in this process; halve what does not fit into memory."""
+    missing = [config for config in group if book.may_start(config)]
+    if not missing:
         return
 
     def on_step(done: int, _: int) -> bool:
-        for config in group:
+        for config in missing:
             if config.key not in book.found:
                 book.count(config.key, done)
         return book.stopping()
@@ -190,14 +215,14 @@ def _train_here(group: list[RunConfig], book: _Book, options: RunOptions) -> Non
         checkpoint=None if folder is None else folder / f"{group[0].key}.safetensors",
     )
     try:
-        train_group(group, settings)
+        train_group(missing, settings)
         return
     except torch.OutOfMemoryError:
-        if len(group) == 1:
+        if len(missing) == 1:
             raise
+    gc.collect()
     torch.cuda.empty_cache()
-    middle = (len(group) + 1) // 2
-    for half in (group[:middle], group[middle:]):
+    for half in halves(group):
         _train_here(half, book, options)
 
 

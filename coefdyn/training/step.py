@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
 
 import torch
 
 from coefdyn.shapes import Float, Int, Tensor
 from coefdyn.training.adamw import StackedAdamW, clip_by_norm
-from coefdyn.training.population import Population
+from coefdyn.training.ensemble import Ensemble
 
 __all__ = ["MODES", "Stepper"]
 
 #: how a step is run; "auto" is "captured" or "graph" on a GPU and "eager" elsewhere
 MODES = ("auto", "eager", "compiled", "captured", "graph")
-#: in mode "auto" a step is compiled only if all steps, uncompiled, would take longer than this
+#: in mode "auto" a step is compiled only if all steps, uncompiled, take longer than this per part
 COMPILING_PAYS_S = 120.0
 
 
@@ -27,7 +26,7 @@ class Stepper:
     its parameters are frozen at their last finite values; the others go on.
 
     Args:
-        population: the replicas.
+        ensemble: the replicas.
         optimizer: AdamW over their rows.
         clip: largest gradient norm per replica, or None.
         mode: one of MODES. "compiled" passes loss and gradient through torch.compile; "captured"
@@ -36,7 +35,7 @@ class Stepper:
 
     def __init__(
         self,
-        population: Population,
+        ensemble: Ensemble,
         optimizer: StackedAdamW,
         *,
         clip: float | None = None,
@@ -44,20 +43,17 @@ class Stepper:
     ) -> None:
         if mode not in MODES:
             raise ValueError(f"mode must be one of {', '.join(MODES)}; got {mode!r}.")
-        on_gpu = population.device.type == "cuda"
+        on_gpu = ensemble.device.type == "cuda"
         if mode in ("captured", "graph") and not on_gpu:
-            raise ValueError(f"mode={mode!r} needs a CUDA device, got {population.device}.")
-        self.population, self.optimizer, self.clip = population, optimizer, clip
+            raise ValueError(f"mode={mode!r} needs a CUDA device, got {ensemble.device}.")
+        self.ensemble, self.optimizer, self.clip = ensemble, optimizer, clip
         self.mode = ("graph" if on_gpu else "eager") if mode == "auto" else mode
         self._lenient = mode == "auto"
-        count, device = population.replicas, population.device
+        count, device = ensemble.replicas, ensemble.device
         self.alive = torch.ones(count, dtype=torch.bool, device=device)
         self.diverged_at = torch.full((count,), -1, dtype=torch.int64, device=device)
-        zeros = torch.zeros(4, count, dtype=population.flat.dtype, device=device)
+        zeros = torch.zeros(4, count, dtype=ensemble.flat.dtype, device=device)
         self.loss_sum, self.norm_sum, self.norm_max, self.counted = zeros.unbind()
-        self._gradients: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = (
-            population.loss_and_gradients
-        )
         self._times = torch.arange(optimizer.steps, device=device)
         self._graph: torch.cuda.CUDAGraph | None = None
         self._prepared = False
@@ -88,7 +84,7 @@ class Stepper:
         epsilon: Tensor,
         t: Tensor,
     ) -> None:
-        losses, gradients = self._gradients(inputs, targets)
+        losses, gradients = self.ensemble.loss_and_gradients(inputs, targets)
         norms = gradients.norm(dim=1)
         finite = torch.isfinite(losses) & torch.isfinite(norms)
         self.diverged_at.copy_(torch.where(self.alive & ~finite, t, self.diverged_at))
@@ -127,7 +123,8 @@ class Stepper:
             if self._lenient and not self._compiling_pays(inputs, targets, scalars):
                 self.mode = "captured"
             if self.mode in ("compiled", "graph"):
-                self._compile(inputs, targets, scalars)
+                self.ensemble.compile()
+                self._step(inputs, targets, *scalars)
             if self.mode in ("captured", "graph"):
                 self._capture(inputs, targets, scalars)
         except torch.OutOfMemoryError:
@@ -135,7 +132,7 @@ class Stepper:
         except Exception as error:
             if not self._lenient:
                 raise
-            self._gradients = self.population.loss_and_gradients
+            self.ensemble.restore()
             self._graph, self.mode = None, "eager"
             warnings.warn(f"the step runs uncompiled: {error}", stacklevel=3)
         finally:
@@ -148,20 +145,17 @@ class Stepper:
         """Whether all plain steps would take so long that a minute of compiling is worth it."""
         for trial in range(trials + 1):
             if trial == 1:
-                torch.cuda.synchronize(self.population.device)
+                torch.cuda.synchronize(self.ensemble.device)
                 start = time.perf_counter()
             self._step(inputs, targets, *scalars)
-        torch.cuda.synchronize(self.population.device)
-        return (time.perf_counter() - start) / trials * self.optimizer.steps > COMPILING_PAYS_S
+        torch.cuda.synchronize(self.ensemble.device)
+        whole = (time.perf_counter() - start) / trials * self.optimizer.steps
+        return whole > COMPILING_PAYS_S * len(self.ensemble.parts)
 
     def books(self) -> dict[str, Tensor]:
         """Everything that a step changes besides the optimiser's state."""
         names = ("alive", "diverged_at", "loss_sum", "norm_sum", "norm_max", "counted")
         return {name: getattr(self, name) for name in names}
-
-    def _compile(self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]) -> None:
-        self._gradients = torch.compile(self.population.stacked_loss_and_gradients, dynamic=False)
-        self._step(inputs, targets, *scalars)
 
     def _capture(self, inputs: Tensor, targets: Tensor, scalars: tuple[Tensor, ...]) -> None:
         self._static = tuple(tensor.clone() for tensor in (inputs, targets, *scalars))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -119,18 +120,18 @@ def test_the_divergence_step_is_the_first_bad_one(monkeypatch):
     plain_step = Stepper._step
 
     def poisoned(self, inputs, targets, rate, shrink, epsilon, t):
-        original = self._gradients
+        good = self.ensemble.loss_and_gradients
         if int(t) == 4:
 
             def bad(a, b):
-                losses, gradients = original(a, b)
+                losses, gradients = good(a, b)
                 return losses * math.nan, gradients
 
-            self._gradients = bad
-            seen["before"] = self.population.flat.clone()
+            self.ensemble.loss_and_gradients = bad
+            seen["before"] = self.ensemble.flat.clone()
         plain_step(self, inputs, targets, rate, shrink, epsilon, t)
-        self._gradients = original
-        seen["after"] = self.population.flat.clone()
+        self.ensemble.loss_and_gradients = good
+        seen["after"] = self.ensemble.flat.clone()
 
     monkeypatch.setattr(Stepper, "_step", poisoned)
     (record,) = train_group([tiny_run()])
@@ -167,7 +168,7 @@ def test_training_goes_on_from_a_checkpoint_exactly(tmp_path):
     assert path.exists()
     steps = []
     (resumed,) = train_group([run], options(on_step=lambda done, total: steps.append(done)))
-    assert steps[0] == 9
+    assert steps[0] == 10
     assert not path.exists()
     (whole,) = train_group([run])
     assert resumed["metrics"] == whole["metrics"]
@@ -184,9 +185,10 @@ def test_a_checkpoint_of_another_run_is_not_used(tmp_path):
     assert record["metrics"] == train_group([tiny_run()])[0]["metrics"]
 
 
-def test_runs_that_differ_in_more_than_the_sweep_are_refused():
+@pytest.mark.parametrize("changes", [{"steps": 13}, {"batch": 8}, {"precision": "float64"}])
+def test_runs_with_other_training_settings_are_refused(changes):
     with pytest.raises(ValueError, match="use train_runs"):
-        train_group([tiny_run(), tiny_run(model=tiny_model(readout="relu"))])
+        train_group([tiny_run(), tiny_run(**changes)])
 
 
 def test_run_configs_survive_json_and_name_misspelt_keys():
@@ -199,12 +201,15 @@ def test_run_configs_survive_json_and_name_misspelt_keys():
         RunConfig.from_dict(values)
 
 
-def test_keys_tell_runs_apart_and_groups_join_the_sweep():
+def test_keys_tell_runs_apart_and_groups_join_models_and_the_sweep():
     run = tiny_run()
     assert tiny_run(seed=1).key != run.key
     assert tiny_run(seed=1).group == run.group
     assert tiny_run(learning_rate=0.5, weight_decay=0.1).group == run.group
-    assert tiny_run(model=tiny_model(readout="relu")).group != run.group
+    assert tiny_run(model=tiny_model(readout="relu")).group == run.group
+    assert tiny_run(clip=1.0).group != run.group
+    task = replace(run.task, test_examples=16)
+    assert replace(run, task=task).group != run.group
 
 
 def test_a_record_of_a_changed_default_is_not_taken_for_this_run():

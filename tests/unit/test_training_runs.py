@@ -8,14 +8,23 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import pytest
 import torch
 from training_runs import tiny_model, tiny_run
 
-from coefdyn.training import ResultFile, ResultsNotWritten, RunOptions, Stopped, train_runs
+from coefdyn.training import (
+    ResultFile,
+    ResultsNotWritten,
+    RunOptions,
+    Stopped,
+    train_group,
+    train_runs,
+)
+from coefdyn.training.loop import _Group
 from coefdyn.training.pool import WorkerFailed, WorkerPool
-from coefdyn.training.runs import _Book, _train_here, grouped
+from coefdyn.training.runs import _Book, _train_here, grouped, halves
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 
@@ -143,12 +152,22 @@ def test_a_failing_run_shows_the_workers_traceback():
         list(pool.run([broken], lambda config: True))
 
 
-def test_grouping_joins_the_sweep_and_cuts_at_the_limit():
+def test_grouping_joins_models_and_the_sweep_and_cuts_at_the_limit():
     runs = [tiny_run(seed=seed, learning_rate=rate) for seed in (0, 1) for rate in (1e-3, 1e-2)]
-    other = tiny_run(model=tiny_model(readout="relu"))
-    groups = grouped([runs[0], other, *runs[1:]], limit=3)
-    assert [len(group) for group in groups] == [3, 1, 1]
-    assert groups[2] == [other]
+    others = [tiny_run(seed=seed, model=tiny_model(readout="relu")) for seed in (0, 1)]
+    longer = tiny_run(steps=13)
+    mixed = [runs[0], others[0], longer, *runs[1:], others[1]]
+    assert grouped(mixed, limit=6) == [[*runs, *others], [longer]]
+    assert grouped(mixed, limit=5) == [runs, others, [longer]]
+    assert grouped(mixed, limit=3) == [runs[:3], [runs[3], *others], [longer]]
+
+
+def test_a_group_is_halved_where_the_model_changes():
+    first, second = ([tiny_run(seed=s, model=tiny_model(readout=phi)) for s in range(3)]
+                     for phi in ("exp", "relu"))  # fmt: skip
+    assert halves([*first[:2], *second]) == (first[:2], second)
+    assert halves([*first, second[0]]) == (first, second[:1])
+    assert halves(first) == (first[:2], first[2:])
 
 
 def test_a_group_that_does_not_fit_is_halved(monkeypatch):
@@ -168,6 +187,40 @@ def test_a_group_that_does_not_fit_is_halved(monkeypatch):
     _train_here(runs, book, QUIET)
     assert sizes == [3, 2, 1, 1, 1]
     assert len(book.found) == 3
+
+
+def test_a_stopped_group_goes_on_without_its_finished_replicas(tmp_path, monkeypatch):
+    """Two models in one program; one replica is solved before the stop, the others resume."""
+    runs = [
+        tiny_run(seed=seed, model=tiny_model(readout=phi, position=position))
+        for seed, phi, position in ((0, "exp", "none"), (1, "exp", "none"), (0, "relu", "learned"))
+    ]
+    file, book = ResultFile(tmp_path / "r.jsonl"), {run.key: run for run in runs}
+    stops = iter([False] * 7 + [True])
+    first = replace(QUIET, checkpoint_folder=tmp_path, should_stop=lambda: next(stops))
+
+    def evaluate(self, done, plain=_Group._evaluate):
+        plain(self, done)
+        if done == 6:
+            self.stepper.alive[0] = False
+            self._finish(0, done, -1, True)
+
+    monkeypatch.setattr(_Group, "_evaluate", evaluate)
+    with pytest.raises(Stopped, match="step 8 of 12"):
+        _train_here(runs, _Book(book, file, first), first)
+    monkeypatch.undo()
+    assert file.keys() == {runs[0].key}
+    assert len(list(tmp_path.glob("*.safetensors"))) == 1
+    steps = []
+    again = replace(first, should_stop=lambda: bool(steps.append(1)))
+    _train_here(runs, _Book(book, file, again), again)
+    assert len(steps) == 4
+    assert not list(tmp_path.glob("*.safetensors"))
+    found = {record["key"]: record for record in file.records()}
+    for run in runs[1:]:
+        (alone,) = train_group([run])
+        for name, values in alone["metrics"].items():
+            assert found[run.key]["metrics"][name] == pytest.approx(values, rel=1e-4), name
 
 
 def test_unknown_executors_are_refused():
