@@ -1,5 +1,5 @@
 /* Small services of every page: keyboard access to scrolled boxes, ingredient colours in code comments,
-   open folds on paper. No request leaves the page. */
+   open folds and light colours on paper. No request leaves the page. */
 (() => {
   "use strict";
 
@@ -55,6 +55,24 @@
     addEventListener("afterprint", () => opened.forEach((fold) => { fold.open = false; }));
   }
 
+  /** Paper is light: a dark page prints in the colours of the light one. */
+  function printLight() {
+    const root = document.documentElement;
+    let kept = null;
+    const begin = () => {
+      if (root.dataset.theme !== "dark") return;
+      kept = root.dataset.theme;
+      root.dataset.theme = "light";
+    };
+    const end = () => {
+      if (kept) root.dataset.theme = kept;
+      kept = null;
+    };
+    addEventListener("beforeprint", begin);
+    addEventListener("afterprint", end);
+    matchMedia("print").addEventListener("change", ({ matches }) => (matches ? begin() : end()));
+  }
+
   function whenTypeset(action) {
     const ready = window.MathJax?.startup?.promise;
     if (ready) ready.then(action);
@@ -64,6 +82,7 @@
   colourComments();
   markScrollers();
   openFoldsOnPaper();
+  printLight();
   whenTypeset(markScrollers);
   addEventListener("resize", markScrollers, { passive: true });
 })();

@@ -60,12 +60,14 @@
     const el = document.createElement("div");
     el.className = "coefdyn-widget";
     script.after(el);
+    const still = script.previousElementSibling;
     try {
       const module = await importText(record.state._esm);
       const widget = typeof module.default === "function" ? await module.default() : module.default;
       await widget.render({ model: makeModel(record.state), el });
     } catch (error) {
       el.setAttribute("role", "alert");
+      if (still?.classList.contains("cd-still")) still.classList.add("cd-needed");
       el.textContent = `This interactive figure could not start (${error.message}).`;
       console.error(error);
     }

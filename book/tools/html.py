@@ -20,6 +20,7 @@ from pathlib import Path
 from book.tools.chapters import BOOK, BUILD, ROOT
 from book.tools.digest import short
 from book.tools.pins import book_section
+from book.tools.stills import add_stills
 
 HTML = BUILD / "html"
 STAMP = BUILD / "html.digest"
@@ -86,6 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
         STAMP.write_text(wanted, encoding="utf-8")
         print(f"built {sum(1 for _ in HTML.rglob('*.html'))} pages in", end=" ")
         print(f"{time.monotonic() - start:.1f} s")
+    add_stills(HTML)
     print(f"the book: {(HTML / 'index.html').as_uri()}")
     return 0
 

@@ -3,12 +3,14 @@
     explorer_still(Explorer("mamba2", decay=0.9))
 
 draws the coefficient matrix, the impulse response of token j, the moving state and the readout at
-the very settings of the explorer. Book: "How to read and run".
+the very settings of the explorer, between two designs too. The pages carry one for each explorer
+(``book/tools/stills.py``). Book: "How to read and run".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
@@ -16,9 +18,6 @@ import matplotlib.pyplot as plt
 import torch
 
 from coefdyn import CoefficientDynamics
-from coefdyn.analysis.classes import combination_class
-from coefdyn.analysis.selectivity import selectivity
-from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.plots.style import COEFFICIENT_CMAP, INGREDIENT_COLORS, centered_norm
 from coefdyn.shapes import Float, Tensor
 
@@ -26,16 +25,36 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["Still", "explorer_still", "take_still"]
+__all__ = ["VIEWS", "Still", "explorer_still", "take_still"]
+
+VIEWS: tuple[str, ...] = ("matrix", "impulse", "plane", "readout")
+"""Parts of an explorer that a still can show."""
 
 _SCORES = (-8.0, 4.0)
+_WIDTH = 7.6
+
+
+@runtime_checkable
+class _Shown(Protocol):
+    settings: Any
+    carrier: CoefficientDynamics
+    row: int
+    column: int
+    matrix: Tensor
+    path: Tensor
+    normalized: bool
+    is_feature_map: bool
+
+    def curve(self, scores: Tensor) -> Tensor: ...
+
+    def words(self) -> str: ...
 
 
 @runtime_checkable
 class _Explorer(Protocol):
-    settings: Mapping[str, Any]
+    parts: Sequence[str]
 
-    def dynamics(self) -> CoefficientDynamics: ...
+    def shown(self) -> Any: ...
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,7 +69,7 @@ class Still:
         row, column: i and j.
         epsilon: threshold of the near-zero set.
         normalized: whether ``coefficients`` are divided by eta.
-        summary: the numbers in one line.
+        summary: design, settings and numbers in words.
     """
 
     coefficients: Float[Tensor, "L L"]
@@ -66,65 +85,56 @@ class Still:
     summary: str
 
 
-def take_still(dynamics: CoefficientDynamics, settings: Mapping[str, Any]) -> Still:
-    """Everything the picture needs.
-
-    Args:
-        dynamics: one head, shapes ``(L, n)``.
-        settings: an explorer's: ``row``, ``column`` (from 1), ``view`` and ``epsilon`` are read.
-
-    Raises:
-        ValueError: for dynamics with leading axes.
-    """
-    if dynamics.batch_shape:
-        raise ValueError(
-            f"a still shows one head, got leading axes {dynamics.batch_shape}; pick one with "
-            "Explorer.from_dynamics(dynamics, index)."
-        )
-    normalized = settings["view"] == "normalized"
-    row, column = settings["row"] - 1, settings["column"] - 1
+def take_still(shown: _Shown) -> Still:
+    """Everything the picture needs of ``Explorer.shown()``."""
     scores = torch.linspace(*_SCORES, 241, dtype=torch.float64)
-    phi = dynamics.readout
-    is_feature_map = isinstance(phi, FeatureMap)
-    curve = phi.fn(scores[:, None]).squeeze(-1)
-    alpha = dynamics.coefficients()
-    found = selectivity(dynamics, settings["epsilon"], normalized=normalized)
-    summary = (
-        f"near zero {found.near_zero_fraction:.1%}    row sum of output {row + 1}: "
-        f"{alpha[row].sum().item():.3g}    {combination_class(dynamics).value} combinations"
-    )
     return Still(
-        coefficients=dynamics.coefficients(normalized=True) if normalized else alpha,
-        states=dynamics.states(column),
-        query=dynamics.q[row],
+        coefficients=shown.matrix,
+        states=shown.path,
+        query=shown.carrier.q[shown.row],
         curve_scores=scores,
-        curve=curve,
-        is_feature_map=is_feature_map,
-        row=row,
-        column=column,
-        epsilon=settings["epsilon"],
-        normalized=normalized,
-        summary=summary,
+        curve=shown.curve(scores),
+        is_feature_map=shown.is_feature_map,
+        row=shown.row,
+        column=shown.column,
+        epsilon=shown.settings["epsilon"],
+        normalized=shown.normalized,
+        summary=shown.words(),
     )
 
 
 def explorer_still(explorer: _Explorer) -> Figure:
-    """The explorer as it stands now, 7.6 inches wide."""
-    still = take_still(explorer.dynamics(), explorer.settings)
-    figure, axes = plt.subplot_mosaic(
-        [["matrix", "impulse", "impulse"], ["matrix", "plane", "readout"]],
-        figsize=(7.6, 4.0),
-        width_ratios=[2.3, 1, 1],
-        layout="constrained",
-    )
-    draw_matrix(axes["matrix"], still)
-    draw_impulse(axes["impulse"], still)
-    draw_plane(axes["plane"], still)
-    draw_readout(axes["readout"], still)
-    for axis in axes.values():
-        axis.title.set_fontsize(9)
-    figure.supxlabel(still.summary, fontsize=8)
+    """The explorer as it stands now, 7.6 inches wide, with those of its parts that are views.
+
+    One that shows numbers or controls only gets all four views.
+    """
+    still = take_still(explorer.shown())
+    views = [view for view in VIEWS if view in explorer.parts] or list(VIEWS)
+    figure, axes = plt.subplot_mosaic(**_layout(views))
+    draw = (draw_matrix, draw_impulse, draw_plane, draw_readout)
+    for view, function in zip(VIEWS, draw, strict=True):
+        if view in views:
+            function(axes[view], still)
+            axes[view].title.set_fontsize(9)
+    figure.supxlabel("\n".join(textwrap.wrap(still.summary, 118)), fontsize=7.5, x=0.02, ha="left")
     return figure
+
+
+def _layout(views: Sequence[str]) -> dict[str, Any]:
+    """The matrix beside the rest in at most two rows; else everything in one row."""
+    others = [view for view in views if view != "matrix"]
+    common: dict[str, Any] = {"layout": "constrained"}
+    if "matrix" not in views:
+        height = 2.9 if len(views) > 1 else 3.2
+        return {**common, "mosaic": [others], "figsize": (_WIDTH, height)}
+    if len(others) <= 1:
+        return {**common, "mosaic": [["matrix", *others]], "figsize": (_WIDTH, 4.4)}
+    lower = others[-2:]
+    upper = [others[0]] * 2 if len(others) == 3 else [others[0]]
+    rows = [upper, lower] if len(others) == 3 else [upper, [others[1]]]
+    mosaic = [["matrix", *row] for row in rows]
+    ratios = [2.3, 1, 1] if len(others) == 3 else [2.3, 2]
+    return {**common, "mosaic": mosaic, "figsize": (_WIDTH, 4.3), "width_ratios": ratios}
 
 
 def draw_matrix(axis: Axes, still: Still) -> None:
@@ -132,7 +142,8 @@ def draw_matrix(axis: Axes, still: Still) -> None:
     length = still.coefficients.shape[-1]
     hidden = torch.ones(length, length).triu(1).bool()
     shown = still.coefficients.masked_fill(hidden, torch.nan)
-    top = float(shown[~hidden & shown.isfinite()].abs().max())
+    finite = shown[~hidden & shown.isfinite()].abs()
+    top = float(finite.max()) if finite.numel() else 1.0
     image = axis.imshow(shown.numpy(), cmap=COEFFICIENT_CMAP, norm=centered_norm(top or 1.0))
     scale = axis.inset_axes((0.56, 0.86, 0.4, 0.035))
     axis.figure.colorbar(image, cax=scale, orientation="horizontal")
@@ -158,7 +169,8 @@ def draw_impulse(axis: Axes, still: Still) -> None:
     length = still.coefficients.shape[-1]
     positions = range(still.column + 1, length + 1)
     column = still.coefficients[still.column :, still.column]
-    axis.bar(positions, column.tolist(), width=0.7, color="#0B4A86")
+    colors = ["#8A5A00" if value < 0 else "#0B4A86" for value in column.tolist()]
+    axis.bar(positions, column.tolist(), width=0.7, color=colors)
     axis.set_xlim(0.3, length + 0.7)
     axis.set_title(f"impulse response of token {still.column + 1}")
     axis.set_xlabel("output i")

@@ -9,10 +9,11 @@ import anywidget
 import traitlets
 
 from coefdyn import CoefficientDynamics
-from coefdyn.shapes import Tensor
+from coefdyn.shapes import Float, Tensor
 from coefdyn.widgets import given
 from coefdyn.widgets import settings as rules
 from coefdyn.widgets.morph import build_morph
+from coefdyn.widgets.shown import Shown, is_between, shown_at
 from coefdyn.widgets.source import module_source, style_source
 from coefdyn.widgets.tokens import build_dynamics
 
@@ -78,6 +79,7 @@ class Explorer(anywidget.AnyWidget):
     parts = traitlets.List(traitlets.Unicode()).tag(sync=True)
     name = traitlets.Unicode("").tag(sync=True)
     predict = traitlets.Dict().tag(sync=True)
+    _sources: tuple[CoefficientDynamics, ...] = ()
 
     def __init__(
         self,
@@ -96,7 +98,6 @@ class Explorer(anywidget.AnyWidget):
             _check_question(question)
         complete = rules.validate({"preset": preset, **settings})
         super().__init__(settings=complete, parts=chosen, name=name, predict=question)
-        self._source: CoefficientDynamics | None = None
 
     @classmethod
     def from_dynamics(
@@ -108,24 +109,32 @@ class Explorer(anywidget.AnyWidget):
         name: str = "",
         **settings: Any,
     ) -> Explorer:
-        """An explorer on one head of given dynamics; readout and normalizer stay choices.
+        """An explorer on given dynamics, head by head; readout and normalizer stay choices.
+
+        Where ``index`` leaves several heads, a selector appears and ``head`` is a setting, from 1.
+        Each head adds its numbers to the page, so name one where one is enough.
 
         Args:
             dynamics: any, with L up to 64; other dtypes are shown in float64.
-            index: which element of the leading axes; the first one if None.
+            index: one number per leading axis for one head, counted from 0; fewer, or None, leave
+                the rest to the selector, at most 16 heads.
             parts, name, settings: as for ``Explorer``; ``readout`` and ``normalizer`` start as the
                 dynamics have them.
 
         Raises:
-            ValueError: for an index that does not fit, too many tokens, or a readout that the page
-                cannot compute.
+            ValueError: for an index that does not fit, too many heads or tokens, or a readout that
+                the page cannot compute.
         """
-        head = given.pick_head(dynamics, index)
+        heads = given.pick_heads(dynamics, index)
         shown = _GIVEN_PARTS if parts is None else parts
-        own = {"preset": "own", **given.settings_of(head), **settings}
-        explorer = cls(**own, parts=shown, name=name)
-        explorer.data = given.arrays_of(head)
-        explorer._source = head
+        first = next(iter(heads.values()))
+        chosen = {"head": settings.pop("head", 1)}
+        explorer = cls(
+            **{"preset": "own", **given.settings_of(first), **settings}, parts=shown, name=name
+        )
+        explorer._sources = tuple(heads.values())
+        explorer.data = _page_data(heads)
+        explorer.settings = chosen
         return explorer
 
     @classmethod
@@ -139,27 +148,63 @@ class Explorer(anywidget.AnyWidget):
         name: str = "",
         **settings: Any,
     ) -> Explorer:
-        """An explorer on what a mixer does with x, ``(..., L, d_model)``; heads are the last axis
-        of ``index``. Otherwise as ``from_dynamics``."""
+        """An explorer on what a mixer does with x, ``(..., L, d_model)``; heads are the last of the
+        leading axes. Otherwise as ``from_dynamics``."""
         dynamics, _ = mixer.dynamics(x)
         return cls.from_dynamics(dynamics, index, parts=parts, name=name, **settings)
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Explorer:
+        """The explorer that a saved page or notebook holds, from its synced traits."""
+        settings = dict(state["settings"])
+        head = settings.pop("head", 1)
+        explorer = cls(**settings, parts=state["parts"], name=state["name"])
+        data = state.get("data") or {}
+        arrays = data.get("heads") or ([data] if data else [])
+        explorer._sources = tuple(map(given.from_arrays, arrays))
+        explorer.data = data
+        explorer.settings = {"head": head}
+        return explorer
 
     @traitlets.validate("settings")
     def _complete(self, proposal: traitlets.Bunch) -> dict[str, Any]:
         """Named settings change, the others stay as they are."""
-        return rules.validate(proposal["value"], base=self.settings or None)
+        complete = rules.validate(proposal["value"], base=self.settings or None)
+        heads = max(1, len(self._sources))
+        if complete["head"] > heads:
+            raise ValueError(f"head must lie between 1 and {heads}, got {complete['head']!r}.")
+        return complete
+
+    def shown(self) -> Shown:
+        """The numbers that the page shows now, at every setting, in float64."""
+        return shown_at(self.settings, self._given())
+
+    def coefficients(self, normalized: bool = False) -> Float[Tensor, "L L"]:
+        """alpha, or alpha / eta, as the page shows them now, ``(L, L)``; at every setting."""
+        shown = self.shown()
+        return shown.weights if normalized else shown.alpha
 
     def dynamics(self) -> CoefficientDynamics:
         """What the page shows now, rebuilt in float64 with shapes ``(L, n)``.
 
         Raises:
-            ValueError: on the way between two designs of which one reads through a feature map.
+            ValueError: on the way between a feature map and exp, ReLU or softplus, where no single
+                readout has these coefficients; ``coefficients`` and ``shown`` still give them.
         """
-        if self._source is not None:
-            return given.rebuild(self._source, self.settings)
-        if self.settings["morph_to"] and self.settings["morph"] > 0:
-            return build_morph(self.settings).dynamics()
-        return build_dynamics(self.settings)
+        source = self._given()
+        if source is not None:
+            return source
+        return (
+            build_morph(self.settings).dynamics()
+            if is_between(self.settings)
+            else (build_dynamics(self.settings))
+        )
+
+    def _given(self) -> CoefficientDynamics | None:
+        """The chosen head of given dynamics, None where the explorer has tokens of its own."""
+        if not self._sources:
+            return None
+        return given.rebuild(self._sources[self.settings["head"] - 1], self.settings)
 
     def link(self) -> str:
         """The address fragment that opens a page of the book at these settings."""
@@ -169,6 +214,15 @@ class Explorer(anywidget.AnyWidget):
         changed = rules.changes(self.settings)
         listed = ", ".join(f"{key}={value!r}" for key, value in changed.items())
         return f"Explorer({listed})"
+
+
+def _page_data(heads: Mapping[given.Index, CoefficientDynamics]) -> dict[str, Any]:
+    """The arrays of one head, or those of several with their indices as labels."""
+    arrays = [given.arrays_of(head) for head in heads.values()]
+    if len(arrays) == 1:
+        return arrays[0]
+    labels = [f"[{', '.join(map(str, place))}]" for place in heads]
+    return {"heads": arrays, "labels": labels}
 
 
 def _check_question(question: Mapping[str, str]) -> None:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import anywidget
 import traitlets
 
-from coefdyn.analysis.films import LONGEST, Film, check_steps, quantise
+from coefdyn.analysis.films import LONGEST, Film, FilmRun, check_steps, quantise
 from coefdyn.shapes import Float, Tensor
 from coefdyn.widgets.settings import check_name
 from coefdyn.widgets.source import film_source, style_source
 
-__all__ = ["TrainingFilm", "quantise"]
+__all__ = ["TrainingFilm", "quantise", "saved_film"]
 
 
 class TrainingFilm(anywidget.AnyWidget):
@@ -123,6 +124,37 @@ class TrainingFilm(anywidget.AnyWidget):
         names = [run["name"] for run in self.film["runs"] if run["name"]]
         runs = f"runs={names}, " if names else ""
         return f"TrainingFilm({runs}steps={self.film['steps']}, {sizes})"
+
+
+def saved_film(record: Mapping[str, Any]) -> Film:
+    """The film that a saved page or notebook holds: a widget's ``state`` and its ``buffers``."""
+    film = record["state"]["film"]
+    data = next(one["data"] for one in record["buffers"] if one["path"] == ["frames"])
+    frames = base64.b64decode(data)
+    length, count = film["length"], len(film["runs"])
+    scales, bytes_each = film["scales"], len(frames) // count
+    each = len(scales) // count
+    runs = tuple(
+        FilmRun(
+            name=run["name"],
+            loss=tuple(run["loss"]),
+            accuracy=tuple(run["accuracy"]),
+            frames=frames[m * bytes_each : (m + 1) * bytes_each],
+            scales=tuple(scales[m * each : (m + 1) * each]),
+            config={},
+            provenance={},
+        )
+        for m, run in enumerate(film["runs"])
+    )
+    return Film(
+        title=film["title"],
+        steps=tuple(film["steps"]),
+        layers=film["layers"],
+        heads=film["heads"],
+        tokens=tuple(film["tokens"] or map(str, range(1, length + 1))),
+        targets=tuple(film["targets"] or [""] * length),
+        runs=runs,
+    )
 
 
 def _check(coefficients: Tensor, steps: Sequence[int], provenance: str) -> None:

@@ -1,10 +1,13 @@
-"""An explorer on explicit arrays: one head of any dynamics, such as a trained mixer's.
+"""An explorer on explicit arrays: heads of any dynamics, such as a trained mixer's.
 
-The page gets q, k, A_t and b as numbers; readout and normalizer stay choices.
+The page gets q, k, A_t and b of each head as numbers, and a selector where there are several;
+readout and normalizer stay choices.
 """
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,28 +21,50 @@ from coefdyn.shapes import Tensor
 from coefdyn.widgets.settings import schema
 from coefdyn.widgets.tokens import READOUTS, decay_of
 
-__all__ = ["arrays_of", "pick_head", "rebuild", "settings_of"]
+__all__ = ["arrays_of", "from_arrays", "pick_heads", "rebuild", "settings_of"]
+
+Index = tuple[int, ...]
 
 
-def pick_head(dynamics: CoefficientDynamics, index: tuple[int, ...] | None) -> CoefficientDynamics:
-    """One element of the leading axes, in float64 and on the CPU, without gradient.
+def pick_heads(
+    dynamics: CoefficientDynamics, index: Index | None
+) -> dict[Index, CoefficientDynamics]:
+    """Elements of the leading axes by their full index, in float64, on the CPU, without gradient.
+
+    Args:
+        dynamics: any, with L up to 64.
+        index: one number per leading axis for one head; fewer leave the rest to the reader.
 
     Raises:
-        ValueError: if ``index`` does not have one number per leading axis, or L is too long.
+        ValueError: if ``index`` does not fit, L is too long, or more heads than a page can hold.
     """
     batch = dynamics.batch_shape
-    at = (0,) * len(batch) if index is None else tuple(index)
-    fits = len(at) == len(batch) and all(-m <= x < m for x, m in zip(at, batch, strict=True))
-    if not fits:
+    start = () if index is None else tuple(index)
+    fits = len(start) <= len(batch)
+    if not fits or not all(-m <= x < m for x, m in zip(start, batch, strict=False)):
         raise ValueError(
-            f"index must have one number for each leading axis of {tuple(batch)}, got {at}."
+            f"index must have one number for each leading axis of {tuple(batch)}, or fewer to let "
+            f"the reader choose the rest; got {start}."
         )
-    longest = schema()["integers"]["length"]["max"]
+    limits = schema()["integers"]
+    longest, most = limits["length"]["max"], limits["head"]["max"]
     if dynamics.length > longest:
         raise ValueError(
             f"an explorer shows at most {longest} tokens, got L = {dynamics.length}; "
             f"cut with dynamics.narrow(start, {longest})."
         )
+    rest = batch[len(start) :]
+    places = [start + place for place in itertools.product(*map(range, rest))]
+    if len(places) > most:
+        raise ValueError(
+            f"an explorer offers at most {most} heads, got {len(places)} in the leading axes "
+            f"{tuple(batch)}; name some with index, such as index={(0,) * (len(start) + 1)}."
+        )
+    return {place: _one_head(dynamics, place) for place in places}
+
+
+def _one_head(dynamics: CoefficientDynamics, at: Index) -> CoefficientDynamics:
+    batch = dynamics.batch_shape
 
     def head(value: Tensor, axes: int) -> Tensor:
         if value.ndim > axes:
@@ -82,8 +107,36 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
     }
     if isinstance(a, Dense):
         arrays["matrix"] = a.matrix.flatten(-2).tolist()
-        arrays["moduli"] = torch.linalg.eigvals(a.matrix).abs().tolist()
+        arrays["eigenvalues"] = torch.view_as_real(torch.linalg.eigvals(a.matrix)).tolist()
     return arrays
+
+
+def from_arrays(arrays: Mapping[str, Any]) -> CoefficientDynamics:
+    """The head that ``arrays_of`` wrote down, with a dense A_t, phi = identity and eta = 1."""
+
+    def tensor(name: str) -> Tensor:
+        return torch.tensor(arrays[name], dtype=torch.float64)
+
+    q = tensor("q")
+    length, width = q.shape
+    eye = torch.eye(width, dtype=torch.float64).expand(length, width, width)
+    if arrays.get("matrix") is not None:
+        matrix = tensor("matrix").reshape(length, width, width)
+    else:
+        matrix = eye
+        if arrays["beta"] is not None:
+            z = tensor("direction")
+            matrix = eye - tensor("beta")[:, None, None] * z[:, :, None] * z[:, None, :]
+        if arrays["decay"] is not None:
+            matrix = tensor("decay")[:, :, None] * matrix
+    return CoefficientDynamics(
+        q=q,
+        k=tensor("k"),
+        evolution=Dense(matrix=matrix),
+        scaling=tensor("scaling"),
+        readout=READOUTS["identity"],
+        normalizer=One() if arrays["given"] is None else Given(tensor("given")),
+    )
 
 
 def settings_of(dynamics: CoefficientDynamics) -> dict[str, Any]:

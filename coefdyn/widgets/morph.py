@@ -18,7 +18,7 @@ import torch
 from coefdyn import CoefficientDynamics, evolution, normalizer
 from coefdyn.dynamics.evolution import Evolution
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, RowSum
-from coefdyn.dynamics.readout import Pointwise, Readout
+from coefdyn.dynamics.readout import FeatureMap, Pointwise, Readout
 from coefdyn.shapes import Tensor
 from coefdyn.widgets.settings import with_preset
 from coefdyn.widgets.tokens import build_dynamics, decay_of
@@ -37,7 +37,8 @@ class Morph:
         )
 
     def mix(self, start: Tensor, end: Tensor) -> Tensor:
-        return (1 - self.share) * start + self.share * end
+        """(1 - t) of the start and t of the end; at t = 1 the start does not count, even if inf."""
+        return end if self.share == 1 else (1 - self.share) * start + self.share * end
 
     def with_readout(self, phi: Readout) -> CoefficientDynamics:
         """The moved evolution and scaling under one of the two readouts; eta is 1."""
@@ -65,23 +66,20 @@ class Morph:
     def dynamics(self) -> CoefficientDynamics:
         """The same as one ``CoefficientDynamics``, with a dense A_t.
 
+        Two readouts of the score mix to one, and so do feature maps, the identity among them:
+        (1 - t) psi(q)^T psi(h) + t chi(q)^T chi(h) is a product of the stacked features.
+
         Raises:
-            ValueError: when a feature map mixes with another readout: alpha is then no single
-                readout of one score. ``coefficients`` still gives it.
+            ValueError: where exp, ReLU or softplus mixes with a feature map: alpha is then no
+                single readout of one score. ``coefficients`` still gives it.
         """
-        first, last = (end.readout for end in self.ends)
-        if first is last:
-            mixed: Readout = first
-        elif isinstance(first, Pointwise) and isinstance(last, Pointwise):
-            mixed = Pointwise(
-                lambda s: self.mix(first(s), last(s)), name=f"{first.name} to {last.name}"
-            )
-        else:
-            raise ValueError(
-                f"a morph from readout {first.name!r} to {last.name!r} is no single readout; "
-                "use build_morph(settings).coefficients(), or morph between two scalar readouts."
-            )
-        return replace(self.with_readout(mixed), normalizer=Given(self.eta()))
+        first, last = self.ends
+        if self.share == 1:
+            return last
+        phi = _mix_readouts(first.readout, last.readout, self.share)
+        kept = type(first.normalizer) is RowSum and type(last.normalizer) is RowSum
+        eta = RowSum() if kept else Given(self.eta())
+        return replace(self.with_readout(phi), normalizer=eta)
 
     def _evolution(self, first: Evolution, last: Evolution) -> Evolution:
         length, width = self.ends[0].q.shape
@@ -100,6 +98,28 @@ class Morph:
 def build_morph(settings: Mapping[str, Any]) -> Morph:
     """The morph that the page shows for complete settings with a ``morph_to``."""
     return Morph(settings)
+
+
+def _mix_readouts(first: Readout, last: Readout, share: float) -> Readout:
+    """(1 - t) of the first readout and t of the last as one readout, where there is one."""
+    if first is last:
+        return first
+    name = f"{first.name} to {last.name}"
+    if isinstance(first, Pointwise) and isinstance(last, Pointwise):
+        return Pointwise(lambda s: (1 - share) * first(s) + share * last(s), name=name)
+    if not all(isinstance(phi, FeatureMap) or phi.is_linear for phi in (first, last)):
+        raise ValueError(
+            f"dynamics at {share:.0%} of the way from readout {first.name!r} to {last.name!r}: "
+            "that mixture is no single readout of one score, so no CoefficientDynamics has it. "
+            "explorer.coefficients() and explorer.shown() give its numbers; or set morph to 0 or 1."
+        )
+    roots = ((1 - share) ** 0.5, share**0.5)
+
+    def stacked(x: Tensor) -> Tensor:
+        parts = [root * phi.fn(x) for root, phi in zip(roots, (first, last), strict=True)]
+        return torch.cat(parts, dim=-1)
+
+    return FeatureMap(stacked, name=name)
 
 
 def _scaling(dynamics: CoefficientDynamics) -> Tensor:

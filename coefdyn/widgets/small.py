@@ -73,6 +73,15 @@ class ScoreVariance(_Small):
     def __init__(self, *, width: int = 16, scaling: str = "one", seed: int = 7) -> None:
         self._start(width=width, scaling=scaling, seed=seed)
 
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        width, scaling = self.settings["width"], self.settings["scaling"]
+        b = {"one": 1.0, "inverse_sqrt_n": width**-0.5, "inverse_n": 1 / width}[scaling]
+        return (
+            f"Variance of the score q\u1d40 (b k) against the width n. At n = {width} with "
+            f"b = {b:.3g} it is n b\u00b2 = {width * b * b:.3g} in theory."
+        )
+
 
 class ChunkView(_Small):
     """Which coefficients are formed at once, what the state carries, and what it costs.
@@ -100,6 +109,17 @@ class ChunkView(_Small):
 
     def __init__(self, *, length: int = 24, chunk: int = 6, width: int = 16, step: int = 0) -> None:
         self._start(length=length, chunk=chunk, width=width, step=step)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        length, chunk, width = (self.settings[key] for key in ("length", "chunk", "width"))
+        sizes = [min(chunk, length - start) for start in range(0, length, chunk)]
+        inside = sum(size * (size + 1) // 2 for size in sizes)
+        state = (2 * length - sizes[0] - sizes[-1]) * width * width
+        return (
+            f"{length} tokens in chunks of {sizes[0]}: {len(sizes)} steps one after another, "
+            f"{inside} coefficients formed, {inside * 2 * width + state} multiplications per head."
+        )
 
 
 class CostView(_Small):
@@ -132,3 +152,13 @@ class CostView(_Small):
         self, *, power: int = 12, width: int = 128, chunk: int = 64, machine: str = "h200"
     ) -> None:
         self._start(power=power, width=width, chunk=chunk, machine=machine)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        length = 2 ** self.settings["power"]
+        chunk = min(self.settings["chunk"], length)
+        return (
+            f"Lower bound on the time per head against L, on {self.settings['machine']}. At "
+            f"L = {length} with n = {self.settings['width']}: {-(-length // chunk)} chunks of "
+            f"{chunk}, one after another, instead of the whole matrix at once."
+        )

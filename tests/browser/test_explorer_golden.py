@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import validate
 from coefdyn.widgets.source import arithmetic_source
 from coefdyn.widgets.tokens import Tokens
@@ -77,6 +80,7 @@ def test_settings_are_understood_alike(answers: list[dict[str, Any]]) -> None:
 
 EXTREMES = """() => {
   const names = (key) => Object.keys(SCHEMA.choices[key].options);
+  const rows = Object.keys(SCHEMA.rows);
   const ends = [
     { decay: 1.25, scale: 6, beta: 2, length: 64, width: 16 },
     { decay: 0.3, scale: 0.1, beta: 0, variation: 1, length: 64, width: 16 },
@@ -85,7 +89,9 @@ EXTREMES = """() => {
   const cases = ends.flatMap((end) => names("structure").flatMap((structure) =>
     names("readout").flatMap((readout) => names("normalizer").map((normalizer) =>
       ({ scaling: "one", flip: true, structure, readout, normalizer, ...end })))));
-  return cases.filter((raw) => {
+  const between = ends.flatMap((end) => rows.flatMap((preset) => rows.flatMap((morph_to) =>
+    [0.01, 0.5, 0.99, 1].map((morph) => ({ preset, ...end, flip: true, morph_to, morph })))));
+  return [...cases, ...between].filter((raw) => {
     const m = buildModel(normaliseSettings(raw).settings, {});
     const values = [[m.nearZero, m.rate, m.horizon], m.weights, m.alpha, m.sums];
     return values.some((list) => list.some(Number.isNaN));
@@ -98,4 +104,42 @@ def test_extreme_settings_overflow_but_never_lose_a_number(browser: Any) -> None
     page = browser.new_page()
     page.add_script_tag(content=arithmetic_source())
     assert page.evaluate(EXTREMES) == []
+    page.close()
+
+
+GIVEN_EXTREMES = """(data) => {
+  const names = (key) => Object.keys(SCHEMA.choices[key].options);
+  const heads = data.heads.map((_, m) => m + 1).concat(16);
+  const cases = heads.flatMap((head) => names("readout").flatMap((readout) => names("normalizer")
+    .map((normalizer) => ({ head, readout, normalizer, row: 64, column: 1, morph_to: "gla",
+      morph: 0.5, length: 64, width: 16 }))));
+  return cases.filter((raw) => {
+    const m = buildModel(normaliseSettings(raw).settings, data);
+    const values = [[m.nearZero, m.rate, m.horizon], m.weights, m.alpha, m.sums, m.eigenvalues];
+    return m.g.blend || values.some((list) => list.some(Number.isNaN));
+  });
+}"""
+
+
+def test_given_dynamics_of_any_size_never_lose_a_number(browser: Any) -> None:
+    """Silent, huge and tiny keys; growing, vanishing and turning A_t."""
+    generator = torch.Generator().manual_seed(0)
+    size = (5, 12, 3)
+    q, k = torch.randn(2, *size, generator=generator, dtype=torch.float64)
+    factors = torch.tensor([0.0, 1e-3, 1.0, 30.0, 1.0], dtype=torch.float64)
+    matrix = factors[:, None, None, None] * torch.randn(
+        5, 12, 3, 3, generator=generator, dtype=torch.float64
+    )
+    loudness = torch.tensor([1.0, 1e-8, 0.0, 1.0, 1e8], dtype=torch.float64)
+    dynamics = CoefficientDynamics(
+        q=q,
+        k=loudness[:, None, None] * k,
+        evolution=evolution.Dense(matrix=matrix),
+        scaling=1.0,
+        readout=readout.identity,
+        normalizer=normalizer.One(),
+    )
+    page = browser.new_page()
+    page.add_script_tag(content=arithmetic_source())
+    assert page.evaluate(GIVEN_EXTREMES, Explorer.from_dynamics(dynamics).data) == []
     page.close()

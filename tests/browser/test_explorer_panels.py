@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
@@ -134,6 +136,26 @@ def test_wrong_address_falls_back_with_a_note(open_page: Open) -> None:
     assert text(page, "value-decay") == "1.25"
 
 
+@pytest.mark.parametrize(
+    ("fragment", "words", "share"),
+    [
+        ("preset=gla&morph_to=delta&morph=0.5", ["morph_to “delta” is not known"], "50 %"),
+        ("preset=gla&morph_to=deltanet&morph=7", ["morph 7 is outside 0 to 1"], "100 %"),
+        ("preset=gla&morph_to=deltanet&morph=half", ["morph “half” is not a number"], "0 %"),
+        ("preset=gla&morph_to=deltanet&morph=-1&head=3", ["morph -1", "head 3 is outside"], "0 %"),
+    ],
+)
+def test_wrong_morph_addresses_fall_back_too(
+    fragment: str, words: list[str], share: str, open_page: Open
+) -> None:
+    page = open_page(Explorer(), fragment=f"#cd?panel=morph&{fragment}")
+    for word in words:
+        assert word in text(page, "note")
+    assert text(page, "value-morph") == share
+    assert page.is_disabled("[data-cd=control-morph]") is ("morph_to=delta&" in fragment)
+    assert math.isfinite(number(page, "row-sum"))
+
+
 def test_names_tell_two_explorers_apart(open_page: Open) -> None:
     pair = [Explorer("gla", name="left"), Explorer("gla", name="right")]
     page = open_page(*pair, fragment="#cd-right?preset=mlstm")
@@ -196,3 +218,42 @@ def test_given_dynamics_are_shown_as_they_are(structure: str, open_page: Open) -
         "w => Math.abs(document.querySelector('[data-cd=row-sum]').dataset.value - w) < 1e-9",
         arg=changed,
     )
+
+
+def test_heads_are_chosen_in_the_page(open_page: Open) -> None:
+    torch.manual_seed(0)
+    mixer = GatedDeltaNet(d_model=18, n_heads=3).double()
+    x = torch.randn(9, 18, dtype=torch.float64)
+    alpha = mixer.dynamics(x)[0].coefficients().detach()
+    page = open_page(Explorer.from_mixer(mixer, x, row=6), fragment="#cd?preset=own&row=6&head=2")
+    labels = "e => [...e.options].map((option) => option.text)"
+    assert page.eval_on_selector("[data-cd=control-head]", labels) == ["[0]", "[1]", "[2]"]
+    assert number(page, "row-sum") == pytest.approx(alpha[1, 5].sum().item(), rel=1e-9)
+    page.select_option("[data-cd=control-head]", "3")
+    page.wait_for_function("location.hash.includes('head=3')")
+    assert number(page, "row-sum") == pytest.approx(alpha[2, 5].sum().item(), rel=1e-9)
+    page.go_back()
+    page.wait_for_function("document.querySelector('[data-cd=control-head]').value === '2'")
+
+
+def test_eigenvalues_of_a_dense_matrix_are_complex(open_page: Open) -> None:
+    turn = torch.tensor([[0.6, -0.5], [0.5, 0.6]], dtype=torch.float64).expand(4, 2, 2)
+    q = torch.ones(4, 2, dtype=torch.float64)
+    dynamics = CoefficientDynamics(
+        q=q, k=q, evolution=evolution.Dense(matrix=turn), scaling=1.0,
+        readout=readout.identity, normalizer=normalizer.One(),
+    )  # fmt: skip
+    page = open_page(Explorer.from_dynamics(dynamics, panel="stability"))
+    assert text(page, "eigenvalues") == "0.6 ± 0.5 i"
+    assert "0.6 ± 0.5 i" in page.get_attribute("[data-cd=eigenvalue-plane]", "aria-label")
+    painted = """() => {
+      const canvas = document.querySelector("[data-cd=eigenvalue-plane]");
+      const [w, h] = [canvas.width, canvas.height];
+      const scale = Math.min(w, h) / 2 / 1.45;
+      const at = (re, im) => [...canvas.getContext("2d")
+        .getImageData(w / 2 + re * scale, h / 2 - im * scale, 1, 1).data].join();
+      return [at(0.6, 0.5), at(0.6, -0.5), at(0.6, 0.25), at(0.781, 0.1)];
+    }"""
+    above, below, beside, off = page.evaluate(painted)
+    assert above == below != beside
+    assert off == beside

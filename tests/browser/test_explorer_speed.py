@@ -42,14 +42,22 @@ def test_a_frame_is_under_16_ms(width: int, readout: str, panel: str, open_page:
     assert median < 16
 
 
+LOADS = 5
+HEAVIEST, SLOWEST_MS = 400_000, 1000
+
+
 def test_three_explorers_stay_small_and_start_fast(open_page: Open) -> None:
+    """From the disk, five times; the median, since machines are shared."""
     three = [Explorer("gla"), Explorer("deltanet"), Explorer("mlstm")]
     size = len(page_html(*three).encode())
-    assert size < 400_000
-    page = open_page(*three)
-    page.wait_for_function("document.querySelectorAll('[data-cd=explorer]').length === 3")
-    started = page.evaluate("performance.getEntriesByName('cd-ready').at(-1).startTime")
-    print(
-        f"three explorers: {size / 1000:.0f} kB, drawn {started:.0f} ms after the page was opened"
-    )
-    assert started < 3000, "1 s on a free machine; the bound leaves room for a busy one"
+    assert size < HEAVIEST
+    times = []
+    for _ in range(LOADS):
+        page = open_page(*three)
+        page.wait_for_function("document.querySelectorAll('[data-cd=explorer]').length === 3")
+        times.append(page.evaluate("performance.getEntriesByName('cd-ready').at(-1).startTime"))
+        page.close()
+    median = sorted(times)[LOADS // 2]
+    told = ", ".join(f"{time:.0f}" for time in times)
+    print(f"three explorers: {size / 1000:.0f} kB, drawn after {told} ms; median {median:.0f}")
+    assert median < SLOWEST_MS

@@ -23,6 +23,17 @@ def _strongest(film: Film, run: int, frame: int, layer: int, head: int, row: int
     return alpha[alpha.abs().argmax()].item()
 
 
+def test_the_film_has_several_of_everything(film: Film) -> None:
+    assert len(film.steps) > 8
+    assert film.layers > 1
+    assert film.heads > 1
+    for run in range(len(film.runs)):
+        frames = film.coefficients(run)
+        for axis in (0, 1, 2):
+            first, second = frames.select(axis, 0), frames.select(axis, 1)
+            assert (first - second).abs().max() > 0.01, "two layers, heads or steps are the same"
+
+
 def test_scrubbing_shows_the_files_numbers(open_page: Open, film: Film) -> None:
     page = open_page(TrainingFilm.load(NAME), ready="small")
     last = len(film.steps) - 1

@@ -21,13 +21,40 @@ def test_still_draws_every_row_of_table_1(row: str) -> None:
     figure = explorer_still(explorer)
     figure.canvas.draw()
     shown = torch.tensor(figure.axes[0].images[0].get_array().filled(0.0))
-    want = explorer.dynamics().coefficients(normalized=explorer.settings["view"] == "normalized")
+    want = explorer.coefficients(normalized=explorer.settings["view"] == "normalized")
     torch.testing.assert_close(shown.double(), want)
     plt.close(figure)
 
 
+@pytest.mark.parametrize(
+    ("parts", "axes"),
+    [
+        (("readout", "numbers", "card-readout"), 1),
+        (("matrix", "numbers"), 2),
+        (("matrix", "impulse", "plane"), 5 - 1),
+        (("numbers",), 6),
+    ],
+)
+def test_still_has_the_views_that_the_explorer_has(parts: tuple[str, ...], axes: int) -> None:
+    """A scale comes with the matrix and a second axis with the impulse response."""
+    figure = explorer_still(Explorer("mamba2", length=6, parts=list(parts)))
+    figure.canvas.draw()
+    drawn = len(figure.axes) + sum(len(axis.child_axes) for axis in figure.axes)
+    assert drawn == axes + ("impulse" in parts)
+    plt.close(figure)
+
+
+def test_still_is_drawn_between_two_designs() -> None:
+    explorer = Explorer("softmax_attention", morph_to="linear_attention", morph=0.4, length=8)
+    still = take_still(explorer.shown())
+    torch.testing.assert_close(still.coefficients, explorer.coefficients(normalized=True))
+    assert still.summary.startswith("40% of the way from Softmax attention to Linear attention")
+    assert f"row {still.row + 1} sums to {explorer.shown().row_sum:.3g}" in still.summary
+    plt.close(explorer_still(explorer))
+
+
 def test_still_counts_positions_like_the_explorer() -> None:
     explorer = Explorer("gla", length=8, column=3, row=5)
-    still = take_still(explorer.dynamics(), explorer.settings)
+    still = take_still(explorer.shown())
     assert (still.column, still.row) == (2, 4)
     torch.testing.assert_close(still.states, explorer.dynamics().states(2))

@@ -20,7 +20,7 @@ function blendIngredients(from, to, t) {
     g.beta = null;
     g.z = null;
   }
-  g.b = from.b.map((x, i) => Math.exp((1 - t) * Math.log(x) + t * Math.log(to.b[i])));
+  g.b = from.b.map((x, i) => Math.exp(mixFinite(Math.log(x), Math.log(to.b[i]), t)));
   return g;
 }
 

@@ -78,7 +78,7 @@ function controlGroup(keys, app) {
 // All four cards, or those named among the parts ("card-readout").
 function makeCards(app, parts) {
   const named = ([group]) => parts.includes("controls") || parts.includes(`card-${group}`);
-  const free = ([group]) => !app.data.q || group === "readout" || group === "normalizer";
+  const free = ([group]) => !isGiven(app.data) || group === "readout" || group === "normalizer";
   const cards = CARDS.filter((card) => named(card) && free(card));
   return element("div", { class: `cdx-cards cdx-cards-${cards.length}` }, ...cards.map(([group, sign, name, hint]) =>
     element("fieldset", { class: `cdx-card cdx-card-${group}` },

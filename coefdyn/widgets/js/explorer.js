@@ -9,7 +9,9 @@ function createExplorer(widget, host) {
     },
     adopt(raw, extraNotes = []) {
       const { settings, notes } = normaliseSettings(raw);
-      app.settings = settings;
+      const heads = app.data.heads ? app.data.heads.length : 1;
+      if (settings.head > heads) notes.push(`head ${settings.head} is outside 1 to ${heads}; moved to the nearest`);
+      app.settings = { ...settings, head: Math.min(settings.head, heads) };
       app.notes = [...extraNotes, ...notes];
       app.schedule();
     },
@@ -67,6 +69,7 @@ function buildParts(app, parts) {
   if (has("equation")) root.append(makeEquation());
   if (app.predict.id) root.append(makePredict(app));
   root.append(makeNote(app));
+  if (app.data.heads) root.append(makeHeads(app));
   const figures = [
     has("matrix") ? makeMatrix(app) : null,
     ...[["impulse", "Impulse response", drawImpulse], ["plane", "Moving state", drawPlane], ["readout", "Readout", drawReadout]]
@@ -88,6 +91,15 @@ function makeNote(app) {
     setText(note, app.notes.length ? `${app.notes.join(". ")}.` : "");
   });
   return note;
+}
+
+// Which of several given heads is on show, by its index in Python.
+function makeHeads(app) {
+  const id = freshId("head");
+  const select = element("select", { id, "data-cd": "control-head", onchange: () => app.change({ head: Number(select.value) }, true) },
+    ...app.data.labels.map((text, m) => element("option", { value: m + 1, text })));
+  app.updaters.push(({ settings }) => (select.value = settings.head));
+  return element("div", { class: "cdx-heads" }, element("div", { class: "cdx-control cdx-choice" }, element("label", { for: id, text: "Head" }), select));
 }
 
 function makeFigure(app, name, title, draw) {

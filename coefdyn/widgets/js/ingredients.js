@@ -3,7 +3,7 @@
 // `decay` and `beta` are null where a structure has none.
 
 function ingredientsFrom(s, data) {
-  if (data && data.q) return ingredientsFromData(s, data);
+  if (isGiven(data)) return ingredientsFromData(s, data);
   const ids = tokenIdentities(s);
   const { q, k } = drawQueriesKeys(s, ids);
   const g = { L: s.length, n: s.width, q, k, ids, structure: s.structure };
@@ -99,14 +99,18 @@ function givenNormalizer(g, s, gate) {
   return null;
 }
 
-// Explicit arrays from Python (Explorer.from_dynamics); the page may still change readout and normalizer.
-function ingredientsFromData(s, data) {
+const isGiven = (data) => Boolean(data && (data.q || data.heads));
+
+// Explicit arrays from Python (Explorer.from_dynamics), of one head or of several to choose from; the page may
+// still change readout and normalizer.
+function ingredientsFromData(s, given) {
+  const data = given.heads ? given.heads[Math.min(s.head, given.heads.length) - 1] : given;
   const flat = (rows) => (rows ? Float64Array.from(rows.flat()) : null);
   const L = data.q.length;
   return {
     L, n: data.q[0].length, q: flat(data.q), k: flat(data.k),
     ids: data.q.map((_, t) => t), structure: data.structure,
-    matrix: flat(data.matrix), moduli: data.moduli || null,
+    matrix: flat(data.matrix), spectrum: data.eigenvalues || null,
     decay: flat(data.decay), beta: data.beta ? Float64Array.from(data.beta) : null, z: flat(data.direction), step: new Float64Array(L),
     b: Float64Array.from(data.scaling), readout: s.readout, normalizer: s.normalizer, floor: s.floor,
     given: s.normalizer === "gate" ? (data.given ? Float64Array.from(data.given) : new Float64Array(L).fill(1))

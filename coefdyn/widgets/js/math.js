@@ -107,7 +107,7 @@ function normalizerOf(g, name, given, floor, sums) {
   return Float64Array.from({ length: g.L }, (_, i) => rule(i));
 }
 
-// alpha / eta; a zero row sum gives a zero row. Exponentials with a row sum are divided as logarithms.
+// alpha / eta; a zero row sum gives a zero row, and where both overflow so does the weight. Exponentials with a row sum are divided as logarithms.
 function weightsOf(g, alpha, logs, eta) {
   const { L } = g;
   const weights = new Float64Array(L * L);
@@ -118,10 +118,15 @@ function weightsOf(g, alpha, logs, eta) {
     for (let j = 0; j <= i; j++) {
       const at = i * L + j;
       if (logarithmic) weights[at] = Math.exp(logs[at] - logEta);
-      else weights[at] = eta[i] === 0 ? 0 : alpha[at] / eta[i];
+      else weights[at] = eta[i] === 0 ? 0 : quotient(alpha[at], eta[i]);
     }
   }
   return weights;
+}
+
+function quotient(x, y) {
+  const overflows = Math.abs(x) === Infinity && Math.abs(y) === Infinity;
+  return overflows ? x : x / y;
 }
 
 function logNormalizer(g, logs, i) {
@@ -147,10 +152,10 @@ function nearZeroFraction(alpha, L, epsilon) {
 }
 
 // Eigenvalues of A_t, all of them, real: decay everywhere but along z, where it is decay (1 - beta |z|^2).
-// Of a dense A_t Python sends the sizes. A morph may carry both an uneven diagonal and a direction; then they are computed (blend.js).
+// Of a dense A_t these are the sizes of those that Python sends. A morph may carry both an uneven diagonal and a direction; then they are computed (blend.js).
 function eigenvalues(g, t) {
   const { n, beta, z, decay } = g;
-  if (g.moduli) return g.moduli[t];
+  if (g.spectrum) return g.spectrum[t].map(([re, im]) => Math.hypot(re, im));
   const row = Array.from({ length: n }, (_, c) => (decay ? decay[t * n + c] : 1));
   if (!beta || beta[t] === 0) return row;
   if (row.some((a) => a !== row[0])) return eigenvaluesNumeric(g, t);
@@ -158,6 +163,11 @@ function eigenvalues(g, t) {
   for (let c = 0; c < n; c++) square += z[t * n + c] * z[t * n + c];
   row[n - 1] = row[0] * (1 - beta[t] * square);
   return row;
+}
+
+// The same as points [real, imaginary] of the plane.
+function spectrum(g, t) {
+  return g.spectrum ? g.spectrum[t] : eigenvalues(g, t).map((x) => [x, 0]);
 }
 
 // A_t written out, row after row.

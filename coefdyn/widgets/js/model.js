@@ -2,7 +2,7 @@
 
 function buildModel(s, data) {
   const from = ingredientsFrom(s, data);
-  const morphing = s.morph_to && s.morph > 0 && !data.q;
+  const morphing = s.morph_to && s.morph > 0 && !isGiven(data);
   const g = morphing ? blendIngredients(from, ingredientsFrom(withPreset(s, s.morph_to), data), s.morph) : from;
   const solved = solve(g);
   const row = Math.min(s.row, g.L) - 1;
@@ -40,6 +40,7 @@ function addNumbers(model, s) {
   model.sumMost = Math.max(...sums);
   model.weightSum = rowSums(weights, g.L)[row];
   model.eigenvalues = eigenvalues(g, row);
+  model.spectrum = spectrum(g, row);
   model.className = designClass(g);
   model.dataClass = rowClass(weights, g.L, row);
   model.rate = growthRate(g);

@@ -109,7 +109,7 @@ function makeLegend(app) {
 const NUMBERS = [
   ["near-zero-fraction", "near zero", "readout", (m) => [formatPercent(m.nearZero), m.nearZero, `|${m.symbol}| ≤ ${formatNumber(m.settings.epsilon)}`]],
   ["row-sum", "row sum", "normalizer", (m) => [formatNumber(m.sums[m.row]), m.sums[m.row], `row ${m.row + 1}; all rows ${formatNumber(m.sumLeast)} to ${formatNumber(m.sumMost)}`]],
-  ["eigenvalues", "eigenvalues of A", "evolution", (m) => [formatEigenvalues(m.eigenvalues), m.eigenvalues.join(" "), `${m.g.moduli ? "sizes, " : ""}at step ${m.row + 1}`]],
+  ["eigenvalues", "eigenvalues of A", "evolution", (m) => [formatSpectrum(m.spectrum), m.eigenvalues.join(" "), `at step ${m.row + 1}`]],
   ["class", "combination", "normalizer", (m) => [m.className, m.className, classCheck(m)]],
   ["overflow", "float32 overflows", "evolution", (m) => [horizonWords(m.horizon), m.horizon, growthWords(m.rate)]],
 ];

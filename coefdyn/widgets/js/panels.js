@@ -11,7 +11,7 @@ const PANELS = [
 function makePanels(app) {
   const bar = element("div", { class: "cdx-panel-bar", role: "group", "aria-label": "More views" });
   const node = element("div", { class: "cdx-panels" }, bar);
-  const useful = app.data.q ? ["inspect", "stability"] : PANELS.map(([name]) => name);
+  const useful = isGiven(app.data) ? ["inspect", "stability"] : PANELS.map(([name]) => name);
   for (const [name, label, make] of PANELS.filter(([name]) => useful.includes(name))) {
     const id = freshId(`panel-${name}`);
     const button = element("button", { type: "button", class: "cdx-button", "aria-controls": id, text: label,

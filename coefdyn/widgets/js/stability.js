@@ -17,7 +17,7 @@ function makeStability(app, box) {
   return (model) => {
     setText(verdict, stabilityWords(model));
     drawEigenvalues(plane, model, app.theme);
-    setAttribute(plane, "aria-label", `Eigenvalues of A at step ${model.row + 1}: ${formatEigenvalues(model.eigenvalues)}. The largest over all steps is ${formatNumber(largestEigenvalue(model))}.`);
+    setAttribute(plane, "aria-label", `Eigenvalues of A at step ${model.row + 1}: ${formatSpectrum(model.spectrum)}. The largest over all steps is ${formatNumber(largestEigenvalue(model))}.`);
     drawGrowth(growth, model, app.theme);
     setAttribute(growth, "aria-label", stabilityWords(model));
     ETA_ANSWERS.forEach(([name], m) => {
@@ -56,7 +56,7 @@ function largestWeight(model, name) {
   return largestMagnitude(weights.slice((g.L - 1) * g.L));
 }
 
-// Eigenvalues of one A_t are real; those of two steps together may turn (n = 2).
+// Eigenvalues of one structured A_t are real; those of a dense one, or of two steps together (n = 2), may turn.
 function drawEigenvalues(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const scale = Math.min(width, height) / 2 / 1.45;
@@ -71,12 +71,12 @@ function drawEigenvalues(canvas, model, theme) {
   const { g } = model;
   const color = (size) => (size > 1 + 1e-9 ? theme.negative : theme.evolution);
   ctx.globalAlpha = 0.35;
-  for (let t = 1; t < g.L; t++) for (const x of eigenvalues(g, t)) dot(ctx, ...at(x, 0), 3, color(Math.abs(x)));
+  for (let t = 1; t < g.L; t++) for (const point of spectrum(g, t)) dot(ctx, ...at(...point), 3, color(Math.hypot(...point)));
   ctx.globalAlpha = 1;
   if (g.n === 2 && model.row > 0) {
     for (const [re, im] of twoStepEigenvalues(g, model.row)) dot(ctx, ...at(re, im), 5, theme.panel, color(Math.hypot(re, im)));
   }
-  for (const x of model.eigenvalues) dot(ctx, ...at(x, 0), 5, color(Math.abs(x)), theme.panel);
+  for (const point of model.spectrum) dot(ctx, ...at(...point), 5, color(Math.hypot(...point)), theme.panel);
   write(ctx, theme, `● A at step ${model.row + 1}`, 4, 12);
   if (g.n === 2) write(ctx, theme, "○ two steps together", 4, 27);
 }

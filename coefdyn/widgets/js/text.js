@@ -26,11 +26,20 @@ function formatPercent(x) {
   return `${(100 * x).toFixed(1)} %`;
 }
 
-// Equal eigenvalues are counted, not repeated.
+// Conjugate pairs are written once.
+function formatSpectrum(points) {
+  const upper = points.filter(([, im]) => im > -1e-12);
+  return formatCounted(upper.map(([re, im]) => (im > 1e-12 ? `${formatNumber(re)} ± ${formatNumber(im)} i` : formatNumber(re))));
+}
+
 function formatEigenvalues(values) {
+  return formatCounted(values.map((value) => formatNumber(value)));
+}
+
+// Equal eigenvalues are counted, not repeated.
+function formatCounted(texts) {
   const counts = new Map();
-  for (const value of values) {
-    const text = formatNumber(value);
+  for (const text of texts) {
     counts.set(text, (counts.get(text) || 0) + 1);
   }
   const parts = [...counts].map(([text, count]) => (count > 1 ? `${text} (${count}×)` : text));

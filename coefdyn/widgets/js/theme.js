@@ -102,6 +102,12 @@ function listenToTheme(app) {
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   const sizes = new ResizeObserver(() => app.model && app.schedule());
   sizes.observe(app.root);
-  window.addEventListener("beforeprint", refresh);
-  app.cleanups.push(() => watcher.disconnect(), () => sizes.disconnect(), () => window.removeEventListener("beforeprint", refresh));
+  // Paper waits for no frame: it is drawn as soon as the colours and widths of the page are those of paper.
+  const paper = matchMedia("print");
+  const print = () => {
+    refresh();
+    if (app.model) app.frame();
+  };
+  paper.addEventListener("change", print);
+  app.cleanups.push(() => watcher.disconnect(), () => sizes.disconnect(), () => paper.removeEventListener("change", print));
 }

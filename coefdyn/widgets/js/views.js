@@ -137,7 +137,12 @@ function drawReadout(canvas, model, theme) {
     const value = model.phi(s);
     if (value <= y1 + 1) curve.push([xAt(s), yAt(value)]);
   }
+  ctx.save();
+  ctx.beginPath();
+  ctx.rect(0, 0, width, height - 14);
+  ctx.clip();
   stroke(ctx, curve, theme.readout, 2.25);
+  ctx.restore();
   if (model.isFeature) write(ctx, theme, "ψ, one coordinate", 6, 12, { color: theme.readout, weight: 600 });
   else drawRug(ctx, model, theme, { xAt, yAt, height });
   write(ctx, theme, formatNumber(x0), 4, height - 3);

@@ -1,0 +1,195 @@
+"""Give every built page a still of each interactive figure: for paper, and where no script runs.
+
+    python -m book.tools.stills
+
+Reads the state that a page carries, draws the explorer (or the film) at those settings, and puts
+the picture before the figure. Pages already done are done anew; drawings are kept in
+`book/_build/stills` by the digest of what they show and of the code that draws it.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from book.tools.chapters import BUILD, ROOT
+from book.tools.digest import short
+from book.tools.imports import Library
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["add_stills", "add_to_page"]
+
+STORE = BUILD / "stills"
+PLACE = "_images"
+DOTS_PER_INCH = 160
+COLORS = 256
+
+STATE = re.compile(
+    r'<script type="application/vnd\.jupyter\.widget-state\+json">(.*?)</script>', re.DOTALL
+)
+VIEW = re.compile(r'<script type="application/vnd\.jupyter\.widget-view\+json">(.*?)</script>')
+OLD = re.compile(r"<!-- still -->.*?<!-- /still -->", re.DOTALL)
+#: Without a script nothing hides the stills.
+NO_SCRIPT = (
+    "<!-- still --><noscript><style>figure.cd-still, p.cd-still { display: block; }</style>"
+    "</noscript><!-- /still -->"
+)
+CODE = (
+    "from coefdyn.widgets import Explorer\n"
+    "from coefdyn.plots.explorer_still import explorer_still\n"
+    "from coefdyn.plots.film import film_still\n"
+)
+CAPTION = "A still of the interactive figure, at the settings it starts with."
+
+
+@dataclass(frozen=True)
+class Still:
+    """What stands in for one interactive figure: words, and a picture unless they are enough."""
+
+    words: str
+    draw: Callable[[], Figure] | None = None
+
+
+def add_stills(site: Path, store: Path = STORE) -> int:
+    """Put stills into every page below `site`; returns how many there are now."""
+    pages = [page for page in sorted(site.rglob("*.html")) if "_static" not in page.parts]
+    return sum(add_to_page(page, site, store) for page in pages)
+
+
+def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
+    """Put stills before the figures of one page; returns how many."""
+    text = page.read_text(encoding="utf-8")
+    if not VIEW.search(text):
+        return 0
+    records: dict[str, Any] = {}
+    for found in STATE.findall(text):
+        records |= json.loads(found)["state"]
+    up = "../" * (len(page.relative_to(site).parts) - 1)
+    count = 0
+
+    def before(match: re.Match[str]) -> str:
+        nonlocal count
+        record = records.get(json.loads(match[1])["model_id"])
+        if record is None or "_esm" not in record["state"]:
+            return match[0]
+        still = still_of(record)
+        if still is None:
+            return match[0]
+        count += 1
+        markup = _markup(still, record, site, up, store)
+        return f"<!-- still -->{markup}<!-- /still -->{match[0]}"
+
+    changed = VIEW.sub(before, OLD.sub("", text))
+    if count:
+        changed = changed.replace("</head>", f"{NO_SCRIPT}</head>", 1)
+    if changed != text:
+        page.write_text(changed, encoding="utf-8")
+    return count
+
+
+def still_of(record: Mapping[str, Any]) -> Still | None:
+    """The still of a widget's saved record; None for a widget that is none of the library's."""
+    from coefdyn.plots.explorer_still import explorer_still
+    from coefdyn.widgets import Explorer, small
+
+    state = record["state"]
+    name = str(state.get("_anywidget_id", "")).rsplit(".", 1)[-1]
+    if name == "Explorer":
+        explorer = Explorer.from_state(state)
+        return Still(explorer.shown().words(), lambda: explorer_still(explorer))
+    if name == "TrainingFilm":
+        return _film(record)
+    figure = getattr(small, name, None)
+    if name in small.__all__ and figure is not None:
+        return Still(figure(**state["settings"]).words())
+    return None
+
+
+def _film(record: Mapping[str, Any]) -> Still:
+    """A film is drawn at some of its steps, for the run, layer and head it starts with."""
+    from coefdyn.plots.film import film_still
+    from coefdyn.widgets.film import saved_film
+
+    film = saved_film(record)
+    if not film.runs[0].accuracy:
+        return Still(f"{film.title}: {len(film.steps)} training steps of {film.length} tokens.")
+    chosen = {"run": 0, "layer": 1, "head": 1, **record["state"]["settings"]}
+    run, layer, head = (int(chosen[key]) for key in ("run", "layer", "head"))
+    one = film.runs[run]
+    words = (
+        f"{film.title}: {one.name}, layer {layer}, head {head}. Test accuracy "
+        f"{one.accuracy[0]:.3f} at step {film.steps[0]} and {one.accuracy[-1]:.3f} at step "
+        f"{film.steps[-1]}. {record['state']['film']['provenance']}"
+    )
+    return Still(words, lambda: film_still(film, run=run, layer=layer, head=head))
+
+
+def _markup(still: Still, record: Mapping[str, Any], site: Path, up: str, store: Path) -> str:
+    words = html.escape(still.words)
+    if still.draw is None:
+        return f'<p class="cd-still">{words}</p>'
+    name = f"still-{_key(still, record)}.png"
+    kept = store / name
+    if not kept.exists():
+        store.mkdir(parents=True, exist_ok=True)
+        kept.write_bytes(_png(still.draw))
+    target = site / PLACE / name
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_bytes(kept.read_bytes())
+    return (
+        f'<figure class="cd-still"><img src="{up}{PLACE}/{name}" alt="{words}">'
+        f"<figcaption>{CAPTION}</figcaption></figure>"
+    )
+
+
+def _key(still: Still, record: Mapping[str, Any]) -> str:
+    """A digest of what the picture shows and of the code that draws it."""
+    own = {key: value for key, value in record["state"].items() if key not in ("_esm", "_css")}
+    shown = json.dumps([own, record.get("buffers", [])], sort_keys=True)
+    return short([still.words, shown, _drawing_code()])
+
+
+@cache
+def _drawing_code() -> str:
+    files = [path for path in Library(ROOT).reached([CODE]) if path.suffix in (".py", ".mplstyle")]
+    return short([Path(__file__).read_bytes(), *(path.read_bytes() for path in files)])
+
+
+def _png(draw: Callable[[], Figure]) -> bytes:
+    """A drawing in few colours: some 30 kB instead of 100."""
+    import matplotlib
+    from PIL import Image
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    from coefdyn.plots import use_style
+
+    use_style()
+    figure = draw()
+    fine = io.BytesIO()
+    figure.savefig(fine, dpi=DOTS_PER_INCH, facecolor="white")
+    pyplot.close(figure)
+    few = io.BytesIO()
+    plain = Image.open(fine).convert("RGB")
+    plain.quantize(COLORS, dither=Image.Dither.NONE).save(few, "PNG", optimize=True)
+    return few.getvalue()
+
+
+def main() -> int:
+    print(f"{add_stills(BUILD / 'html')} stills")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

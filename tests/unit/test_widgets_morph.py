@@ -1,0 +1,101 @@
+"""Between two designs: the explorer's Python side has an answer at every setting."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from coefdyn.analysis.selectivity import selectivity
+from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.widgets import Explorer
+from coefdyn.widgets.settings import ROWS
+from coefdyn.widgets.tokens import READOUTS
+
+PAIRS = list(itertools.permutations(ROWS, 2))
+SMALL = {"length": 6, "width": 3}
+STATELESS = ("exp", "relu", "softplus")
+
+
+def _explorer(start: str, end: str, share: float) -> Explorer:
+    return Explorer(start, morph_to=end, morph=share, **SMALL)
+
+
+@pytest.mark.parametrize(("start", "end"), PAIRS)
+def test_every_pair_has_numbers_and_most_have_dynamics(start: str, end: str) -> None:
+    explorer = _explorer(start, end, 0.35)
+    alpha, weights = explorer.coefficients(), explorer.coefficients(normalized=True)
+    assert bool(alpha.isfinite().all() and weights.isfinite().all())
+    assert explorer.shown().row_sum == alpha[explorer.settings["row"] - 1].sum().item()
+    if {start, end} == {"softmax_attention", "linear_attention"}:
+        with pytest.raises(ValueError, match=r"35% of the way .* explorer.coefficients\(\)"):
+            explorer.dynamics()
+        return
+    dynamics = explorer.dynamics()
+    torch.testing.assert_close(dynamics.coefficients(), alpha, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(
+        dynamics.coefficients(normalized=True), weights, rtol=1e-9, atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("readout", READOUTS)
+@pytest.mark.parametrize("end", ["linear_attention", "softmax_attention", "deltanet"])
+def test_only_a_feature_map_and_a_readout_without_state_do_not_mix(readout: str, end: str) -> None:
+    explorer = Explorer("mamba2", readout=readout, morph_to=end, morph=0.5, **SMALL)
+    first = READOUTS[readout]
+    last = READOUTS[Explorer(end).settings["readout"]]
+    features = [isinstance(phi, FeatureMap) for phi in (first, last)]
+    pair = (readout, Explorer(end).settings["readout"])
+    impossible = any(features) and any(name in STATELESS for name in pair)
+    if impossible:
+        with pytest.raises(ValueError, match="no CoefficientDynamics has it"):
+            explorer.dynamics()
+    else:
+        got = explorer.dynamics().coefficients()
+        torch.testing.assert_close(got, explorer.coefficients(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize(("start", "end"), [("softmax_attention", "linear_attention"), *PAIRS[:3]])
+def test_the_ends_are_the_designs_themselves(start: str, end: str) -> None:
+    for share, row in ((0, start), (1, end)):
+        explorer = _explorer(start, end, share)
+        want = Explorer(row, **SMALL).dynamics().coefficients(normalized=True)
+        torch.testing.assert_close(explorer.coefficients(normalized=True), want)
+        torch.testing.assert_close(explorer.dynamics().coefficients(normalized=True), want)
+
+
+def test_an_end_that_overflows_does_not_count_at_the_other() -> None:
+    explorer = Explorer(
+        "softmax_attention", scale=6.0, scaling="one", structure="scalar", decay=1.25,
+        length=64, width=16, morph_to="gla", morph=1.0,
+    )  # fmt: skip
+    assert bool(explorer.coefficients().isfinite().all())
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_numbers_are_the_library_s(row: str) -> None:
+    explorer = Explorer(row, length=8)
+    shown, dynamics = explorer.shown(), explorer.dynamics()
+    found = selectivity(
+        dynamics, explorer.settings["epsilon"], normalized=explorer.settings["view"] == "normalized"
+    )
+    assert shown.near_zero_fraction == pytest.approx(found.near_zero_fraction)
+    matrix = dynamics.evolution.dense(shown.row, dynamics.key_dim)
+    want = sorted(torch.linalg.eigvals(matrix.double()).abs().tolist())
+    assert sorted(map(abs, shown.eigenvalues)) == pytest.approx(want)
+    assert f"{shown.near_zero_fraction:.1%}" in shown.words()
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.99, 1.0])
+@pytest.mark.parametrize(
+    ("start", "end"), [("gla", "softmax_attention"), ("deltanet", "gla"), ("mlstm", "deltanet")]
+)
+def test_extreme_morphs_overflow_but_never_lose_a_number(
+    start: str, end: str, share: float
+) -> None:
+    for ends in ({"decay": 1.25, "scale": 6.0, "beta": 2.0}, {"decay": 0.3, "beta": 0.0}):
+        settings = {**ends, "variation": 1.0, "length": 24, "morph_to": end, "morph": share}
+        explorer = Explorer(start, **settings)
+        for normalized in (False, True):
+            assert not bool(explorer.coefficients(normalized).isnan().any())
