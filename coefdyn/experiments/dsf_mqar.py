@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -224,13 +225,14 @@ def _values(result: Result, facet: str) -> list[str]:
     return list(dict.fromkeys(variant.facets[facet] for variant in result.variants))
 
 
+@functools.cache
 def accuracy_by_place(task: MqarConfig, seed: int = 0) -> float:
     """Accuracy of a guess that knows only where a query stands, in [0, 1].
 
     The task favours early slots, and key j takes the j-th slot drawn, so that an early query is
     more often one of the first keys: the guess is the value of the pair most often asked there.
     """
-    batch = splits(task, seed).test
+    batch = splits(task.with_changes({"train_examples": 1}), seed).test
     places = (batch.targets != IGNORE).nonzero()
     keys = batch.inputs[:, 0 : 2 * task.pairs : 2]
     asked = (keys[places[:, 0]] == batch.inputs[tuple(places.T)][:, None]).int().argmax(1)
@@ -249,6 +251,7 @@ def _draw_lines(
         if v.facets["model"] in models and all(v.facets[k] == x for k, x in fixed.items())
     ]  # fmt: skip
     ticks = list(dict.fromkeys(v.facets[along] for v in planned))
+    models = [model for model in models if any(v.facets["model"] == model for v in planned)]
     for place, model in enumerate(models):
         shift, color = 0.06 * (place - (len(models) - 1) / 2), PALETTE[place]
         found = [result.outcome(v) for v in planned if v.facets["model"] == model]
@@ -295,9 +298,21 @@ def _solved(outcomes: Sequence[Outcome | None]) -> tuple[bool, str]:
 def _ahead(
     first: Sequence[Outcome | None], second: Sequence[Outcome | None], margin: float
 ) -> tuple[bool, str]:
-    """Whether the first model's mean exceeds the second's by a margin, which may be negative."""
-    a, b = _mean(first), _mean(second)
-    return a > b + margin, f"{a:.3f} against {b:.3f}"
+    """Whether the first model's mean exceeds the second's by a margin, which may be negative.
+
+    Two models of which neither has learned more than places are not compared.
+    """
+    a, b, guess = _mean(first), _mean(second), _guess(first)
+    learned = max(a, b) > guess + STEP
+    words = f"{a:.3f} against {b:.3f}, guess by place {guess:.3f}"
+    return learned and a > b + margin, words if learned else f"{words}: neither has learned"
+
+
+def _guess(outcomes: Sequence[Outcome | None]) -> float:
+    """Mean of ``accuracy_by_place`` over the tasks of these outcomes."""
+    tasks = [one.variant.task for one in outcomes if one is not None]
+    values = [accuracy_by_place(task) for task in tasks if isinstance(task, MqarConfig)]
+    return sum(values) / len(values)
 
 
 EXPERIMENT = DsfMqar()

@@ -111,6 +111,17 @@ def test_each_claim_can_fail(mqar, words, model, accuracy):
     assert found.status == NOT_HELD
 
 
+def test_models_that_learned_places_only_are_not_compared(mqar):
+    def unlearned(facets):
+        return 0.3 if facets["model"] in ("S6", "SSD") else as_the_paper(facets)
+
+    (found,) = [
+        one for one in mqar.claims(result_of(mqar, "quick", unlearned)) if "SSD is" in one.claim
+    ]
+    assert found.status == NOT_HELD
+    assert "neither has learned" in found.numbers
+
+
 def test_table_2_is_judged_by_order_and_distance():
     experiment = get_experiment("dsf-normalizers")
     for accuracies, status in (
