@@ -109,7 +109,7 @@ def show(experiment: Experiment, result: Result) -> None:
 
 
 def perplexity_markdown(results: Mapping[str, Result]) -> str:
-    """Table 3 of the paper: its perplexities beside the means over seeds of each result."""
+    """Table 3 of the paper beside each result: mean and range over seeds."""
     from coefdyn.experiments.principle_5_lm import REPORTED, WORDS
 
     def mean(result: Result, kind: str, b: str) -> str:
@@ -117,14 +117,16 @@ def perplexity_markdown(results: Mapping[str, Result]) -> str:
         if outcome is None:
             return "not yet run"
         values = outcome.values("perplexity")
-        return f"{sum(values) / len(values):.2f}"
+        middle = f"{sum(values) / len(values):.2f}"
+        spread = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
+        return middle + spread
 
     rows = [
-        [kind, WORDS[b], f"{value:.2f}", *(mean(one, kind, b) for one in results.values())]
+        [kind, WORDS[b], *(mean(one, kind, b) for one in results.values()), f"{value:.2f}"]
         for (kind, b), value in REPORTED.items()
     ]
     heads = [f"here, {KEPT.get(name, name)}" for name in results]
-    return _table(["model", "b", "paper, WikiText-103", *heads], rows)
+    return _table(["model", "b", *heads, "the paper, WikiText-103"], rows)
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:
