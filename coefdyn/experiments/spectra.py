@@ -192,18 +192,25 @@ def moved(outcome: Outcome) -> float:
 
 
 def draw_moduli(axes: Axes, outcome: Outcome | None, color: str) -> None:
-    """First layer upwards, last layer downwards; grey: at initialisation; one line per seed."""
+    """First layer upwards, last layer downwards; grey: at initialisation; one line per seed.
+
+    Every panel has a scale of its own, from 0 to the largest share.
+    """
     from coefdyn.plots import plot_moduli
 
-    for one in () if outcome is None else outcome.diagnostic("moduli"):
+    if outcome is None:
+        axes.axis("off")
+        axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes, fontsize="small")
+        return
+    top = 0.0
+    for one in outcome.diagnostic("moduli"):
         for layer, below in ((0, False), (-1, True)):
             start, end = one["initial"][layer], one["trained"][layer]
             plot_moduli(axes, start["share"], color="#8A8A8A", below=below, filled=True)
             plot_moduli(axes, end["share"], end["deviation"], color=color, below=below)
-    axes.set_ylim(-1.05, 1.05)
-    axes.set_yticks([-1, 0, 1], ["1", "0", "1"])
-    if outcome is None:
-        axes.text(0.5, 0.75, "not run", ha="center", transform=axes.transAxes, fontsize="small")
+            top = max(top, *start["share"], *end["share"])
+    axes.set_ylim(-1.15 * top, 1.15 * top)
+    axes.set_yticks([-top, 0, top], [f"{top:.2f}", "0", f"{top:.2f}"])
 
 
 class Spectra(Experiment):
