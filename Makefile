@@ -88,7 +88,8 @@ bench: $(TEST) ## time the chunked methods on this CPU against their peers
 	@$(PY) tests/benchmarks/cpu.py
 
 gpu: $(TEST) ## verify and time the kernels, and run what else needs this machine's GPU
-	@status=0; $(PYTEST) tests/gpu || status=1; $(PY) tests/gpu/run.py || status=1; exit $$status
+	@status=0; $(PYTEST) tests/gpu || status=1; $(PY) tests/gpu/run.py || status=1; \
+	$(PY) tests/gpu/training.py || status=1; exit $$status
 
 claims: $(BOOK) ## print every claim of the experiments and its verdict
 	@$(PY) -m coefdyn.experiments claims

@@ -19,7 +19,10 @@ from coefdyn.training import (
     train_runs,
 )
 
-__all__ = ["Throughput", "measure", "table"]
+__all__ = ["Throughput", "Way", "measure", "seconds_of", "table", "ways"]
+
+#: a name in words, and what trains all runs that way
+Way = tuple[str, Callable[[], object]]
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,39 @@ def _runs(replicas: int, steps: int, on_gpu: bool) -> list[RunConfig]:
     ]
 
 
+def ways(device: str, *, steps: int, replicas: int, compiled: bool = True) -> list[Way]:
+    """Every way that this device has, the yardstick first; the arguments are those of ``measure``.
+
+    From one way to the next the runs are the same.
+    """
+    on_gpu = device.startswith("cuda")
+    runs = _runs(replicas, steps, on_gpu)
+
+    def alone() -> None:
+        for run in runs:
+            train_group([run], TrainOptions(device=device, mode="eager"))
+
+    def together(mode: str) -> Callable[[], object]:
+        return lambda: train_group(runs, TrainOptions(device=device, mode=mode))
+
+    def processes() -> None:
+        train_runs(runs, options=RunOptions(device=device, progress=False))
+
+    found: list[Way] = [
+        ("one after another, eager", alone),
+        ("replicas in one program, eager", together("eager")),
+    ]
+    if compiled:
+        found.append(("replicas in one program, compiled", together("compiled")))
+    if not on_gpu:
+        found.append(("one process per core (the default here)", processes))
+    else:
+        found.append(("replicas in one program, CUDA graph", together("captured")))
+    if compiled and on_gpu:
+        found.append(("replicas in one program, compiled, CUDA graph", together("graph")))
+    return found
+
+
 def measure(
     device: str | None = None, *, steps: int = 300, replicas: int = 6, compiled: bool = True
 ) -> list[Throughput]:
@@ -71,33 +107,12 @@ def measure(
         compiled: also through torch.compile, whose compiling counts as start-up.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    runs = _runs(replicas, steps, device.startswith("cuda"))
-
-    def alone() -> None:
-        for run in runs:
-            train_group([run], TrainOptions(device=device, mode="eager"))
-
-    def together(mode: str) -> Callable[[], object]:
-        return lambda: train_group(runs, TrainOptions(device=device, mode=mode))
-
-    def processes() -> None:
-        train_runs(runs, options=RunOptions(device=device, progress=False))
-
-    ways: list[tuple[str, Callable[[], object]]] = [
-        ("one after another, eager", alone),
-        ("replicas in one program, eager", together("eager")),
-    ]
-    if compiled:
-        ways.append(("replicas in one program, compiled", together("compiled")))
-    if device == "cpu":
-        ways.append(("one process per core (the default here)", processes))
-    else:
-        ways.append(("replicas in one program, CUDA graph", together("captured")))
-        ways.append(("replicas in one program, compiled, CUDA graph", together("graph")))
-    return [Throughput(name, _timed(way, device), replicas * steps) for name, way in ways]
+    known = ways(device, steps=steps, replicas=replicas, compiled=compiled)
+    return [Throughput(name, seconds_of(way, device), replicas * steps) for name, way in known]
 
 
-def _timed(way: Callable[[], object], device: str) -> float:
+def seconds_of(way: Callable[[], object], device: str) -> float:
+    """Wall time of one way, until the device is done."""
     start = time.perf_counter()
     way()
     if device.startswith("cuda"):

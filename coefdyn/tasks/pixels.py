@@ -20,7 +20,7 @@ from torch import Tensor
 from coefdyn.tasks._draw import subset
 from coefdyn.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, register
 from coefdyn.tasks.embedded import digits
-from coefdyn.tasks.online import load_rows
+from coefdyn.tasks.online import load_rows, optional_module
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +111,7 @@ def _draw(images: Tensor, labels: Tensor, n: int, generator: torch.Generator, wh
 @lru_cache(maxsize=2)
 def _cifar10(split: Split) -> tuple[Tensor, Tensor]:
     """Grey images (N, 1024) uint8 and labels (N,) int64."""
+    optional_module("PIL", "CIFAR-10", "digits")  # datasets decodes the pictures with it
     rows = load_rows("uoft-cs/cifar10", None, split, "CIFAR-10", "digits")
     images = np.stack([np.asarray(image.convert("L"), dtype=np.uint8) for image in rows["img"]])
     labels = torch.tensor(list(rows["label"]))

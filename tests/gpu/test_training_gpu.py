@@ -41,6 +41,26 @@ def test_replicas_on_the_gpu_equal_single_runs_on_the_cpu(mode, readout):
         assert record["final"]["loss"] == pytest.approx(alone["final"]["loss"], rel=1e-7)
 
 
+@pytest.mark.parametrize("mode", ["eager", "captured", "graph"])
+def test_variants_on_streams_of_one_program_equal_single_runs_on_the_cpu(mode):
+    """More parts than streams, rows of two lengths, ten times over: a race would show."""
+    designs = (
+        {"readout": "exp"},
+        {"readout": "relu", "position": "rotary"},
+        {"readout": "softplus", "position": "learned"},
+        {"readout": "exp", "evolution": "constant", "constant": 0.95},
+        {"readout": "psi_elu1"},
+        {"readout": "identity", "evolution": "scalar", "normalizer": "one"},
+    )
+    runs = [run for design in designs for run in replicas(**design)]
+    alone = [train_group([run])[0]["final"]["loss"] for run in runs]
+    for _ in range(1 if mode == "graph" else 10):
+        together = train_group(runs, TrainOptions(device="cuda", mode=mode))
+        assert {record["mode"] for record in together} == {mode}
+        found = [record["final"]["loss"] for record in together]
+        assert found == pytest.approx(alone, rel=1e-7)
+
+
 def test_divergence_is_seen_inside_a_captured_step():
     growing = {"evolution": "constant", "constant": 30.0, "scaling": "one", "normalizer": "one"}
     runs = [tiny_run(seed=seed, model=tiny_model(**growing), learning_rate=0.1) for seed in (0, 1)]
@@ -49,9 +69,10 @@ def test_divergence_is_seen_inside_a_captured_step():
 
 
 def test_runs_are_grouped_on_the_gpu():
-    runs = [*replicas(), tiny_run(model=tiny_model(readout="relu"))]
+    other = tiny_run(model=tiny_model(readout="relu"), precision="float64")
+    runs = [*replicas(), other, tiny_run()]
     records = train_runs(runs, options=RunOptions(device="cuda", progress=False))
-    assert [record["replicas"] for record in records] == [3, 3, 3, 1]
+    assert [record["replicas"] for record in records] == [4, 4, 4, 4, 1]
     assert all(torch.cuda.get_device_name() in record["device"] for record in records)
 
 

@@ -18,6 +18,8 @@ from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Outcome, Result,
 from coefdyn.models import SequenceModel
 from coefdyn.tasks import NoisyRecallConfig, splits
 from coefdyn.training import RunOptions, train_group
+from coefdyn.training.results import config_key
+from coefdyn.training.runs import grouped
 
 TRAINED = [name for name in EXPERIMENTS if name != "principle-1"]
 
@@ -92,11 +94,15 @@ def test_every_quick_variant_trains_a_step_with_its_diagnostics(name):
             assert diagnostic in record["diagnostics"]["normalized"]
 
 
-def test_figure_1_of_the_paper_is_120_runs_in_12_groups():
+def test_figure_1_of_the_paper_is_120_runs_of_12_models_in_two_programs():
     """2 evolutions x 3 readouts x 2 embeddings x 5 learning rates x 2 weight decays."""
     runs = [run for _, run in principle_3.EXPERIMENT.plan("paper").runs()]
     assert len(runs) == 120
-    assert len({run.group for run in runs}) == 12
+    first, second = grouped(runs, RunOptions.max_replicas)
+    assert len(first) == len(second) == 60
+    models = [[config_key(run.model.to_dict()) for run in part] for part in (first, second)]
+    assert [len(set(part)) for part in models] == [6, 6]
+    assert not set(models[0]) & set(models[1])
     assert {run.train.steps for run in runs} == {5000}
     assert {run.train.learning_rate for run in runs} == {1e-4, 5e-4, 1e-3, 5e-3, 1e-2}
     assert {run.train.weight_decay for run in runs} == {0.0, 0.1}

@@ -164,6 +164,15 @@ def test_without_the_package_the_error_says_how_to_get_it(config, stand_in, cold
     assert repr(stand_in) in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("config", "package"), [(Cifar10Config, "PIL"), (WikiTextConfig, "tokenizers")]
+)
+def test_without_what_reads_the_data_the_error_says_how_to_get_it(config, package, cold):
+    cold.setitem(sys.modules, package, None)
+    with pytest.raises(DataUnavailableError, match=rf"{package}.*pip install 'coefdyn\[text\]'"):
+        draw(config.quick(), 1)
+
+
 @pytest.mark.parametrize(("config", "stand_in"), DOWNLOADED)
 def test_without_a_network_the_error_says_what_to_do(config, stand_in, cold):
     def load_dataset(path, name, split):

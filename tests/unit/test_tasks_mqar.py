@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from coefdyn.tasks import IGNORE, MqarConfig, sample, split_generator
-from coefdyn.tasks.mqar import PAPER_PAIRS, draw_slots, lay_out
+from coefdyn.tasks import IGNORE, MqarConfig, sample, sample_blocks, split_generator
+from coefdyn.tasks.mqar import BLOCK, PAPER_PAIRS, draw_slots, lay_out
 
 
 def draw(config, n, split="test", seed=0):
@@ -75,6 +75,18 @@ def test_keys_and_values_are_uniform_in_every_place():
         values = torch.bincount(inputs[:, 2 * place + 1] - 32, minlength=32)
         assert chisquare(keys.numpy()).pvalue > 1e-3
         assert chisquare(values.numpy()).pvalue > 1e-3
+
+
+def test_a_large_draw_comes_in_blocks_of_the_same_sequences():
+    config, count = MqarConfig.quick(), 2 * BLOCK + 5
+    whole = sample(config, count, split_generator(3, "train"))
+    blocks = list(sample_blocks(config, count, split_generator(3, "train")))
+    assert [len(block.inputs) for block in blocks] == [BLOCK, BLOCK, 5]
+    for part, together in enumerate(whole):
+        assert torch.cat([block[part] for block in blocks]).equal(together)
+    assert len(whole.inputs.unique(dim=0)) == count
+    keys = torch.bincount(whole.inputs[:, 0] - 1, minlength=31)
+    assert chisquare(keys.numpy()).pvalue > 1e-3
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional
+from training_runs import TASK
 
-from coefdyn.tasks import macro_accuracy, micro_accuracy
+from coefdyn.tasks import WikiTextConfig, hub_text, macro_accuracy, micro_accuracy, splits
 from coefdyn.training.adamw import StackedAdamW, clip_by_norm
 from coefdyn.training.checkpoint import load_checkpoint, save_checkpoint
+from coefdyn.training.data import GroupData
 from coefdyn.training.metrics import PredictionTally, masked_loss
 from coefdyn.training.progress import Progress, clock_text
 from coefdyn.training.schedule import learning_rates
@@ -141,6 +144,40 @@ def test_seeds_differ_by_label_and_repeat():
     assert len({derive_seed(s, "order", e) for s in range(20) for e in range(20)}) == 400
     first, second = (torch.rand(3, generator=generator(5, "x")) for _ in range(2))
     assert first.equal(second)
+
+
+def test_data_is_kept_small_and_handed_out_as_the_task_draws_it():
+    data = GroupData(TASK, [3, 5, 3], 16, torch.device("cpu"))
+    assert {tensor.dtype for tensor in (*data._train, *data._test)} == {torch.int16}
+    inputs, targets = data.train_batch(0)
+    assert (inputs.dtype, targets.dtype) == (torch.int64, torch.int64)
+    assert inputs[0].equal(inputs[2]) and not inputs[0].equal(inputs[1])
+    for row, seed in enumerate((3, 5)):
+        drawn = splits(TASK, seed)
+        order = torch.randperm(TASK.train_examples, generator=generator(seed, "order", 0))[:16]
+        assert inputs[row].equal(drawn.train.inputs[order])
+        assert targets[row].equal(drawn.train.targets[order])
+        shown = torch.cat([chunk[0][row] for chunk in data.test_chunks(10)])
+        assert shown.equal(drawn.test.inputs)
+
+
+def test_an_endless_task_is_drawn_anew_at_each_step(monkeypatch):
+    """130 000 steps of 8 windows of 1024 tokens: nothing is kept but the test windows."""
+    text = np.arange(50_000, dtype=np.uint16)
+    monkeypatch.setattr(hub_text, "wikitext_ids", lambda split: text)
+    task = WikiTextConfig(train_examples=115_000, test_examples=4)
+    data = GroupData(task, [0, 1], 8, torch.device("cpu"))
+    assert data._train is None
+    assert data._test.inputs.dtype == torch.int32
+    first, late = data.train_batch(0), data.train_batch(129_999)
+    for inputs, targets in (first, late):
+        assert inputs.shape == (2, 8, 1024)
+        assert targets.equal(inputs + 1)
+    starts = torch.cat([batch[0][:, :, 0].flatten() for batch in (first, late)])
+    assert len(starts.unique()) == 32
+    again = GroupData(task, [1, 0], 8, torch.device("cpu")).train_batch(129_999)
+    assert again[0].flip(0).equal(late[0])
+    assert data.steps_per_epoch == 115_000 // 8
 
 
 def test_progress_is_quiet_without_a_terminal_and_tells_the_time_left(capsys):

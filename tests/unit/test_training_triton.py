@@ -1,0 +1,69 @@
+"""Stacked replicas through the Triton kernels: vmap folds them into the kernels' batch."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from tolerances import tolerance
+
+TESTS = Path(__file__).parents[1]
+#: a process of its own: the interpreter and the compiler cannot share one
+SCRIPT = """
+import json
+import torch
+from training_runs import TASK, tiny_model, tiny_run
+from tolerances import relative_error
+from coefdyn.tasks import sample, split_generator
+from coefdyn.training import build_model
+from coefdyn.training.ensemble import Ensemble
+
+torch.set_num_threads(1)
+DESIGNS = {
+    "pointwise": {"readout": "softplus", "evolution": "constant"},
+    "scalar": {"mixer": "Mamba2"},
+    "diagonal": {"mixer": "GLA"},
+    "householder": {"readout": "identity", "evolution": "householder_learned", "normalizer": "one"},
+}
+drawn = sample(TASK, 4, split_generator(0, "train"))
+inputs, targets = (x.reshape(2, 2, -1) for x in drawn)
+
+def both(runs, precision, method):
+    ensemble = Ensemble(runs, build_model, torch.device("cpu"), precision, method)
+    return ensemble.loss_and_gradients(inputs, targets)
+
+for name, design in DESIGNS.items():
+    model = tiny_model(layers=1, mlp=None, n_heads=1, width=8, **design)
+    runs = [tiny_run(seed=seed, model=model) for seed in (0, 1)]
+    losses, gradients = both(runs, "float32", "triton")
+    exact_losses, exact = both(runs, "float64", "parallel")
+    print(json.dumps({
+        "design": name,
+        "output": relative_error(losses, exact_losses),
+        "gradient": max(map(relative_error, gradients, exact)),
+    }))
+"""
+
+
+def test_stacked_replicas_through_the_kernels_agree_with_float64():
+    pytest.importorskip("triton", reason="triton is a Linux package")
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    environment = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [row["design"] for row in rows] == ["pointwise", "scalar", "diagonal", "householder"]
+    for row in rows:
+        for quantity in ("output", "gradient"):
+            limit = tolerance("triton", torch.float32, quantity)
+            assert row[quantity] <= limit, f"{row['design']}: {quantity} {row[quantity]:.1e}"
