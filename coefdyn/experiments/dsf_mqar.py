@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-import torch
-
 from coefdyn.experiments.base import Experiment
+from coefdyn.experiments.baselines import accuracy_by_place
 from coefdyn.experiments.figures import PALETTE, draw_plateau, new_figure
 from coefdyn.experiments.plan import Plan, Variant
 from coefdyn.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.models import ModelConfig
-from coefdyn.tasks import IGNORE, MqarConfig, splits
+from coefdyn.tasks import MqarConfig
 from coefdyn.training import TrainConfig
 
 if TYPE_CHECKING:
@@ -24,7 +22,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EXPERIMENT",
     "LEARNING_RATES",
-    "accuracy_by_place",
     "attention",
     "claims",
     "figure",
@@ -149,18 +146,24 @@ class DsfMqar(Experiment):
         )
 
     def draw(self, result: Result) -> Figure:
-        tasks = _values(result, "task")
-        widths, rows = _values(result, "d"), ["n"]
-        rows += ["d"] if len(widths) > 1 else []
-        rows += ["gates"] if any(v.facets["model"] in GATES for v in result.variants) else []
-        shape = (len(tasks), len(rows)) if len(tasks) > 1 else (len(rows), 1)
-        drawn, panels = new_figure(*shape, width=4.4, height=3.6)
-        for place, axes in enumerate(panels):
-            row, task = rows[place // len(tasks)], tasks[place % len(tasks)]
-            fixed = {"task": task}
-            fixed |= {"d": widths[-1]} if row == "n" else {"n": "128"} if row == "d" else {}
-            models = GATES if row == "gates" else EXPANDED
-            _draw_lines(axes, result, models, "n" if row == "n" else "d", fixed)
+        tasks, widths = _values(result, "task"), _values(result, "d")
+        views: list[tuple[str, tuple[str, ...], dict[str, str]]] = [
+            ("n", EXPANDED, {"d": widths[-1]}),
+            ("d", EXPANDED, {"n": "128"}),
+            ("d", GATES, {}),
+        ]
+        wanted = [
+            (along, models, {"task": task, **fixed})
+            for along, models, fixed in views
+            for task in tasks
+            if _planned(result, models, {"task": task, **fixed})
+        ]
+        columns = min(2, len(tasks))
+        drawn, panels = new_figure(columns, -(-len(wanted) // columns), width=5.0, height=3.6)
+        for axes, (along, models, fixed) in zip(panels, wanted, strict=False):
+            _draw_lines(axes, result, models, along, fixed)
+        for axes in panels[len(wanted) :]:
+            axes.axis("off")
         return drawn
 
     def claims(self, result: Result) -> list[Verdict]:
@@ -225,21 +228,14 @@ def _values(result: Result, facet: str) -> list[str]:
     return list(dict.fromkeys(variant.facets[facet] for variant in result.variants))
 
 
-@functools.cache
-def accuracy_by_place(task: MqarConfig, seed: int = 0) -> float:
-    """Accuracy of a guess that knows only where a query stands, in [0, 1].
-
-    The task favours early slots, and key j takes the j-th slot drawn, so that an early query is
-    more often one of the first keys: the guess is the value of the pair most often asked there.
-    """
-    batch = splits(task.with_changes({"train_examples": 1}), seed).test
-    places = (batch.targets != IGNORE).nonzero()
-    keys = batch.inputs[:, 0 : 2 * task.pairs : 2]
-    asked = (keys[places[:, 0]] == batch.inputs[tuple(places.T)][:, None]).int().argmax(1)
-    counts = torch.zeros(task.seq_len, task.pairs).index_put_(
-        (places[:, 1], asked), torch.ones(len(asked)), accumulate=True
-    )
-    return (counts.max(1).values.sum() / counts.sum()).item()
+def _planned(result: Result, models: Sequence[str], fixed: dict[str, str]) -> list[Variant]:
+    """The variants of these models with these facets, run or not."""
+    return [
+        variant
+        for variant in result.variants
+        if variant.facets["model"] in models
+        and all(variant.facets[name] == value for name, value in fixed.items())
+    ]
 
 
 def _draw_lines(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from coefdyn.experiments.base import Experiment
+from coefdyn.experiments.baselines import accuracy_by_place
 from coefdyn.experiments.dsf_mqar import (
     LEARNING_RATES,
-    accuracy_by_place,
     attention,
     quick_task,
     quick_training,

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from coefdyn.experiments import get_experiment
-from coefdyn.experiments.dsf_mqar import accuracy_by_place
+from coefdyn.experiments.baselines import accuracy_by_place
 from coefdyn.experiments.result import HELD, NOT_HELD, Result
 from coefdyn.models import SequenceModel
 from coefdyn.tasks import IGNORE, MqarConfig, splits
