@@ -29,6 +29,7 @@ TYPES = {
     torch.float32: "*fp32",
     torch.float16: "*fp16",
     torch.bfloat16: "*bf16",
+    torch.int32: "*i32",
 }
 CUOBJDUMP = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"
 
@@ -98,7 +99,15 @@ def compile_for(arch: int, launch: tuple[JITFunction, tuple, dict]) -> dict[str,
 
 def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
     """One call, forward and backward, of every structure; tensors are never read."""
-    from coefdyn.execution.triton import diagonal, householder, linear, pointwise
+    from own_readouts import KEY
+
+    from coefdyn.execution.triton import (
+        diagonal,
+        diagonal_pointwise,
+        householder,
+        linear,
+        pointwise,
+    )
 
     q = torch.zeros(1, 256, head, dtype=dtype, requires_grad=True)
     gate = torch.zeros(1, 256, requires_grad=True)
@@ -117,6 +126,18 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
         ),
         "softplus_scalar": both(
             pointwise.rows_kernel, q, q, q, gate, gate, None, "softplus", "row_sum", False, 1.0
+        ),
+        "diagonal_exp": both(
+            diagonal_pointwise.diagonal_rows_kernel,
+            *(q, q, q, gate, channels, None, "exp", "row_sum", True, 1.0),
+        ),
+        "diagonal_softplus": both(
+            diagonal_pointwise.diagonal_rows_kernel,
+            *(q, q, q, gate, channels, None, "softplus", "row_sum", False, 1.0),
+        ),
+        "own_readout": both(
+            diagonal_pointwise.diagonal_rows_kernel,
+            *(q, q, q, None, channels, None, KEY, "row_sum", False, 1.0),
         ),
         "scalar": both(linear.scalar_kernel, q, q, q, gate, gate, None, 1.0),
         "householder": both(householder.householder_kernel, q, q, q, gate, gate, gate, None, 1.0),

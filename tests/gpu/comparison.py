@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import torch
 from chunked_cases import in_float64, output_and_gradients, own_key
-from designs import Inputs
+from designs import READOUTS, Inputs
+from own_readouts import squared_relu
 from tolerances import relative_error
 
 __all__ = ["check", "in_float64", "output_and_gradients"]
+
+READOUTS["squared_relu"] = squared_relu
 
 
 def drawn(device: str, length: int, dtype: torch.dtype, batch: tuple[int, ...], **sizes: int):

@@ -74,6 +74,63 @@ def diagonal() -> Iterator[dict]:
     yield continued("diagonal")
 
 
+def diagonal_pointwise() -> Iterator[dict]:
+    for eta in NORMALIZERS:
+        for phi in ("exp", "softplus", "relu"):
+            yield check("diagonal", phi, eta, 17, log_scaled=eta == "floored")
+    for length in (1, 15, 64, 65):
+        yield check("diagonal", "exp", "row_sum", length)
+    yield check("diagonal", "softplus", "row_sum", 100, n=40, dv=33)
+    yield check("diagonal", "exp", "one", 20, n=130)
+    yield check("diagonal", "relu", "row_sum", 33, batch=(2, 2), log_scaled=True)
+    yield check("diagonal", "exp", "row_sum", 70, resets=True)
+    for dtype, length in ((F16, 40), (BF16, 70)):
+        yield check("diagonal", "exp", "row_sum", length, dtype=dtype, n=16, dv=16)
+    yield identity_rows()
+    yield diagonal_operator()
+    yield compiled("diagonal")
+
+
+def identity_rows() -> dict[str, object]:
+    """phi(s) = s by the rows: a design takes the scan, so the operator is called itself."""
+    from coefdyn.execution.triton.diagonal_pointwise import diagonal_rows_kernel
+
+    inputs = Inputs.draw(batch=(1,), length=40, dtype=F32)
+    exact = in_float64(inputs)
+
+    def rows(x: Inputs, v):
+        q, k, b, g = (x.leaves[name] for name in ("q", "k", "scaling", "channel_decay"))
+        sign = x.signs["channel_sign"].cumprod(-2)
+        return diagonal_rows_kernel(
+            q * sign, k * sign, v, b, g, None, "identity", "row_sum", False, 1.0
+        )[0]
+
+    design = exact.dynamics("diagonal", "identity", "row_sum")
+    expected = output_and_gradients(lambda d, v: d.apply(v, "parallel"), design, exact)
+    got = output_and_gradients(rows, inputs, inputs)
+    errors = {name: relative_error(got[name], expected[name]) for name in got}
+    missing = sorted(expected.keys() - got.keys())
+    return {"case": "identity rows", "dtype": "float32", "missing": missing, "errors": errors}
+
+
+def diagonal_operator() -> dict[str, object]:
+    """Registered shapes and types match what the kernels return."""
+    from coefdyn.execution.triton.diagonal_pointwise import diagonal_rows_kernel
+
+    q, gate = torch.randn(1, 5, 4, dtype=F16), -torch.rand(1, 5)
+    args = (q, q, q, gate, -torch.rand(1, 5, 4), None, "exp", "row_sum", True, 0.5)
+    kernel = diagonal_rows_kernel
+    torch.library.opcheck(kernel.op, args, test_utils=("test_schema", "test_faketensor"))
+    return {"case": "operator", "dtype": "float16", "missing": [], "errors": {}}
+
+
+def own_readout() -> Iterator[dict]:
+    for structure in ("identity", "scalar", "diagonal"):
+        yield check(structure, "squared_relu", "floored", 17)
+    yield check("diagonal", "squared_relu", "row_sum", 70, dtype=F16, n=16, dv=16)
+    yield compiled("scalar", "squared_relu")
+
+
 def continued(structure: str) -> dict[str, object]:
     """Two parts, the second from the state of the first, with gradients through that state."""
     from coefdyn.execution.triton.dispatch import continue_triton
@@ -114,16 +171,30 @@ def operators() -> Iterator[dict]:
     for name, (kernel, args) in calls.items():
         torch.library.opcheck(kernel.op, args, test_utils=("test_schema", "test_faketensor"))
         yield {"case": f"operator {name}", "dtype": "float16", "missing": [], "errors": {}}
+    yield compiled("scalar")
+
+
+def compiled(structure: str, phi: str = "exp") -> dict[str, object]:
+    """A compiled graph, entered under autocast, against the same call without either."""
     inputs = Inputs.draw(batch=(1,), length=9, dtype=F32)
-    design = inputs.dynamics("scalar", "exp", "row_sum")
+    design = inputs.dynamics(structure, phi, "row_sum")
     run = lambda v: replace(design).apply(v, "triton")  # noqa: E731
-    compiled = torch.compile(run, backend="aot_eager")
+    in_graph = torch.compile(run, backend="aot_eager")
     with torch.autocast("cpu", dtype=BF16):
-        found = {"output": relative_error(compiled(inputs.v), run(inputs.v))}
-    yield {"case": "compiled", "dtype": "float32", "missing": [], "errors": found}
+        found = {"output": relative_error(in_graph(inputs.v), run(inputs.v))}
+    return {"case": f"compiled {structure}", "dtype": "float32", "missing": [], "errors": found}
 
 
-GROUPS = {group.__name__: group for group in (pointwise, scalar, householder, diagonal, operators)}
+ALL = (
+    pointwise,
+    scalar,
+    householder,
+    diagonal,
+    diagonal_pointwise,
+    own_readout,
+    operators,
+)
+GROUPS = {group.__name__: group for group in ALL}
 
 
 def main(names: list[str]) -> None:

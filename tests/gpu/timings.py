@@ -3,6 +3,8 @@
 Medians of CUDA-event times. The roofline share is against this device's own measured peaks: a
 large bfloat16 product for pointwise readouts (operations of causal attention, backward 2.5 times
 the forward), a large copy for linear ones (each input and output read or written once).
+Pointwise readouts with a decay per channel have no peer: FlexAttention changes a score that is
+there, and cannot multiply channels before they are summed.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ CELLS = (
     ("scalar", "identity"),
     ("scaled_householder", "identity"),
     ("diagonal", "identity"),
+    ("diagonal", "exp"),
+    ("diagonal", "softplus"),
 )
 
 

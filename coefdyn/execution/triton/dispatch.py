@@ -25,9 +25,8 @@ from coefdyn.shapes import Float, Tensor
 __all__ = ["STRUCTURES", "check_triton", "continue_triton", "run_triton"]
 
 STRUCTURES = ("identity", "scalar", "diagonal", "householder", "scaled_householder")
-POINTWISE = ("identity", "scalar")
+POINTWISE = ("identity", "scalar", "diagonal")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-KNOWN = (readouts.identity, readouts.exp, readouts.relu, readouts.softplus)
 #: widest head, of keys or of values
 WIDEST = 256
 REMEDY = "Use method='chunked'."
@@ -58,11 +57,15 @@ def _check_pointwise(dynamics: CoefficientDynamics) -> None:
             f"method='triton' has no kernel for {phi!r} with a {structure} evolution; nonlinear "
             f"readouts run with {' or '.join(POINTWISE)} evolutions. {REMEDY}"
         )
-    if not any(phi is known for known in KNOWN):
+    if importlib.util.find_spec("triton") is None:
+        return  # said by _check_device
+    from coefdyn.execution.triton.readouts import key_of, names
+
+    if key_of(phi) is None:
         raise ValueError(
             f"method='triton' has no kernel for the readout {phi!r}; it knows "
-            f"{', '.join(known.name for known in KNOWN)} (coefdyn/execution/triton/readouts.py "
-            f"says how to add one). {REMEDY}"
+            f"{', '.join(names())}. Give it yours by "
+            f"coefdyn.execution.triton.readouts.register(readout, phi=..., slope=...). {REMEDY}"
         )
 
 
@@ -182,11 +185,15 @@ def _flat(x: Tensor | None, batch: tuple[int, ...], trailing: int) -> Tensor | N
 
 
 def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
+    from coefdyn.execution.triton.diagonal_pointwise import diagonal_rows_kernel
     from coefdyn.execution.triton.pointwise import rows_kernel
+    from coefdyn.execution.triton.readouts import key_of
 
     batch = tuple(torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2]))
     phi, eta, gates = dynamics.readout, dynamics.normalizer, _gates(dynamics)
     q, k = (_flat(x, batch, 2) for x in _keys(dynamics))
+    diagonal = isinstance(dynamics.evolution, Diagonal)
+    kernel = diagonal_rows_kernel if diagonal else rows_kernel
     least = None
     if isinstance(eta, FlooredRowSum):
         least = q.new_full((q.shape[0], q.shape[1]), eta.floor, dtype=torch.float32)
@@ -194,14 +201,14 @@ def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
             least = least * (-_flat(gates.offset.float(), batch, 1)).exp()
     norm = "row_sum" if isinstance(eta, RowSum) else "none" if least is None else "floored"
     shift = phi is readouts.exp and eta.cancels_scale
-    y, *_ = rows_kernel(
+    y, *_ = kernel(
         q,
         k,
         _flat(v, batch, 2),
         _flat(gates.weight, batch, 1),
-        _flat(gates.log_decay, batch, 1),
+        _flat(gates.log_decay, batch, 2 if diagonal else 1),
         least,
-        phi.name,
+        key_of(phi),
         norm,
         shift,
         gates.scale,

@@ -23,6 +23,8 @@ from coefdyn.shapes import Tensor
 __all__ = ["BLOCKS", "NORMS", "Tile", "rows_kernel", "tiles_for"]
 
 NORMS = ("none", "row_sum", "floored")
+#: readouts no larger than their score; exp, and what a reader writes, may be
+MODEST = ("identity", "relu", "softplus")
 
 
 class Tile(NamedTuple):
@@ -75,8 +77,8 @@ def _sums(g: Tensor | None, stand_in: Tensor) -> tuple[Tensor, Tensor]:
 
 def _launch(kernel, kind: str, q, v, args: tuple, cut: str, **flags) -> None:
     n, d = q.shape[-1], v.shape[-1]
-    # exp without a running maximum leaves float16's range: its products take float32 factors
-    wide = v.dtype == torch.float16 and flags["PHI"] == "exp" and not flags["SHIFT"]
+    # exp without its running maximum leaves float16's range: its products take float32 factors
+    wide = v.dtype == torch.float16 and not flags["SHIFT"] and flags["PHI"] not in MODEST
     tile = tiles_for(kind, max(padded(n), padded(d)), torch.float32 if wide else v.dtype)
     size = tile.rows if cut == "rows" else tile.cols
     grid = (q.shape[0] * -(-q.shape[1] // size),)
