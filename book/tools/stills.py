@@ -106,7 +106,7 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
     name = str(state.get("_anywidget_id", "")).rsplit(".", 1)[-1]
     if name == "Explorer":
         explorer = Explorer.from_state(state)
-        return Still(explorer.shown().words(), lambda: explorer_still(explorer))
+        return Still(explorer.shown().words(), lambda: explorer_still(explorer, with_words=False))
     if name == "TrainingFilm":
         return _film(record)
     figure = getattr(small, name, None)
@@ -148,7 +148,7 @@ def _markup(still: Still, record: Mapping[str, Any], site: Path, up: str, store:
     target.write_bytes(kept.read_bytes())
     return (
         f'<figure class="cd-still"><img src="{up}{PLACE}/{name}" alt="{words}">'
-        f"<figcaption>{CAPTION}</figcaption></figure>"
+        f'<figcaption aria-hidden="true">{words} {CAPTION}</figcaption></figure>'
     )
 
 

@@ -103,10 +103,14 @@ def take_still(shown: _Shown) -> Still:
     )
 
 
-def explorer_still(explorer: _Explorer) -> Figure:
+def explorer_still(explorer: _Explorer, *, with_words: bool = True) -> Figure:
     """The explorer as it stands now, 7.6 inches wide, with those of its parts that are views.
 
     One that shows numbers or controls only gets all four views.
+
+    Args:
+        explorer: such as ``coefdyn.widgets.Explorer("gla")``.
+        with_words: whether design, settings and numbers are written below.
     """
     still = take_still(explorer.shown())
     views = [view for view in VIEWS if view in explorer.parts] or list(VIEWS)
@@ -116,7 +120,9 @@ def explorer_still(explorer: _Explorer) -> Figure:
         if view in views:
             function(axes[view], still)
             axes[view].title.set_fontsize(9)
-    figure.supxlabel("\n".join(textwrap.wrap(still.summary, 118)), fontsize=7.5, x=0.02, ha="left")
+    if with_words:
+        lines = "\n".join(textwrap.wrap(still.summary, 118))
+        figure.supxlabel(lines, fontsize=7.5, x=0.02, ha="left")
     return figure
 
 

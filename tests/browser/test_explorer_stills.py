@@ -77,6 +77,7 @@ def test_without_scripts_the_still_says_settings_and_numbers(name: str, visit: V
     assert image.is_visible()
     assert page.locator("[data-cd=explorer]").count() == 0
     words = image.get_attribute("alt")
+    assert page.inner_text("figcaption").startswith(words), "and for those who see it"
     shown = explorer.shown()
     alpha = explorer.coefficients()
     row = explorer.settings["row"]

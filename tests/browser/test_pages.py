@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html.parser
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
@@ -17,6 +18,8 @@ BOOK = Path(__file__).resolve().parents[2] / "book"
 #: A phone, CSS pixels.
 PHONE = 360
 LEAST_CONTRAST = 4.5
+#: Bytes.
+HEAVIEST_STILL = 60_000
 
 
 def pages_of_the_book() -> list[str]:
@@ -162,16 +165,47 @@ def test_the_switch_rewrites_symbols_and_is_remembered(visit: Open) -> None:
     assert page.evaluate(shown)
 
 
-def test_paper_shows_the_widget_and_unfolds_solutions(visit: Open) -> None:
+def test_paper_shows_the_still_and_unfolds_solutions(visit: Open) -> None:
     page = visit("index.html").page
+    matrix, still = page.locator("[data-cd=matrix]"), page.locator("figure.cd-still")
+    assert (matrix.is_visible(), still.is_visible()) == (True, False)
     page.emulate_media(media="print")
-    assert page.locator("[data-cd=matrix]").is_visible()
+    assert (matrix.is_visible(), still.is_visible()) == (False, True)
     assert not page.locator(".bd-sidebar-primary").is_visible()
     page = visit("start.html").page
     page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
     page.evaluate("() => dispatchEvent(new Event('afterprint'))")
     assert page.locator("details[open]").count() == 0
+
+
+LIGHTEST = """() => {
+  const theme = document.documentElement.dataset.theme;
+  const code = document.querySelector(".highlight pre span");
+  const sum = (node, name) => getComputedStyle(node)[name].match(/\\d+/g).slice(0, 3)
+    .reduce((all, x) => all + Number(x), 0);
+  return theme === "light" && sum(document.body, "backgroundColor") === 765
+    && sum(document.querySelector(".bd-article p"), "color") < 300 && sum(code, "color") < 450;
+}"""
+
+
+def test_a_dark_page_prints_in_light_colours(visit: Open) -> None:
+    page = visit("architectures/gated_deltanet.html", scheme="dark").page
+    assert not page.evaluate(LIGHTEST)
+    page.emulate_media(media="print")
+    page.wait_for_function(LIGHTEST, timeout=5000)
+
+
+def test_every_figure_has_a_still_with_words(site: Path) -> None:
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        views = text.count('<script type="application/vnd.jupyter.widget-view+json">')
+        assert text.count('class="cd-still"') == views, path.name
+        for picture in re.findall(
+            r'figure class="cd-still"><img src="([^"]+)" alt="([^"]+)"', text
+        ):
+            assert (path.parent / picture[0]).stat().st_size < HEAVIEST_STILL
+            assert re.search(r"\d", picture[1])
 
 
 def test_search_works_without_a_network(visit: Open) -> None:

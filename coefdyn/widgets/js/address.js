@@ -34,12 +34,17 @@ function bringIntoView(root) {
   root.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
 }
 
+// Changes that follow each other at once, such as a held arrow key, are one step of the browser's history.
+const ADDRESS_PAUSE_MS = 600;
+
 function writeAddress(app, prefix) {
   const hash = prefix + encodeSettings(app.settings);
   if (hash === window.location.hash) return;
-  app.wroteAddress = true;
+  const now = performance.now();
+  const goesOn = now - (app.wroteAddress || -Infinity) < ADDRESS_PAUSE_MS;
+  app.wroteAddress = now;
   try {
-    window.history.pushState(null, "", hash);
+    window.history[goesOn ? "replaceState" : "pushState"](null, "", hash);
   } catch {
     window.location.hash = hash;
   }

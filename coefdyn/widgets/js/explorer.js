@@ -81,7 +81,7 @@ function buildParts(app, parts) {
   if (parts.some((name) => name === "controls" || name.startsWith("card-"))) root.append(makeCards(app, parts));
   if (has("tokens")) root.append(element("div", { class: "cdx-tokens" }, ...controlGroup(keysOfGroup("tokens"), app)));
   root.append(element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" }));
-  app.onCommit.push(() => setText(root.querySelector("[data-cd=status]"), describe(app.model)));
+  app.onCommit.push(() => setText(root.querySelector("[data-cd=status]"), describe(app.model) + spokenOutcome(app)));
 }
 
 function makeNote(app) {

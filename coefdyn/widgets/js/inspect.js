@@ -5,7 +5,7 @@ const INSPECT_ENDS = 8; // of a long product the first and the last steps are li
 function makeInspect(app, box) {
   const sentence = element("p", { class: "cdx-sentence", "data-cd": "sentence" });
   const body = element("tbody");
-  const heading = ["step t", "A_t", "h", "|h|"].map((text) => element("th", { scope: "col", text }));
+  const heading = ["step t", symbol("A_t", "evolution"), "h", "|h|"].map((text) => element("th", { scope: "col" }, text));
   const table = element("div", { class: "cdx-scroll", tabindex: "0", role: "region", "aria-label": "The product, step by step" },
     element("table", { "data-cd": "product" }, element("thead", {}, element("tr", {}, ...heading)), body));
   const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "attention" });

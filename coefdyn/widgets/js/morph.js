@@ -16,7 +16,8 @@ function makeMorph(app, box) {
   box.append(
     element("div", { class: "cdx-columns" },
       element("div", { class: "cdx-control cdx-choice" }, element("label", { for: id, text: "Towards" }), select), slider.node),
-    element("div", { class: "cdx-scroll" }, element("table", { "data-cd": "morph-table" }, element("thead", {}, head), element("tbody", {}, here.node, there.node))),
+    element("div", { class: "cdx-scroll", tabindex: "0", role: "region", "aria-label": "Both designs, part by part" },
+      element("table", { "data-cd": "morph-table" }, element("thead", {}, head), element("tbody", {}, here.node, there.node))),
     element("p", { class: "cdx-hint", text: "Every structure is diag(a)(I − βzzᵀ): log a, β, z and log b move in between; α and η are mixed." }));
   return ({ settings: s }) => {
     if (select.value !== s.morph_to) select.value = s.morph_to;

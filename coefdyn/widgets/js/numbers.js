@@ -89,7 +89,7 @@ function makeLegend(app) {
   const toggle = element("div", { class: "cdx-toggle", role: "group", "aria-label": "Matrix shows" },
     ...[["raw", "α"], ["normalized", "α ∕ η"]].map(([view, text]) => {
       const button = element("button", { type: "button", "data-cd": `view-${view}`, text,
-        "aria-label": view === "raw" ? "raw coefficients" : "normalised coefficients",
+        "aria-label": view === "raw" ? "raw coefficients" : "normalized coefficients",
         onclick: () => app.change({ view }, true) });
       app.updaters.push((model) => setAttribute(button, "aria-pressed", model.settings.view === view));
       return button;

@@ -40,6 +40,7 @@ function copyButton(app) {
       try {
         await navigator.clipboard.writeText(link);
         button.textContent = "Copied";
+        setText(app.root.querySelector("[data-cd=status]"), "The link is copied.");
       } catch {
         window.prompt("The link to this setting:", link);
       }

@@ -30,12 +30,17 @@ function makePredict(app) {
   const label = (SCHEMA.ranges[app.predict.control] || SCHEMA.choices[app.predict.control] || { label: app.predict.control }).label;
   const read = NUMBERS.find(([hook]) => hook === app.predict.number)[3];
   const buttons = PREDICTIONS.map(([answer, text]) => element("button", { type: "button", class: "cdx-button", text,
-    "data-cd": `predict-${answer}`, onclick: () => decide({ answer, from: read(app.model)[1] }) }));
-  const outcome = element("p", { class: "cdx-sentence", role: "status", "data-cd": "predict-outcome" });
+    "data-cd": `predict-${answer}`, onclick: () => {
+      decide({ answer, from: read(app.model)[1] });
+      outcome.focus({ preventScroll: true }); // the buttons are about to rest, and would drop the focus
+    } }));
+  const outcome = element("p", { class: "cdx-sentence", tabindex: "-1", "data-cd": "predict-outcome" });
   const again = element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "predict-reset", text: "Ask me again",
     onclick: () => {
       app.change(app.initial, true);
       decide(null);
+      app.frame();
+      buttons[0].focus({ preventScroll: true });
     } });
   let state = store.load();
   const decide = (next) => {
@@ -53,6 +58,12 @@ function makePredict(app) {
   return element("div", { class: "cdx-predict", role: "group", "aria-label": "Predict first", "data-cd": "predict" },
     element("p", { class: "cdx-sentence" }, element("strong", { text: app.predict.question })),
     element("div", { class: "cdx-chips cdx-left" }, ...buttons, again), outcome);
+}
+
+// What a screen reader hears of it once a change is done, not while a slider moves.
+function spokenOutcome(app) {
+  const outcome = app.root.querySelector("[data-cd=predict-outcome]");
+  return outcome ? ` ${outcome.textContent}` : "";
 }
 
 function outcomeWords({ answer, from }, [text, value], label) {

@@ -13,7 +13,7 @@ function makeStability(app, box) {
   box.append(verdict, element("div", { class: "cdx-columns" },
     element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Eigenvalues of A, unit circle" }), plane),
     element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Largest |α| in row i, powers of ten" }), growth)),
-  element("div", { class: "cdx-scroll" }, table));
+  element("div", { class: "cdx-scroll", tabindex: "0", role: "region", "aria-label": "Largest weight by normalizer" }, table));
   return (model) => {
     setText(verdict, stabilityWords(model));
     drawEigenvalues(plane, model, app.theme);
@@ -109,14 +109,15 @@ function drawGrowth(canvas, model, theme) {
   write(ctx, theme, "float32’s largest, 3.4·10³⁸", 4, yAt(38.53) + 13, { color: theme.negative });
   const curve = (values) => Array.from({ length: g.L }, (_, i) => [xAt(i + 1), yAt(Math.log10(largestMagnitude(values.slice(i * g.L, i * g.L + i + 1)) || 1e-300))]);
   stroke(ctx, curve(alpha), theme.evolution, 2.25);
-  if (eta.some((x) => x !== 1)) stroke(ctx, curve(weights), theme.normalizer, 2.25);
+  const divided = eta.some((x) => x !== 1);
+  if (divided) stroke(ctx, curve(weights), theme.normalizer, 2.25);
   if (g.readout !== "exp" && g.readout !== "feature_exp") {
     const from = Math.log10(largestMagnitude(alpha.slice((g.L - 1) * g.L)) || 1e-300);
     const end = from + ((last - g.L) * model.rate) / Math.LN10;
     if (model.rate > 1e-9) stroke(ctx, [[xAt(g.L), yAt(from)], [xAt(last), yAt(end)]], theme.evolution, 1.5, [3, 4]);
   }
-  write(ctx, theme, "α", width - 6, 14, { color: theme.evolution, align: "right", weight: 600 });
-  write(ctx, theme, "α/η", width - 6, 30, { color: theme.normalizer, align: "right", weight: 600 });
+  write(ctx, theme, "α", width / 2 - 14, height - 3, { color: theme.evolution, align: "center", weight: 600 });
+  if (divided) write(ctx, theme, "α/η", width / 2 + 14, height - 3, { color: theme.normalizer, align: "center", weight: 600 });
   write(ctx, theme, "i = 1", 4, height - 3);
   write(ctx, theme, `i = ${Math.round(last)}`, width - 4, height - 3, { align: "right" });
 }

@@ -1,0 +1,170 @@
+"""Every control of the explorer in a newcomer's hands: keyboard, touch, mouse, a narrow screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from browser.explorer_pages import Open, number, open_page, press, text, write_page  # noqa: F401
+
+from coefdyn.widgets import Explorer
+from coefdyn.widgets.settings import ROWS
+
+pytestmark = pytest.mark.browser
+
+PANELS = ("none", "inspect", "morph", "stability", "positions", "geometry")
+PHONE = 360
+NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
+
+#: What hangs over the right edge of its figure, card or panel, or is cut off there.
+CUT = """() => [...document.querySelectorAll(".cdx *")].filter((e) => e.checkVisibility()
+  && !e.closest(".cdx-scroll, .cdx-sr") && e.getBoundingClientRect().right > innerWidth - 8)
+  .map((e) => e.className || e.tagName)"""
+
+NAMELESS = """() => [...document.querySelectorAll(".cdx :is(button, select, input, canvas)")]
+  .filter((e) => !(e.getAttribute("aria-label") || e.textContent.trim()
+    || document.querySelector(`label[for="${e.id}"]`)))
+  .map((e) => e.dataset.cd)"""
+
+STEP_ALL = """() => [...document.querySelectorAll(".cdx :is(input, select)")]
+  .filter((e) => e.checkVisibility() && !e.disabled).map((e) => e.dataset.cd)"""
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_nothing_is_cut_off_on_a_phone(panel: str, open_page: Open) -> None:
+    explorer = Explorer("gated_deltanet", panel=panel, morph_to="mlstm", morph=0.4, duplicate=6)
+    page = open_page(explorer, width=PHONE)
+    for row in ROWS:
+        press(page, f"preset-{row}")
+        assert page.evaluate("document.documentElement.scrollWidth") == PHONE, row
+        assert page.evaluate(CUT) == [], row
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_every_control_has_a_name_and_answers_the_keyboard(panel: str, open_page: Open) -> None:
+    page = open_page(Explorer("mlstm", panel=panel, morph_to="gla", scaling="exponential"))
+    assert page.evaluate(NAMELESS) == []
+    for hook in page.evaluate(STEP_ALL):
+        control = page.locator(f"[data-cd={hook}]").first
+        if not control.is_visible():
+            continue  # another choice has taken it away
+        control.focus()
+        state = "e => e.type === 'checkbox' ? String(e.checked) : e.value"
+        before = control.evaluate(state)
+        kind = control.get_attribute("type")
+        keys = ["Space"] if kind == "checkbox" else ["ArrowRight", "ArrowDown", "ArrowLeft"]
+        seen = {before}
+        for key in keys:
+            page.keyboard.press(key)
+            page.evaluate(NEXT_FRAME)
+            seen.add(control.evaluate(state))
+        assert len(seen) > 1, hook
+        assert page.evaluate("h => document.activeElement.dataset.cd === h", hook), hook
+
+
+@pytest.fixture
+def phone(browser: Any, tmp_path: Any) -> Iterator[Any]:
+    context = browser.new_context(
+        viewport={"width": PHONE, "height": 740}, has_touch=True, is_mobile=True
+    )
+    page = context.new_page()
+    page.goto(write_page(tmp_path, Explorer("gla", length=8)))
+    page.wait_for_selector("[data-cd=explorer]")
+    yield page
+    context.close()
+
+
+def test_a_finger_picks_cells_rows_and_panels(phone: Any) -> None:
+    box = phone.locator("[data-cd=matrix]").bounding_box()
+    side = box["width"] - 24
+    phone.touchscreen.tap(box["x"] + 20 + side * 1.5 / 8, box["y"] + 4 + side * 6.5 / 8)
+    phone.wait_for_selector("[data-cd=reading]:has-text('Output 7 reads token 2')")
+    phone.locator("[data-cd=preset-mlstm]").tap()
+    phone.wait_for_selector("[data-cd=preset-mlstm][aria-pressed=true]")
+    phone.locator("[data-cd=panel-stability]").tap()
+    phone.wait_for_selector("[data-cd=stability-verdict]")
+    phone.locator("[data-cd=control-decay]").scroll_into_view_if_needed()
+    track = phone.locator("[data-cd=control-decay]").bounding_box()
+    before = number(phone, "row-sum")
+    phone.touchscreen.tap(track["x"] + track["width"] * 0.25, track["y"] + track["height"] / 2)
+    phone.wait_for_function(
+        "b => Number(document.querySelector('[data-cd=row-sum]').dataset.value) !== b", arg=before
+    )
+    small = "() => [...document.querySelectorAll('.cdx :is(button, select)')].filter((e) =>"
+    small += (
+        " e.checkVisibility() && e.getBoundingClientRect().height < 24).map((e) => e.className)"
+    )
+    assert phone.evaluate(small) == [], "too small for a finger"
+
+
+def test_a_held_key_is_one_step_back(open_page: Open) -> None:
+    page = open_page(Explorer("gla"))
+    length = page.evaluate("history.length")
+    page.focus("[data-cd=control-decay]")
+    for _ in range(8):
+        page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("[data-cd=value-decay]:text-is('0.88')")
+    page.wait_for_function("location.hash.includes('decay=0.88')")
+    assert page.evaluate("history.length") == length + 1
+    page.go_back()
+    page.wait_for_selector("[data-cd=value-decay]:text-is('0.92')")
+
+
+def test_a_screen_reader_hears_a_change_once_it_is_done(open_page: Open) -> None:
+    question = {
+        "id": "a", "question": "Which way?", "number": "row-sum", "control": "decay"
+    }  # fmt: skip
+    page = open_page(Explorer("mamba2", predict=question))
+    live = "() => document.querySelectorAll('.cdx [aria-live], .cdx [role=status]').length"
+    assert page.evaluate(live) == 2, "the status and the note"
+    press(page, "predict-rises")
+    assert page.evaluate("document.activeElement.dataset.cd") == "predict-outcome"
+    page.evaluate("""() => {
+      window.heard = [];
+      const status = document.querySelector("[data-cd=status]");
+      const hear = () => heard.push(status.textContent);
+      new MutationObserver(hear).observe(status, { childList: true });
+      const input = document.querySelector("[data-cd=control-decay]");
+      for (const value of [0.9, 0.8, 0.7]) {
+        input.value = value;
+        input.dispatchEvent(new Event("input", { bubbles: true }));
+      }
+    }""")
+    page.evaluate(NEXT_FRAME)
+    assert page.evaluate("heard") == []
+    page.dispatch_event("[data-cd=control-decay]", "change")
+    page.wait_for_function("heard.length === 1")
+    assert page.evaluate("heard[0]").endswith("it rises. As you said. Why?")
+    press(page, "predict-reset")
+    assert page.evaluate("document.activeElement.dataset.cd") == "predict-rises"
+
+
+def test_the_copied_link_opens_the_same_setting(open_page: Open) -> None:
+    page = open_page(Explorer("deltanet", beta=1.5))
+    page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    press(page, "panel-inspect")
+    shown = number(page, "row-sum")
+    press(page, "copy-link")
+    page.wait_for_selector("[data-cd=copy-link]:text-is('Copied')")
+    link = page.evaluate("navigator.clipboard.readText()")
+    press(page, "preset-gla")
+    assert number(page, "row-sum") != shown
+    page.goto(link)
+    page.wait_for_selector("[data-cd=panel-inspect][aria-expanded=true]")
+    assert number(page, "row-sum") == shown
+
+
+def test_play_walks_to_the_end_slowly_where_motion_is_unwanted(browser: Any, tmp_path: Any) -> None:
+    context = browser.new_context(reduced_motion="reduce")
+    page = context.new_page()
+    page.goto(write_page(tmp_path, Explorer("gla", length=6, column=4)))
+    page.wait_for_selector("[data-cd=explorer]")
+    press(page, "play")
+    page.wait_for_timeout(300)
+    assert text(page, "value-row") == "4"
+    page.wait_for_selector("[data-cd=value-row]:text-is('6')", timeout=5000)
+    page.wait_for_selector("[data-cd=play][aria-label='Play the moving state']", timeout=5000)
+    press(page, "preset-mlstm")
+    assert page.get_attribute("[data-cd=preset-mlstm]", "aria-pressed") == "true"
+    context.close()
