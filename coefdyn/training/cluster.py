@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.training.config import RunConfig
+from coefdyn.training.groups import fitting, grouped
 from coefdyn.training.loop import TrainOptions, train_group
 
 if TYPE_CHECKING:
@@ -15,7 +16,8 @@ __all__ = ["train_on_ray"]
 
 def _train_remotely(runs: list[dict[str, Any]], device: str, mode: str) -> list[dict[str, Any]]:
     configs = [RunConfig.from_dict(values) for values in runs]
-    return train_group(configs, TrainOptions(device=device, mode=mode))
+    options = TrainOptions(device=device, mode=mode)
+    return fitting(configs, lambda group: train_group(group, options))
 
 
 def train_on_ray(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
@@ -26,8 +28,6 @@ def train_on_ray(missing: list[RunConfig], book: _Book, options: RunOptions) -> 
     Raises:
         ImportError: if Ray is absent.
     """
-    from coefdyn.training.runs import grouped
-
     try:
         import ray
     except ImportError as error:

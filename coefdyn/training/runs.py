@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,11 @@ from typing import Any
 import torch
 
 from coefdyn.training.config import RunConfig
+from coefdyn.training.groups import fitting, grouped
 from coefdyn.training.loop import TrainOptions, train_group
 from coefdyn.training.pool import WorkerPool, usable_cores
 from coefdyn.training.progress import Progress
-from coefdyn.training.results import Record, ResultFile, config_key
+from coefdyn.training.results import Record, ResultFile
 
 __all__ = ["EXECUTORS", "RunOptions", "train_runs"]
 
@@ -116,38 +116,6 @@ def _train(
             _train_here(group, book, options)
 
 
-def grouped(configs: Sequence[RunConfig], limit: int) -> list[list[RunConfig]]:
-    """Runs that can train as one program together, at most ``limit`` each.
-
-    Runs of one model lie side by side, and in one group unless they alone exceed the limit.
-    """
-    programs: dict[str, dict[str, list[RunConfig]]] = {}
-    for config in configs:
-        model = config_key(config.model.to_dict())
-        programs.setdefault(config.group, {}).setdefault(model, []).append(config)
-    return [group for parts in programs.values() for group in _packed(parts.values(), limit)]
-
-
-def _packed(parts: Iterable[list[RunConfig]], limit: int) -> list[list[RunConfig]]:
-    """The parts in order, each into the last group if it has room there."""
-    groups: list[list[RunConfig]] = [[]]
-    for part in parts:
-        for start in range(0, len(part), limit):
-            piece = part[start : start + limit]
-            if len(groups[-1]) + len(piece) > limit:
-                groups.append([])
-            groups[-1] += piece
-    return groups
-
-
-def halves(group: list[RunConfig]) -> tuple[list[RunConfig], list[RunConfig]]:
-    """A group of two or more cut near its middle, where the model changes if it does anywhere."""
-    places = range(1, len(group))
-    changes = [place for place in places if group[place].model != group[place - 1].model]
-    middle = min(changes or places, key=lambda place: (abs(2 * place - len(group)), -place))
-    return group[:middle], group[middle:]
-
-
 class _Book:
     """Finished records, the file behind them, the clock and the bar."""
 
@@ -194,10 +162,14 @@ class _Book:
 
 
 def _train_here(group: list[RunConfig], book: _Book, options: RunOptions) -> None:
-    """Train what is missing of a group in this process; halve what does not fit into memory."""
+    """Train what is missing of a group in this process, in halves if it does not fit."""
+    fitting(group, lambda part: _train_missing(part, book, options))
+
+
+def _train_missing(group: list[RunConfig], book: _Book, options: RunOptions) -> list[Record]:
     missing = [config for config in group if book.may_start(config)]
     if not missing:
-        return
+        return []
 
     def on_step(done: int, _: int) -> bool:
         for config in missing:
@@ -214,16 +186,7 @@ def _train_here(group: list[RunConfig], book: _Book, options: RunOptions) -> Non
         on_record=book.add,
         checkpoint=None if folder is None else folder / f"{group[0].key}.safetensors",
     )
-    try:
-        train_group(missing, settings)
-        return
-    except torch.OutOfMemoryError:
-        if len(missing) == 1:
-            raise
-    gc.collect()
-    torch.cuda.empty_cache()
-    for half in halves(group):
-        _train_here(half, book, options)
+    return train_group(missing, settings)
 
 
 def _train_in_processes(

@@ -18,8 +18,8 @@ from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Outcome, Result,
 from coefdyn.models import SequenceModel
 from coefdyn.tasks import NoisyRecallConfig, splits
 from coefdyn.training import RunOptions, train_group
+from coefdyn.training.groups import grouped
 from coefdyn.training.results import config_key
-from coefdyn.training.runs import grouped
 
 TRAINED = [name for name in EXPERIMENTS if name != "principle-1"]
 
@@ -269,7 +269,7 @@ def test_a_chapters_live_cell(monkeypatch):
     quiet = RunOptions(progress=False, workers=1)
     result = principle_3.run("live", seeds=(0,), device="cpu", options=quiet)
     assert len(result.records) == 2
-    assert "2 runs, seeds 0" in result.caption()
+    assert "2 runs, seed 0" in result.caption()
     assert principle_3.figure(result).axes
     assert status(principle_3.claims(result), "Without embedding, exp") in (HELD, NOT_HELD)
     assert status(principle_3.claims(result), "Without embedding, relu") == NOT_RUN

@@ -22,9 +22,10 @@ from coefdyn.training import (
     train_group,
     train_runs,
 )
+from coefdyn.training.groups import fitting, grouped, halves
 from coefdyn.training.loop import _Group
 from coefdyn.training.pool import WorkerFailed, WorkerPool
-from coefdyn.training.runs import _Book, _train_here, grouped, halves
+from coefdyn.training.runs import _Book, _train_here
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 
@@ -177,9 +178,9 @@ def test_a_group_that_does_not_fit_is_halved(monkeypatch):
         sizes.append(len(group))
         if len(group) > 1:
             raise torch.OutOfMemoryError("too large")
-        settings.on_record(
-            {"key": group[0].key, "config": group[0].to_dict(), "seed": group[0].seed}
-        )
+        record = {"key": group[0].key, "config": group[0].to_dict(), "seed": group[0].seed}
+        settings.on_record(record)
+        return [record]
 
     monkeypatch.setattr("coefdyn.training.runs.train_group", train)
     runs = [tiny_run(seed=seed) for seed in range(3)]
@@ -187,6 +188,14 @@ def test_a_group_that_does_not_fit_is_halved(monkeypatch):
     _train_here(runs, book, QUIET)
     assert sizes == [3, 2, 1, 1, 1]
     assert len(book.found) == 3
+
+
+def test_a_single_run_that_does_not_fit_raises():
+    def train(group):
+        raise torch.OutOfMemoryError("too large")
+
+    with pytest.raises(torch.OutOfMemoryError, match="too large"):
+        fitting([tiny_run(seed=seed) for seed in range(3)], train)
 
 
 def test_a_stopped_group_goes_on_without_its_finished_replicas(tmp_path, monkeypatch):
