@@ -170,8 +170,8 @@ class Result:
         days = sorted({record["timestamp"][:10] for record in self.records})
         span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         words = [
-            f"{self.experiment}, profile {self.profile}: {len(self.records)} runs",
-            f"seeds {', '.join(map(str, seeds))}",
+            f"{self.experiment}, profile {self.profile}: {len(self.records)} run{_s(self.records)}",
+            f"seed{_s(seeds)} {', '.join(map(str, seeds))}",
             " and ".join(sorted({record["device"] for record in self.records})),
             "torch " + " and ".join(sorted({record["torch"] for record in self.records})),
             "code " + " and ".join(sorted({record["revision"] for record in self.records})),
@@ -180,3 +180,8 @@ class Result:
         if self.missing:
             words.insert(1, f"{self.missing} not yet run")
         return ", ".join(words) + "."
+
+
+def _s(things: Sequence[object]) -> str:
+    """The ending of a plural."""
+    return "" if len(things) == 1 else "s"
