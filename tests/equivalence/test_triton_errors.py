@@ -46,7 +46,7 @@ dense = evolution.Dense(matrix=torch.zeros(L, N, N))
         ({}, "CUDA device", "chunked"),
         ({"dtype": torch.float64}, "float64", "chunked"),
         ({"n": 300}, "300", "chunked"),
-        ({"evolution": householder}, "householder", "chunked"),
+        ({"evolution": householder}, "CUDA device", "chunked"),
         ({"evolution": diagonal}, "CUDA device", "chunked"),
         ({"readout": cube}, "cube", "readouts.register"),
         ({"readout": square, "evolution": diagonal}, "square", "parallel"),

@@ -61,7 +61,7 @@ def source(kernel: JITFunction, args: tuple, kwargs: dict) -> tuple[ASTSource, d
         if isinstance(value, torch.Tensor):
             signature[name] = TYPES[value.dtype]
             attrs[(place,)] = [["tt.divisibility", 16]]
-        elif isinstance(value, int) and name == "length":
+        elif isinstance(value, int) and name in ("length", "first", "count"):
             signature[name] = "i32"
         elif isinstance(value, float):
             signature[name] = "fp32"
@@ -105,6 +105,7 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
         diagonal,
         diagonal_pointwise,
         householder,
+        householder_pointwise,
         linear,
         pointwise,
     )
@@ -126,6 +127,10 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
         ),
         "softplus_scalar": both(
             pointwise.rows_kernel, q, q, q, gate, gate, None, "softplus", "row_sum", False, 1.0
+        ),
+        "householder_exp": both(
+            householder_pointwise.householder_rows_kernel,
+            *(q, q, q, gate, q, gate, gate, None, "exp", "row_sum", True, 1.0),
         ),
         "diagonal_exp": both(
             diagonal_pointwise.diagonal_rows_kernel,

@@ -23,6 +23,7 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from comparison import check, in_float64, output_and_gradients  # noqa: E402
 from designs import Inputs  # noqa: E402
+from householder_cases import householder_pointwise  # noqa: E402
 from tolerances import relative_error  # noqa: E402
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -191,6 +192,7 @@ ALL = (
     householder,
     diagonal,
     diagonal_pointwise,
+    householder_pointwise,
     own_readout,
     operators,
 )

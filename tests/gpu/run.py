@@ -49,6 +49,8 @@ DESIGNS: tuple[tuple[str, str, str, dict], ...] = (
     ("diagonal", "relu", "given", {}),
     ("scalar", "squared_relu", "row_sum", {}),
     ("diagonal", "squared_relu", "one", {}),
+    ("householder", "exp", "row_sum", {}),
+    ("scaled_householder", "softplus", "row_sum", {"own": True}),
     ("householder", "identity", "one", {"own": True}),
     ("scaled_householder", "identity", "one", {"own": True}),
     ("scaled_householder", "identity", "one", {}),

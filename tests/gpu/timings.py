@@ -33,6 +33,7 @@ CELLS = (
     ("scalar", "identity"),
     ("scaled_householder", "identity"),
     ("diagonal", "identity"),
+    ("scaled_householder", "exp"),
     ("diagonal", "exp"),
     ("diagonal", "softplus"),
 )
@@ -109,7 +110,8 @@ def draw(problem: Problem) -> Tensors:
         )  # fmt: skip
 
     q, k, v = (normal(problem.head) for _ in range(3))
-    k = functional.normalize(k.float(), dim=-1).to(k.dtype) if problem.linear else k
+    if problem.linear or problem.structure == "scaled_householder":
+        k = functional.normalize(k.float(), dim=-1).to(k.dtype)
     gate = normal(problem.head) if problem.structure == "diagonal" else normal()
     leaves = (q, k, v, functional.logsigmoid(gate + 4.0), torch.sigmoid(normal()))
     return Tensors(*(x.detach().requires_grad_() for x in leaves))

@@ -25,7 +25,6 @@ from coefdyn.shapes import Float, Tensor
 __all__ = ["STRUCTURES", "check_triton", "continue_triton", "run_triton"]
 
 STRUCTURES = ("identity", "scalar", "diagonal", "householder", "scaled_householder")
-POINTWISE = ("identity", "scalar", "diagonal")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 #: widest head, of keys or of values
 WIDEST = 256
@@ -46,17 +45,12 @@ def check_triton(dynamics: CoefficientDynamics) -> None:
             "available: reference, recurrent, parallel."
         )
     if not has_finite_state(dynamics):
-        _check_pointwise(dynamics)
+        _check_readout(dynamics)
     _check_device(dynamics)
 
 
-def _check_pointwise(dynamics: CoefficientDynamics) -> None:
-    phi, structure = dynamics.readout, dynamics.evolution.structure
-    if structure not in POINTWISE:
-        raise ValueError(
-            f"method='triton' has no kernel for {phi!r} with a {structure} evolution; nonlinear "
-            f"readouts run with {' or '.join(POINTWISE)} evolutions. {REMEDY}"
-        )
+def _check_readout(dynamics: CoefficientDynamics) -> None:
+    phi = dynamics.readout
     if importlib.util.find_spec("triton") is None:
         return  # said by _check_device
     from coefdyn.execution.triton.readouts import key_of, names
@@ -186,14 +180,19 @@ def _flat(x: Tensor | None, batch: tuple[int, ...], trailing: int) -> Tensor | N
 
 def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     from coefdyn.execution.triton.diagonal_pointwise import diagonal_rows_kernel
+    from coefdyn.execution.triton.householder_pointwise import householder_rows_kernel
     from coefdyn.execution.triton.pointwise import rows_kernel
     from coefdyn.execution.triton.readouts import key_of
 
     batch = tuple(torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2]))
     phi, eta, gates = dynamics.readout, dynamics.normalizer, _gates(dynamics)
     q, k = (_flat(x, batch, 2) for x in _keys(dynamics))
-    diagonal = isinstance(dynamics.evolution, Diagonal)
+    evolution, erase = dynamics.evolution, ()
+    diagonal = isinstance(evolution, Diagonal)
     kernel = diagonal_rows_kernel if diagonal else rows_kernel
+    if isinstance(evolution, (Householder, ScaledHouseholder)):
+        kernel = householder_rows_kernel
+        erase = _flat(evolution.direction, batch, 2), _flat(evolution.beta.float(), batch, 1)
     least = None
     if isinstance(eta, FlooredRowSum):
         least = q.new_full((q.shape[0], q.shape[1]), eta.floor, dtype=torch.float32)
@@ -204,6 +203,7 @@ def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     y, *_ = kernel(
         q,
         k,
+        *erase,
         _flat(v, batch, 2),
         _flat(gates.weight, batch, 1),
         _flat(gates.log_decay, batch, 2 if diagonal else 1),
