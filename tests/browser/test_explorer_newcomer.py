@@ -63,6 +63,17 @@ def test_every_control_has_a_name_and_answers_the_keyboard(panel: str, open_page
         assert page.evaluate("h => document.activeElement.dataset.cd === h", hook), hook
 
 
+EMPTY = """() => [...document.querySelectorAll(".cdx-figure")].map((e) =>
+  e.getBoundingClientRect().bottom - e.lastElementChild.getBoundingClientRect().bottom)"""
+
+
+@pytest.mark.parametrize("width", [700, 752, 900, 1140])
+def test_no_blank_strip_below_a_figure(width: int, open_page: Open) -> None:
+    """A chapter at 1280 pixels has 752 for its figures, the landing page up to 1100."""
+    page = open_page(Explorer("gla"), width=width)
+    assert max(page.evaluate(EMPTY)) <= 24
+
+
 @pytest.fixture
 def phone(browser: Any, tmp_path: Any) -> Iterator[Any]:
     context = browser.new_context(
