@@ -76,11 +76,11 @@ class Population:
         with torch.autocast(
             self.device.type, dtype=self.autocast, enabled=self.autocast is not None
         ):
-            return functional_call(self.module, named, (inputs,), {"method": self.method})
+            logits = functional_call(self.module, named, (inputs,), {"method": self.method})
+        return logits if self.autocast is None else logits.float()
 
     def _loss(self, row: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
-        logits = self._forward(row, inputs)
-        return masked_loss(logits if self.autocast is None else logits.float(), targets)
+        return masked_loss(self._forward(row, inputs), targets)
 
     def loss_and_gradients(
         self, inputs: Int[Tensor, "R batch L"], targets: Int[Tensor, "R batch L"]

@@ -103,6 +103,16 @@ def test_neighbours_with_equal_models_are_one_part_and_short_rows_end_in_zeros()
         ensemble.model(4)
 
 
+def test_test_losses_are_summed_in_float32_under_bfloat16():
+    """A bfloat16 loss has three digits; perplexities of Table 3 differ in the third."""
+    run = tiny_run(precision="bfloat16")
+    ensemble = Ensemble([run, run], build_model, torch.device("cpu"), "bfloat16")
+    tokens = torch.zeros(2, 1, 11, dtype=torch.int64)
+    assert ensemble.logits(tokens).dtype == torch.float32
+    losses, gradients = ensemble.loss_and_gradients(tokens, tokens)
+    assert (losses.dtype, gradients.dtype) == (torch.float32, torch.float32)
+
+
 def test_one_replica_keeps_its_rows_as_they_are():
     run = tiny_run()
     ensemble = Ensemble([run], build_model, torch.device("cpu"))
