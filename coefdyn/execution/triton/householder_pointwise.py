@@ -1,9 +1,9 @@
 r"""Pointwise readouts with A_t = exp(g_t) (I - beta_t z_t z_t^T): launches, registered operator.
 
-O(L^2) time. Memory grows with L: heads are taken in groups, of which each holds at most WORKSPACE
-bytes or those of one head: some 6 n numbers per token forwards, 27 n + n^2 / C backwards (float32,
-counted), and half as much again, or 2 n per token, for what the backward pass carries. It computes
-the blocks anew.
+O(L^2) time. Memory grows with L: heads are taken in groups of at most WORKSPACE bytes, or one by
+one. A group holds some 10 n + 4 C float32 numbers per token forwards and 24 n + 8 C + n^2 / C
+backwards, where the blocks are computed anew; and there WORKSPACE / 2 bytes, or 2 n numbers per
+token, of carried queries and gradients.
 
 Half-precision inputs give half-precision factors: a query that is carried is rounded at every block
 it meets, which moves its scores by some 2^-8 of their size in bfloat16. The derivative of a readout
@@ -95,8 +95,8 @@ def _empty(q, k, z, beta, v, weight, log_decay, least) -> tuple[Tensor, ...]:
 
 def _heads(q: Tensor, tile: Tile) -> Iterator[slice]:
     """Groups of batch entries whose blocks fit the workspace on the way back."""
-    n = q.shape[-1]
-    token = 4 * (27 * n + n * n // tile.tokens)
+    n, size = q.shape[-1], tile.tokens
+    token = 4 * (24 * n + 8 * size + n * n // size)
     step = max(1, WORKSPACE // (token * q.shape[1]))
     for start in range(0, q.shape[0], step):
         yield slice(start, min(start + step, q.shape[0]))
