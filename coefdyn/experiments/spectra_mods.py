@@ -14,6 +14,7 @@ from coefdyn.experiments.spectra import (
     draw_moduli,
     masses,
     plan_of,
+    seed_masses,
     spectra_variant,
 )
 
@@ -148,19 +149,32 @@ def _mean(outcome: Outcome, span: tuple[float, float]) -> float:
     return sum(found) / len(found)
 
 
+def _shown(outcome: Outcome, span: tuple[float, float]) -> str:
+    """The mean over layers and seeds, and the range over the seeds."""
+    return _spread([sum(layers) / len(layers) for layers in seed_masses(outcome, span)])
+
+
+def _spread(values: list[float]) -> str:
+    mean = sum(values) / len(values)
+    return f"{mean:.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
 def _moves(
     before: Any, after: Any, *, less: tuple[float, float], more: tuple[float, float]
 ) -> tuple[bool, str]:
     a, b = _mean(before, less), _mean(after, less)
     c, d = _mean(before, more), _mean(after, more)
     names = {NEAR_ZERO: "below 0.1", NEAR_ONE: "about 1"}
-    words = f"{names[less]}: {a:.3f} to {b:.3f}; {names[more]}: {c:.3f} to {d:.3f}"
+    words = "; ".join(
+        f"{names[span]}: {_shown(before, span)}, then {_shown(after, span)}"
+        for span in (less, more)
+    )
     return b < a and d > c, words
 
 
 def _grows(before: Any, after: Any, span: tuple[float, float], name: str) -> tuple[bool, str]:
     a, b = _mean(before, span), _mean(after, span)
-    return b > a, f"{name}: {a:.3f} to {b:.3f}"
+    return b > a, f"{name}: {_shown(before, span)}, then {_shown(after, span)}"
 
 
 def _second_selects(outcome: Any) -> tuple[bool, str]:
@@ -170,9 +184,8 @@ def _second_selects(outcome: Any) -> tuple[bool, str]:
 
 def _convolution_learns(outcomes: list[Any]) -> tuple[bool, str]:
     scores = [one.accuracy for one in outcomes]
-    words = (
-        f"softmax {scores[0]:.3f} to {scores[1]:.3f}, Mamba-2 {scores[2]:.3f} to {scores[3]:.3f}"
-    )
+    shown = [_spread(one.values()) for one in outcomes]
+    words = f"softmax {shown[0]}, then {shown[1]}; Mamba-2 {shown[2]}, then {shown[3]}"
     return scores[1] - scores[0] >= LEARNS and scores[3] - scores[2] >= LEARNS, words
 
 
@@ -180,8 +193,8 @@ def _ordered(etas: list[Any]) -> tuple[bool, str]:
     low = [_mean(one, NEAR_ZERO) for one in etas]
     near = [_mean(one, NEAR_ONE) for one in etas]
     words = "; ".join(
-        f"{name}: {a:.3f} and {b:.3f}"
-        for name, a, b in zip(("exp", "softplus", "sigmoid"), low, near, strict=True)
+        f"{name}: {_shown(one, NEAR_ZERO)} and {_shown(one, NEAR_ONE)}"
+        for name, one in zip(("exp", "softplus", "sigmoid"), etas, strict=True)
     )
     return low[0] > low[1] > low[2] and near[2] > max(near[:2]), words
 
