@@ -26,6 +26,14 @@ class Readout:
     fn: Callable[[Tensor], Tensor]
     name: str = ""
 
+    def same_as(self, other: Readout) -> bool:
+        """Whether both are of one kind and have one function.
+
+        Compared by ``fn``, not by object: torch.compile watches an attribute that is read, while
+        ``self is other`` would be decided once and then hold for every readout.
+        """
+        return self.fn is other.fn and type(self) is type(other)
+
     @property
     def is_linear(self) -> bool:
         """Whether phi is the identity, so that one state can hold the sum over j (Lemma 1)."""
@@ -67,11 +75,11 @@ class Pointwise(Readout):
 
     @property
     def is_linear(self) -> bool:
-        return self is identity
+        return self.same_as(identity)
 
     @property
     def is_homogeneous(self) -> bool:
-        return self is identity or self is relu
+        return self.same_as(identity) or self.same_as(relu)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

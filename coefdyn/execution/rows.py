@@ -55,7 +55,7 @@ def read(
             offset = row_offset(log_weights, mask, normalizer)
             log_weights = log_weights - offset
         scores = scores * masked_exp(log_weights, mask)
-    if normalizer.cancels_scale and readout is readouts.exp:
+    if readout.same_as(readouts.exp) and normalizer.cancels_scale:
         offset = row_offset(scores, mask, normalizer)
         return Rows(masked_exp(scores - offset, mask), offset)
     values = readout(scores)

@@ -45,7 +45,11 @@ def check_chunked(dynamics: CoefficientDynamics) -> None:
 def has_learnable_readout(dynamics: CoefficientDynamics) -> bool:
     """Whether a pointwise phi holds parameters that require gradients."""
     phi = dynamics.readout
-    if not isinstance(phi, Pointwise) or phi in BUILT_IN or not torch.is_grad_enabled():
+    if (
+        not isinstance(phi, Pointwise)
+        or any(phi.same_as(known) for known in BUILT_IN)
+        or not torch.is_grad_enabled()
+    ):
         return False
     return bool(phi(dynamics.q.detach().new_zeros(1)).requires_grad)
 

@@ -72,18 +72,23 @@ class Kernel:
         self.back.register_fake(self._fake_backward)
         self.op.register_vmap(self._vmap(self.op, len(tensors)))
         self.back.register_vmap(self._vmap(self.back, len(tensors) + len(kept) + len(grads)))
+        self.overload = _overload(name)
         self.function = _function(
-            _overload(name), _overload(f"{name}_backward"), len(tensors), outputs, constants
+            self.overload, _overload(f"{name}_backward"), len(tensors), outputs, constants
         )
         self._direct = _function(
             self._run, self._run_backward, len(tensors), outputs, constants, self._vmap
         )
 
     def __call__(self, *args: object) -> tuple[Tensor, ...]:
+        # the compiler fails on an autograd function none of whose inputs asks for a gradient
+        if torch.compiler.is_compiling() and not _wants_gradient(args[: self.count]):
+            return tuple(self.overload(*args))
         return self.function.apply(*args)
 
+    @torch.compiler.disable
     def direct(self, *args: object) -> tuple[Tensor, ...]:
-        """The same without the registered operator: its options may be functions."""
+        """The same without a registered operator, never compiled: options may be functions."""
         return self._direct.apply(*args)
 
     def _run(self, *args):
@@ -132,6 +137,10 @@ class Kernel:
             )
 
         return rule
+
+
+def _wants_gradient(tensors: Sequence[object]) -> bool:
+    return any(isinstance(x, Tensor) and x.requires_grad for x in tensors)
 
 
 def _custom_op(name: str, function: Callable, arguments: Sequence[str], outputs: int):

@@ -121,9 +121,9 @@ def apply_pointwise(
     phi, eta = dynamics.readout, dynamics.normalizer
     name: Phi = phi.fn
     for known in (readouts.identity, readouts.exp, readouts.relu, readouts.softplus):
-        name = known.name if phi is known else name
+        name = known.name if phi.same_as(known) else name
     q, k, g, offset = _inputs(dynamics)
-    shift = phi is readouts.exp and eta.cancels_scale
+    shift = phi.same_as(readouts.exp) and eta.cancels_scale
     tensors, structure, rows = _structured(dynamics, q, k, batch, rows)
     run = rows_kernel if isinstance(name, str) else rows_kernel.direct
     values = flatten_batch(v, batch, 2)
@@ -175,7 +175,7 @@ def _structured(
 def is_softmax(dynamics: CoefficientDynamics) -> bool:
     """Whether this is plain softmax attention, which torch has a kernel for."""
     return (
-        dynamics.readout is readouts.exp
+        dynamics.readout.same_as(readouts.exp)
         and isinstance(dynamics.normalizer, RowSum)
         and isinstance(dynamics.evolution, Identity)
     )

@@ -199,7 +199,7 @@ def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
         if gates.offset is not None:
             least = least * (-_flat(gates.offset.float(), batch, 1)).exp()
     norm = "row_sum" if isinstance(eta, RowSum) else "none" if least is None else "floored"
-    shift = phi is readouts.exp and eta.cancels_scale
+    shift = phi.same_as(readouts.exp) and eta.cancels_scale
     y, *_ = kernel(
         q,
         k,
