@@ -15,7 +15,7 @@ def integers(low: int, high: int, shape: tuple[int, ...], generator: torch.Gener
 
 def uniform(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
     """Uniform float32 in [0, 1)."""
-    return torch.rand(shape, generator=generator, device=generator.device)
+    return torch.rand(shape, generator=generator, device=generator.device, dtype=torch.float32)
 
 
 def integers_below(
