@@ -1,4 +1,4 @@
-"""The explorer in JupyterLab: a dragged slider reaches Python, and Python moves the slider."""
+"""A chapter in JupyterLab: it is drawn as on the page, and the explorer talks to Python."""
 
 from __future__ import annotations
 
@@ -31,6 +31,12 @@ CELLS = (
     "explorer.settings = {'decay': 0.6}",
 )
 
+#: a paragraph of a chapter: a box, a coloured symbol, a citation
+PROSE = """:::{admonition} Goal
+:class: goal
+What $\\symA{t}$ does, by {cite:t}`sieber2025coefficient`.
+:::"""
+
 COLOR_OF_THE_LAST_CELL = """() => {
   const canvas = document.querySelector("[data-cd=matrix]");
   const at = [canvas.width, canvas.height].map((x) => Math.round(x * 0.9));
@@ -58,13 +64,14 @@ def _wait_until_up(address: str, process: subprocess.Popen[bytes]) -> None:
 
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[str]:
-    """A JupyterLab on a folder with one notebook; nothing of the user's own settings is read."""
+    """A JupyterLab on a folder with one chapter; nothing of the user's own settings is read."""
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
+    cells.append(nbformat.v4.new_markdown_cell(PROSE))
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
     work = tmp_path / "work"
-    work.mkdir()
-    nbformat.write(notebook, work / "explorer.ipynb")
+    (work / "book").mkdir(parents=True)
+    nbformat.write(notebook, work / "book" / "explorer.ipynb")
     own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME")}
     settings = {"JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "s")}
     settings["JUPYTERLAB_WORKSPACES_DIR"] = str(tmp_path / "w")
@@ -79,6 +86,7 @@ def lab(tmp_path: Path) -> Iterator[str]:
         f"--ServerApp.port={port}",
         "--IdentityProvider.token=t",
         f"--ServerApp.root_dir={work}",
+        "--ServerApp.contents_manager_class=book.tools.lab.ChapterContents",
     ]
     process = subprocess.Popen(
         command,
@@ -88,7 +96,7 @@ def lab(tmp_path: Path) -> Iterator[str]:
     )
     try:
         _wait_until_up(f"http://127.0.0.1:{port}", process)
-        yield f"http://127.0.0.1:{port}/lab/tree/explorer.ipynb?reset&token=t"
+        yield f"http://127.0.0.1:{port}/lab/tree/book/explorer.ipynb?reset&token=t"
     finally:
         process.terminate()
         process.wait(timeout=30)
@@ -104,6 +112,29 @@ def _run_cell(page: Any, index: int) -> None:
         if cell.locator(".jp-InputPrompt").inner_text() != "[ ]:":
             return
     raise TimeoutError("the kernel did not take the cell")
+
+
+def test_a_chapter_is_drawn_and_saved_as_it_was(lab: str, browser: Any, tmp_path: Path) -> None:
+    page = browser.new_page(viewport={"width": 1300, "height": 1200})
+    page.goto(lab)
+    prose = page.locator(".jp-MarkdownCell", has_text="Goal")
+    prose.locator(".katex").wait_for(timeout=60_000)
+    assert "symA" not in prose.locator(".katex-html").inner_text()
+    colors = "e => [...e.querySelectorAll('[style*=color]')].map(x => getComputedStyle(x).color)"
+    assert "rgb(65, 105, 225)" in prose.locator(".katex-html").evaluate(colors)
+    citation = prose.locator("a", has_text="Sieber et al. (2025)")
+    assert citation.get_attribute("href") == "https://arxiv.org/abs/2510.09389"
+    page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
+    page.keyboard.type("# edited\n")
+    page.keyboard.press("Control+s")
+    file = tmp_path / "work" / "book" / "explorer.ipynb"
+    deadline = time.monotonic() + 20
+    while "# edited" not in file.read_text() and time.monotonic() < deadline:
+        page.wait_for_timeout(200)
+    page.close()
+    saved = nbformat.read(file, 4).cells
+    assert "# edited" in saved[0].source
+    assert [cell.source for cell in saved[1:]] == [*CELLS[1:], PROSE]
 
 
 def test_slider_and_python_move_each_other(lab: str, browser: Any) -> None:
