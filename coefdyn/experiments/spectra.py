@@ -321,9 +321,9 @@ def _worst(outcome: Outcome, span: tuple[float, float]) -> float:
 
 
 def _most_frequent(outcome: Outcome) -> list[float]:
-    """Lower edge of the fullest bin, per layer, of the first seed."""
-    layers = outcome.diagnostic("moduli")[0]["trained"]
-    return [EDGES[max(range(len(one["share"])), key=one["share"].__getitem__)] for one in layers]
+    """Lower edge of the bin that is fullest in the mean over the seeds, per layer."""
+    bins = [masses(outcome, span) for span in pairwise(EDGES)]  # bin by bin, one per layer
+    return [EDGES[shares.index(max(shares))] for shares in zip(*bins, strict=True)]
 
 
 def _listed(values: dict[str, float]) -> str:

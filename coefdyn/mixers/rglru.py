@@ -31,8 +31,8 @@ class RGLRU(Mixer):
         short_convolution, output_gate, output_norm, bias: see ``Mixer``; the norm runs over all
             channels. The gates always have biases.
 
-    Initialisation: exp(-sharpness softplus(lambda)) uniform in [0.9, 0.999], so that a token half
-    kept by r_t = 1/2 lives 13 to 1400 tokens. Differences: dense gate matrices where the authors
+    Initialisation: exp(-sharpness softplus(lambda)) uniform in [0.9, 0.999], so that the
+    half-life is 13 to 1400 tokens at r_t = 1/2. Differences: dense gate matrices where the authors
     take block-diagonal ones; SiLU for their GELU; the convolution is followed by SiLU.
     Source: the authors' equations 1 to 4; DSF paper, eq. 9, 10 and 21.
     """

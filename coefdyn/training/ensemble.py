@@ -138,8 +138,8 @@ class Ensemble:
 def _with_own_code(part: Population) -> Gradients:
     """``part.stacked_loss_and_gradients`` with a code object of its own.
 
-    torch files what it compiled under the code object, and what it checks before it takes that up
-    again does not always tell one readout from another: ReLU was given the graph of exp.
+    torch files what it compiled under the code object, and gives up after a few versions of one
+    (``recompile_limit``): parts that shared it would take each other's places.
     """
     function = Population.stacked_loss_and_gradients
     copied = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)

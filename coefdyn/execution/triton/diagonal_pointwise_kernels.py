@@ -16,7 +16,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from coefdyn.execution.triton.pointwise_kernels import load_tile, load_turned, store_tile
+from coefdyn.execution.triton.pointwise_kernels import (
+    divided,
+    load_tile,
+    load_turned,
+    meet,
+    store_tile,
+)
 from coefdyn.execution.triton.readouts import phi, slope
 
 __all__ = ["columns_backward", "rows_backward", "rows_forward"]
@@ -52,26 +58,6 @@ def product(
 
 
 @triton.jit
-def absorb(
-    s, v, acc, total, peak, PHI: tl.constexpr, SHIFT: tl.constexpr,
-    DOT: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """One tile of scores into the rows' sums; SHIFT: s is -inf where it is masked."""
-    if SHIFT:
-        new = tl.maximum(peak, tl.max(s, 1))
-        fade = tl.exp(peak - new)
-        a = tl.exp(s - new[:, None])
-        acc *= fade[:, None]
-        total *= fade
-        peak = new
-    else:
-        a = s
-    total += tl.sum(a, 1)
-    acc = tl.dot(a.to(DOT), v, acc, input_precision=PRECISION)
-    return acc, total, peak
-
-
-@triton.jit
 def rows_forward(
     Q, K, V, MARKS, INNER, LEAST, Y, INV, SIDE, OFFSET, length,
     N: tl.constexpr, D: tl.constexpr, PN: tl.constexpr, PD: tl.constexpr, C: tl.constexpr,
@@ -97,34 +83,14 @@ def rows_forward(
         peak = peak - float("inf")
     s = load_tile(INNER + base * C, i, local, length, C)
     causal = local[None, :] <= local[:, None]
-    if SHIFT:
-        s = tl.where(causal, s, -float("inf"))
-    else:
-        s = tl.where(causal, phi(s, PHI), 0.0)
     v = load_tile(V, i, d, length, D).to(DOT)
-    acc, total, peak = absorb(s, v, acc, total, peak, PHI, SHIFT, DOT, PRECISION)
+    acc, total, peak = meet(s, causal, v, acc, total, peak, PHI, SHIFT, True, DOT, PRECISION)
     for c in range(0, r):
         j = c * C + local
         s = product(Q, K, MARKS, i, j, r, c + 1, length, N, C, BK, True, DOT, PRECISION)
-        if not SHIFT:
-            s = phi(s, PHI)
         v = load_tile(V, j, d, length, D).to(DOT)
-        acc, total, peak = absorb(s, v, acc, total, peak, PHI, SHIFT, DOT, PRECISION)
-    inside = i < length
-    if NORM > 0:
-        eta = total
-        side = total * 0.0 + 1.0
-        if NORM == 2:
-            least = tl.load(LEAST + base + i, mask=inside, other=1.0)
-            if SHIFT:
-                least *= tl.exp(-peak)
-            side = tl.where(tl.abs(total) > least, tl.where(total < 0.0, -1.0, 1.0), 0.0)
-            eta = tl.maximum(tl.abs(total), least)
-        inverse = tl.where(eta == 0.0, 0.0, 1.0 / tl.where(eta == 0.0, 1.0, eta))
-        acc *= inverse[:, None]
-        tl.store(INV + base + i, inverse, mask=inside)
-        tl.store(SIDE + base + i, side, mask=inside)
-        tl.store(OFFSET + base + i, peak, mask=inside)
+        acc, total, peak = meet(s, causal, v, acc, total, peak, PHI, SHIFT, False, DOT, PRECISION)
+    acc = divided(acc, total, peak, base, i, length, LEAST, INV, SIDE, OFFSET, SHIFT, NORM)
     store_tile(Y + base * D, acc, i, d, length, D)
 
 

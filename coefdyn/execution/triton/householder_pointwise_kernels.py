@@ -12,8 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from coefdyn.execution.triton.pointwise_kernels import load_tile, store_tile
-from coefdyn.execution.triton.readouts import phi
+from coefdyn.execution.triton.pointwise_kernels import divided, load_tile, meet, store_tile
 
 __all__ = ["faded", "past_block", "rows_forward", "sums_at", "whole_tile", "whole_turned"]
 
@@ -73,29 +72,6 @@ def past_block(
     return x - tl.dot(along.to(DOT), right, input_precision=PRECISION)
 
 
-@triton.jit
-def meet(
-    s, causal, v, acc, total, peak, PHI: tl.constexpr, SHIFT: tl.constexpr,
-    MASK: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
-    """One tile of scores into the rows' sums."""
-    if SHIFT:
-        if MASK:
-            s = tl.where(causal, s, -float("inf"))
-        new = tl.maximum(peak, tl.max(s, 1))
-        fade = tl.exp(peak - new)
-        a = tl.exp(s - new[:, None])
-        acc *= fade[:, None]
-        total *= fade
-        peak = new
-    else:
-        a = phi(s, PHI)
-        if MASK:
-            a = tl.where(causal, a, 0.0)
-    total += tl.sum(a, 1)
-    return tl.dot(a.to(DOT), v, acc, input_precision=PRECISION), total, peak
-
-
 @triton.jit(do_not_specialize=["scale"])
 def rows_forward(
     Q, K, Y, Z, V, INNER, HI, LO, W, LEAST, OUT, INV, SIDE, OFFSET, length, scale,
@@ -145,19 +121,5 @@ def rows_forward(
         acc, total, peak = meet(s, causal, v, acc, total, peak, PHI, SHIFT, False, DOT, PRECISION)
         left, right = Z + (base + start) * N, Y + (whole + start) * N
         q = past_block(q, left, right, local, n, N, DOT, PRECISION)
-    inside = i < length
-    if NORM > 0:
-        eta = total
-        side = total * 0.0 + 1.0
-        if NORM == 2:
-            least = tl.load(LEAST + base + i, mask=inside, other=1.0)
-            if SHIFT:
-                least *= tl.exp(-peak)
-            side = tl.where(tl.abs(total) > least, tl.where(total < 0.0, -1.0, 1.0), 0.0)
-            eta = tl.maximum(tl.abs(total), least)
-        inverse = tl.where(eta == 0.0, 0.0, 1.0 / tl.where(eta == 0.0, 1.0, eta))
-        acc *= inverse[:, None]
-        tl.store(INV + base + i, inverse, mask=inside)
-        tl.store(SIDE + base + i, side, mask=inside)
-        tl.store(OFFSET + base + i, peak, mask=inside)
+    acc = divided(acc, total, peak, base, i, length, LEAST, INV, SIDE, OFFSET, SHIFT, NORM)
     store_tile(OUT + base * D, acc, i, d, length, D)

@@ -42,6 +42,29 @@ def store_tile(P, tile, rows, cols, length, WIDTH: tl.constexpr):
 
 
 @triton.jit
+def meet(
+    s, causal, v, acc, total, peak, PHI: tl.constexpr, SHIFT: tl.constexpr,
+    MASK: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """One tile of scores into the rows' sums."""
+    if SHIFT:
+        if MASK:
+            s = tl.where(causal, s, -float("inf"))
+        new = tl.maximum(peak, tl.max(s, 1))
+        fade = tl.exp(peak - new)
+        a = tl.exp(s - new[:, None])
+        acc *= fade[:, None]
+        total *= fade
+        peak = new
+    else:
+        a = phi(s, PHI)
+        if MASK:
+            a = tl.where(causal, a, 0.0)
+    total += tl.sum(a, 1)
+    return tl.dot(a.to(DOT), v, acc, input_precision=PRECISION), total, peak
+
+
+@triton.jit
 def row_step(
     q, hi, lo, acc, total, peak, i, begin, end, K, V, HI, LO, W, length, scale,
     N: tl.constexpr, D: tl.constexpr, PN: tl.constexpr, PD: tl.constexpr, BC: tl.constexpr,
@@ -63,23 +86,36 @@ def row_step(
             if MASK:
                 gap = tl.where(causal, gap, -float("inf"))
             s *= tl.exp(gap)
-        if SHIFT:
-            if MASK:
-                s = tl.where(causal, s, -float("inf"))
-            new = tl.maximum(peak, tl.max(s, 1))
-            fade = tl.exp(peak - new)
-            a = tl.exp(s - new[:, None])
-            acc *= fade[:, None]
-            total *= fade
-            peak = new
-        else:
-            a = phi(s, PHI)
-            if MASK:
-                a = tl.where(causal, a, 0.0)
-        total += tl.sum(a, 1)
         v = load_tile(V, j, d, length, D).to(DOT)
-        acc = tl.dot(a.to(DOT), v, acc, input_precision=PRECISION)
+        acc, total, peak = meet(s, causal, v, acc, total, peak, PHI, SHIFT, MASK, DOT, PRECISION)
     return acc, total, peak
+
+
+@triton.jit
+def divided(
+    acc, total, peak, base, i, length, LEAST, INV, SIDE, OFFSET,
+    SHIFT: tl.constexpr, NORM: tl.constexpr,
+):  # fmt: skip
+    """The rows' sums over eta. NORM: 0 none, 1 row sum, 2 the larger of |row sum| and LEAST.
+
+    INV is 1/eta (0 for an empty row), SIDE is d eta / d rowsum, OFFSET the running maximum.
+    """
+    inside = i < length
+    if NORM > 0:
+        eta = total
+        side = total * 0.0 + 1.0
+        if NORM == 2:
+            least = tl.load(LEAST + base + i, mask=inside, other=1.0)
+            if SHIFT:
+                least *= tl.exp(-peak)
+            side = tl.where(tl.abs(total) > least, tl.where(total < 0.0, -1.0, 1.0), 0.0)
+            eta = tl.maximum(tl.abs(total), least)
+        inverse = tl.where(eta == 0.0, 0.0, 1.0 / tl.where(eta == 0.0, 1.0, eta))
+        acc *= inverse[:, None]
+        tl.store(INV + base + i, inverse, mask=inside)
+        tl.store(SIDE + base + i, side, mask=inside)
+        tl.store(OFFSET + base + i, peak, mask=inside)
+    return acc
 
 
 @triton.jit(do_not_specialize=["scale"])
@@ -90,10 +126,7 @@ def rows_forward(
     NORM: tl.constexpr, DECAY: tl.constexpr, WEIGHT: tl.constexpr,
     DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """One block of rows of y. NORM: 0 none, 1 row sum, 2 the larger of |row sum| and LEAST.
-
-    INV is 1/eta (0 for an empty row), SIDE is d eta / d rowsum, OFFSET the running maximum.
-    """
+    """One block of rows of y, and what ``divided`` stores for the backward passes."""
     blocks = tl.cdiv(length, BR)
     base = (tl.program_id(0) // blocks).to(tl.int64) * length
     first = (blocks - 1 - tl.program_id(0) % blocks) * BR  # the longest rows first
@@ -122,21 +155,7 @@ def rows_forward(
         K, V, HI, LO, W, length, scale,
         N, D, PN, PD, BC, PHI, SHIFT, DECAY, WEIGHT, True, DOT, PRECISION,
     )  # fmt: skip
-    inside = i < length
-    if NORM > 0:
-        eta = total
-        side = total * 0.0 + 1.0
-        if NORM == 2:
-            least = tl.load(LEAST + base + i, mask=inside, other=1.0)
-            if SHIFT:
-                least *= tl.exp(-peak)
-            side = tl.where(tl.abs(total) > least, tl.where(total < 0.0, -1.0, 1.0), 0.0)
-            eta = tl.maximum(tl.abs(total), least)
-        inverse = tl.where(eta == 0.0, 0.0, 1.0 / tl.where(eta == 0.0, 1.0, eta))
-        acc *= inverse[:, None]
-        tl.store(INV + base + i, inverse, mask=inside)
-        tl.store(SIDE + base + i, side, mask=inside)
-        tl.store(OFFSET + base + i, peak, mask=inside)
+    acc = divided(acc, total, peak, base, i, length, LEAST, INV, SIDE, OFFSET, SHIFT, NORM)
     store_tile(Y + base * D, acc, i, d, length, D)
 
 
