@@ -31,6 +31,12 @@ def test_its_key_follows_its_code():
     assert "squared_relu" in names()
 
 
+def test_the_function_of_a_built_in_readout_needs_no_code():
+    assert key_of(readout.Pointwise(torch.relu)) == key_of(readout.relu) == "relu"
+    with pytest.raises(ValueError, match="the built-in readouts have their code"):
+        register(readout.Pointwise(torch.relu), phi=value, slope=rate)
+
+
 def test_a_readout_that_is_not_registered_is_refused_with_the_function_to_call():
     cube = readout.Pointwise(lambda s: s**3, name="cube")
     q = torch.zeros(3, 4)

@@ -56,7 +56,7 @@ def register(readout: Readout, *, phi: Callable, slope: Callable) -> Readout:
         ValueError: for a built-in readout, a feature map, or a function that is not
             ``@triton.jit`` with one argument.
     """
-    if not isinstance(readout, Pointwise) or readout in _BUILT_IN:
+    if not isinstance(readout, Pointwise) or any(readout.same_as(known) for known in _BUILT_IN):
         raise ValueError(
             f"register needs a Pointwise readout of your own, got {readout!r}; a feature map is "
             "computed outside the kernels, and the built-in readouts have their code."
@@ -81,7 +81,8 @@ def _source(function: KernelInterface) -> str:
 
 def key_of(readout: Readout) -> str | None:
     """The string of a readout that the kernels know, else None."""
-    return _KEYS.get(readout)
+    ours = (known.name for known in _BUILT_IN if readout.same_as(known))
+    return _KEYS.get(readout) or next(ours, None)
 
 
 def names() -> tuple[str, ...]:
