@@ -60,7 +60,10 @@ def write_page(folder: Path, *explorers: AnyWidget, theme: str = "light") -> str
 
 @pytest.fixture
 def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
-    """Opens a page with explorers; any error in it or any request to a host fails the test."""
+    """Opens a page with explorers; any error in it or any request to a host fails the test.
+
+    With ``clock`` the test can take over the page's timers: :func:`hold_time`.
+    """
     problems: list[str] = []
     contexts = []
 
@@ -70,10 +73,13 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         theme: str = "light",
         fragment: str = "",
         ready: str = "explorer",
+        clock: bool = False,
     ) -> Any:
         context = browser.new_context(viewport={"width": width, "height": 900})
         contexts.append(context)
         page = context.new_page()
+        if clock:
+            page.clock.install()
         page.on("pageerror", lambda error: problems.append(str(error)))
         page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
         page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
@@ -100,6 +106,11 @@ def press(page: Any, hook: str) -> None:
     """Clicks and waits for the frame that follows."""
     page.click(f"[data-cd={hook}]")
     page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
+def hold_time(page: Any) -> None:
+    """From now on time passes in the page only by ``page.clock.run_for(milliseconds)``."""
+    page.clock.pause_at(page.evaluate("Date.now()") + 60_000)
 
 
 def slide(page: Any, key: str, value: float) -> None:

@@ -6,7 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser.explorer_pages import Open, number, open_page, press, text, write_page  # noqa: F401
+from browser.explorer_pages import (  # noqa: F401
+    Open,
+    hold_time,
+    number,
+    open_page,
+    press,
+    text,
+    write_page,
+)
 
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS
@@ -152,12 +160,16 @@ def test_a_screen_reader_hears_a_change_once_it_is_done(open_page: Open) -> None
 
 
 def test_the_copied_link_opens_the_same_setting(open_page: Open) -> None:
-    page = open_page(Explorer("deltanet", beta=1.5))
+    page = open_page(Explorer("deltanet", beta=1.5), clock=True)
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     press(page, "panel-inspect")
     shown = number(page, "row-sum")
-    press(page, "copy-link")
+    hold_time(page)
+    page.click("[data-cd=copy-link]")
     page.wait_for_selector("[data-cd=copy-link]:text-is('Copied')")
+    page.clock.run_for(2000)
+    assert text(page, "copy-link") == "Copy link"
+    page.clock.resume()
     link = page.evaluate("navigator.clipboard.readText()")
     press(page, "preset-gla")
     assert number(page, "row-sum") != shown
@@ -166,16 +178,25 @@ def test_the_copied_link_opens_the_same_setting(open_page: Open) -> None:
     assert number(page, "row-sum") == shown
 
 
+SLOW_STEP_MS = 600
+
+
 def test_play_walks_to_the_end_slowly_where_motion_is_unwanted(browser: Any, tmp_path: Any) -> None:
     context = browser.new_context(reduced_motion="reduce")
     page = context.new_page()
+    page.clock.install()
     page.goto(write_page(tmp_path, Explorer("gla", length=6, column=4)))
     page.wait_for_selector("[data-cd=explorer]")
-    press(page, "play")
-    page.wait_for_timeout(300)
-    assert text(page, "value-row") == "4"
-    page.wait_for_selector("[data-cd=value-row]:text-is('6')", timeout=5000)
-    page.wait_for_selector("[data-cd=play][aria-label='Play the moving state']", timeout=5000)
-    press(page, "preset-mlstm")
+    hold_time(page)
+    page.click("[data-cd=play]")
+    for row in ("4", "5", "6"):
+        page.clock.run_for(0.9 * SLOW_STEP_MS)
+        assert text(page, "value-row") == row
+        assert page.get_attribute("[data-cd=play]", "aria-label") == "Stop"
+        page.clock.run_for(0.1 * SLOW_STEP_MS)
+    page.clock.run_for(SLOW_STEP_MS)
+    assert page.get_attribute("[data-cd=play]", "aria-label") == "Play the moving state"
+    page.click("[data-cd=preset-mlstm]")
+    page.clock.run_for(SLOW_STEP_MS)
     assert page.get_attribute("[data-cd=preset-mlstm]", "aria-pressed") == "true"
     context.close()

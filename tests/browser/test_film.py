@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
+from browser.explorer_pages import (  # noqa: F401
+    Open,
+    hold_time,
+    number,
+    open_page,
+    slide,
+    text,
+)
 
 from coefdyn.analysis.films import Film
 from coefdyn.widgets import TrainingFilm
@@ -60,18 +67,23 @@ def test_the_keyboard_moves_the_scrubber(open_page: Open, film: Film) -> None:
     assert page.get_attribute("[data-cd=control-frame]", "aria-valuetext") == str(film.steps[2])
 
 
+FRAME_MS = 400
+
+
 def test_play_runs_to_the_end_and_stop_stops(open_page: Open, film: Film) -> None:
-    page = open_page(TrainingFilm.load(NAME), ready="small")
-    last = f"{film.steps[-1]:,}"
-    press(page, "play")
-    page.wait_for_selector(f"[data-cd=value-frame]:text-is('{film.steps[2]}')")
-    press(page, "play")
-    stopped = text(page, "value-frame")
-    page.wait_for_timeout(900)
-    assert text(page, "value-frame") == stopped != last
-    press(page, "play")
-    page.wait_for_selector(f"[data-cd=value-frame]:text-is('{last}')", timeout=20_000)
-    page.wait_for_selector("[data-cd=play]:text-is('Play')")
+    page = open_page(TrainingFilm.load(NAME), ready="small", clock=True)
+    hold_time(page)
+    page.click("[data-cd=play]")
+    page.clock.run_for(2.5 * FRAME_MS)
+    assert text(page, "value-frame") == str(film.steps[2])
+    page.click("[data-cd=play]")
+    page.clock.run_for(10 * FRAME_MS)
+    assert text(page, "value-frame") == str(film.steps[2])
+    page.click("[data-cd=play]")
+    page.clock.run_for((len(film.steps) - 3.5) * FRAME_MS)
+    assert (text(page, "value-frame"), text(page, "play")) == (f"{film.steps[-2]:,}", "Stop")
+    page.clock.run_for(2 * FRAME_MS)
+    assert (text(page, "value-frame"), text(page, "play")) == (f"{film.steps[-1]:,}", "Play")
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
