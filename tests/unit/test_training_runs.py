@@ -29,11 +29,21 @@ from coefdyn.training.runs import _Book, _train_here
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 
-RESUMED = """
-import json, sys
+#: Trains and is killed five steps after the first finished run.
+KILLED = """
+import json, os, signal, sys
 from coefdyn.training import ResultFile, RunConfig, RunOptions, train_runs
 runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[2])]
-train_runs(runs, ResultFile(sys.argv[1]), RunOptions(device="cpu", workers=int(sys.argv[3])))
+file, after = ResultFile(sys.argv[1]), [0]
+
+def kill_minus_nine():
+    after[0] += bool(file.keys())
+    if after[0] == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return False
+
+options = RunOptions(device="cpu", workers=int(sys.argv[3]), should_stop=kill_minus_nine)
+train_runs(runs, file, options)
 """
 
 
@@ -59,14 +69,9 @@ def test_kill_minus_nine_and_resume(tmp_path, workers):
     path = tmp_path / "r.jsonl"
     runs = [tiny_run(seed=seed, steps=60, evaluate_every=20) for seed in range(4)]
     plain = json.dumps([run.to_dict() for run in runs])
-    process = subprocess.Popen([sys.executable, "-c", RESUMED, str(path), plain, str(workers)])
-    file, deadline = ResultFile(path), time.monotonic() + 60
-    while not file.records():
-        assert time.monotonic() < deadline, "no run finished within a minute"
-        assert process.poll() is None, "the process ended before it could be killed"
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait(timeout=30)
+    ended = subprocess.run([sys.executable, "-c", KILLED, str(path), plain, str(workers)])
+    assert ended.returncode == -signal.SIGKILL
+    file = ResultFile(path)
     done = file.keys()
     assert 1 <= len(done) < 4
     with path.open("ab") as handle:  # what a kill in the middle of a write leaves
