@@ -86,7 +86,6 @@ def normalize(
             return safe_divide(numerator, total)
         case FlooredRowSum(floor=floor):
             least = floor if offset is None else floor * (-offset).exp()
-            return safe_divide(
-                numerator, torch.maximum(total.abs(), torch.as_tensor(least).to(total))
-            )
+            least = torch.as_tensor(least, dtype=total.dtype, device=total.device)
+            return safe_divide(numerator, torch.maximum(total.abs(), least))
     raise ValueError(f"no rule for the normalizer {normalizer!r}; use one of coefdyn.normalizer.")

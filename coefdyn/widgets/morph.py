@@ -3,8 +3,9 @@
 Every structure is a case of A_t = diag(a_t) (I - beta_t z_t z_t^T), so the way from one to the
 other moves a_t, beta_t, z_t and b_j directly:
 
-    log |a_t|, log b_j and beta_t linearly; z_t linearly, then to length one; a flipped sign of a_t
-    passes through zero; alpha and eta are the mixtures (1 - t) from + t to.
+    log |a_t|, log b_j and beta_t linearly; z_t linearly, then to length one (half way to its
+    opposite it stays where it was, as A_t does); a flipped sign of a_t passes through zero; alpha
+    and eta are the mixtures (1 - t) from + t to.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ class Morph:
             betas = [_beta(end, length) for end in (first, last)]
             sources = [end for end in (first, last) if hasattr(end, "direction")]
             z = self.mix(sources[0].direction, sources[-1].direction)
-            z = z / z.norm(dim=-1, keepdim=True)
+            norm = z.norm(dim=-1, keepdim=True)
+            z = torch.where(norm > 1e-12, z / norm, sources[0].direction)
             beta = self.mix(*betas)[:, None, None]
             matrices = matrices @ (torch.eye(width) - beta * z[:, :, None] * z[:, None, :])
         return evolution.Dense(matrix=matrices)

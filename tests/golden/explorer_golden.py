@@ -60,6 +60,8 @@ _EXTRA: tuple[dict[str, Any], ...] = (
         "morph": 0.3,
     },
     {"preset": "mamba2", "flip": True, "morph_to": "gla", "morph": 0.2},
+    {"readout": "relu", "normalizer": "floored", "floor": 0.7, "scale": 2.0},
+    {"preset": "deltanet", "angle": 180, "width": 4, "morph_to": "gated_deltanet", "morph": 0.5},
 )
 
 

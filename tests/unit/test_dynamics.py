@@ -212,3 +212,15 @@ def test_auto_chooses_by_length_and_trains_a_learnable_readout() -> None:
     short, long = build(), build(q=x, k=x)
     assert resolve(short, "auto") is resolve(short, "parallel")
     assert resolve(long, "auto") is resolve(long, "chunked")
+
+
+@pytest.mark.parametrize("method", ["reference", "parallel", "recurrent"])
+def test_a_floor_keeps_all_its_digits(method: str) -> None:
+    dynamics = build(
+        q=torch.full((3, 2), 0.01, dtype=torch.float64),
+        k=torch.ones(3, 2, dtype=torch.float64),
+        normalizer=normalizer.FlooredRowSum(0.7),
+    )
+    out = dynamics.apply(torch.ones(3, 1, dtype=torch.float64), method)
+    want = torch.tensor([[0.02], [0.04], [0.06]], dtype=torch.float64) / 0.7
+    torch.testing.assert_close(out, want, rtol=1e-14, atol=0)
