@@ -27,7 +27,9 @@ def build_parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="train what is missing; interrupt and repeat at will")
     run.add_argument("ids", nargs="+", metavar="ID", choices=list(EXPERIMENTS))
     run.add_argument("--profile", default="quick", choices=PROFILES)
-    run.add_argument("--seeds", type=int, nargs="+", help="instead of the profile's")
+    run.add_argument(
+        "--seeds", type=int, nargs="+", help="instead of the profile's; `show` adds complete ones"
+    )
     run.add_argument("--device", help="cpu, cuda or cuda:1; default: a GPU if there is one")
     run.add_argument("--budget", type=float, metavar="SECONDS", help="start no run after that")
     run.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from coefdyn.experiments.plan import PROFILES, AnyPlan, Variant
 from coefdyn.experiments.result import Result, Verdict
 from coefdyn.models.options import check_choice
-from coefdyn.training import ResultFile, RunConfig, RunOptions, train_runs
+from coefdyn.training import Record, ResultFile, RunConfig, RunOptions, train_runs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -120,14 +120,20 @@ class Experiment(ABC):
         seeds: Sequence[int] | None = None,
         out: Path | str | None = None,
     ) -> Result:
-        """The finished runs on disk; an empty result if there are none."""
+        """The finished runs on disk; an empty result if there are none.
+
+        Args:
+            profile: "live", "quick" or "paper".
+            seeds: these alone. None: the profile's, and every further seed with which the whole
+                plan is finished; the caption names a further seed that was cut short.
+            out: folder of the result files; None for ``data/results``.
+        """
         plan = self._plan(profile, seeds)
-        wanted = {run.key: run for _, run in plan.runs()}
         found = {one["key"]: one for one in self.file(profile, out).records()}
-        kept = tuple(
-            record for key, record in found.items() if key in wanted and wanted[key].matches(record)
-        )
-        return Result(self.id, profile, plan, kept)
+        cut: dict[int, tuple[int, int]] = {}
+        if seeds is None:
+            plan, cut = _with_further_seeds(plan, found)
+        return Result(self.id, profile, plan, _finished(plan, found), cut)
 
     def figure(self, result: Result) -> Figure:
         """The experiment's figure; a plain note where nothing has been run."""
@@ -156,3 +162,31 @@ class Experiment(ABC):
             }
 
         return replace(options, device=options.device or device, extra=extra)
+
+
+def _finished(plan: AnyPlan, found: Mapping[str, Record]) -> tuple[Record, ...]:
+    """The records of a plan's runs, among those on disk (key -> record), in the file's order."""
+    wanted = {run.key: run for _, run in plan.runs()}
+    return tuple(
+        record for key, record in found.items() if key in wanted and wanted[key].matches(record)
+    )
+
+
+def _with_further_seeds(
+    plan: AnyPlan, found: Mapping[str, Record]
+) -> tuple[AnyPlan, dict[int, tuple[int, int]]]:
+    """The plan with every further seed that is complete on disk, and (runs, planned) of the others.
+
+    A seed counts for all variants or for none, so that their means stay comparable. Where no run
+    of the profile's own seeds is there, the complete ones stand alone.
+    """
+    complete, cut = [], {}
+    for seed in sorted({record["seed"] for record in found.values()} - set(plan.seeds)):
+        one = plan.with_seeds((seed,))
+        done, planned = len(_finished(one, found)), len(one.runs())
+        if done == planned:
+            complete.append(seed)
+        elif done:
+            cut[seed] = (done, planned)
+    own = plan.seeds if _finished(plan, found) or not complete else ()
+    return plan.with_seeds((*own, *complete)), cut

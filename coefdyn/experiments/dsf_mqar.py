@@ -37,9 +37,11 @@ LEARNING_RATES = tuple(10.0 ** (-4 + 2 * step / 3) for step in range(4))
 SOFTMAX, LINEAR, NORMALIZED = "softmax attention", "linear attention", "normalized attention"
 S6, SSD = "S6", "SSD"
 PLAIN, REVERSED = "qLSTM, sigmoid", "qLSTM, reversed"
+#: accuracy from which on a task counts as solved here
+SOLVED = 0.99
 EXPANDED, GATES = (SOFTMAX, LINEAR, NORMALIZED, S6, SSD), (PLAIN, REVERSED)
-#: a difference in accuracy that counts as one
-STEP = 0.02
+#: a difference in accuracy that counts as one, and one up to which two models are on a par
+STEP, ON_PAR = 0.02, 0.05
 
 
 def quick_task() -> MqarConfig:
@@ -186,13 +188,23 @@ class DsfMqar(Experiment):
         return [
             *found,
             verdict(
-                "softmax attention solves the task at every size",
+                f"linear attention with the largest n is within {ON_PAR} of softmax attention",
+                groups[LINEAR] + groups[SOFTMAX],
+                lambda: _approaches(groups[LINEAR], groups[SOFTMAX]),
+            ),
+            verdict(
+                f"softmax attention solves the task at every size (accuracy >= {SOLVED})",
                 groups[SOFTMAX],
                 lambda: _solved(groups[SOFTMAX]),
             ),
             compare(
                 "normalized attention is more accurate than linear attention on average",
                 NORMALIZED, LINEAR, STEP,
+            ),
+            verdict(
+                f"normalized attention is on a par with S6 on average (within {ON_PAR})",
+                groups[NORMALIZED] + groups[S6],
+                lambda: _on_a_par(groups[NORMALIZED], groups[S6]),
             ),
             compare("SSD is at least as accurate as S6 on average", SSD, S6, -STEP),
             compare(
@@ -288,7 +300,29 @@ def _rises(outcomes: Sequence[Outcome | None]) -> tuple[bool, str]:
 
 def _solved(outcomes: Sequence[Outcome | None]) -> tuple[bool, str]:
     worst = min(one.accuracy for one in outcomes if one is not None)
-    return worst >= 0.99, f"lowest {worst:.3f}"
+    return worst >= SOLVED, f"lowest {worst:.3f}"
+
+
+def _approaches(
+    outcomes: Sequence[Outcome | None], bounds: Sequence[Outcome | None]
+) -> tuple[bool, str]:
+    """Whether the mean over tasks and widths at the largest n comes close to softmax's there."""
+    present = [one for one in (*outcomes, *bounds) if one is not None]
+    largest = max(int(one.variant.facets["n"]) for one in present)
+    a, b = (
+        _mean([one for one in group if one and int(one.variant.facets["n"]) == largest])
+        for group in (outcomes, bounds)
+    )
+    return a >= b - ON_PAR, f"n = {largest}: {a:.3f} against {b:.3f}"
+
+
+def _on_a_par(
+    first: Sequence[Outcome | None], second: Sequence[Outcome | None]
+) -> tuple[bool, str]:
+    """Whether both models have learned, and their means are close."""
+    a, b, guess = _mean(first), _mean(second), _guess(first)
+    words = f"{a:.3f} against {b:.3f}, guess by place {guess:.3f}"
+    return min(a, b) > guess + STEP and abs(a - b) <= ON_PAR, words
 
 
 def _ahead(

@@ -49,6 +49,13 @@ OTHER_FIGURES = (
         "no experiment: part of Long Range Arena; the other column is dsf-normalizers",
     ),
     (
+        "eigenvalue paper, Sections 4 and 5",
+        "S4's and LRU's eigenvalues move away from their start; a gate, or an exponential "
+        "normaliser, costs accuracy on CIFAR-10; a convolution gains it on selective tasks",
+        "no verdict: the histograms and accuracies stand in the figures; only the gain on MQAR "
+        "with one layer is a claim of spectra-mods",
+    ),
+    (
         "eigenvalue paper, figures of its appendix",
         "the histograms of its Figure 1 by seed, head and task",
         "no figure of ours: spectra keeps one histogram per layer",

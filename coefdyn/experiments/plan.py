@@ -48,6 +48,9 @@ class Variant:
 class AnyPlan(ABC):
     """A list of things to run, each with a ``key``, a ``seed`` and ``matches(record)``."""
 
+    #: repetitions of everything
+    seeds: tuple[int, ...]
+
     @abstractmethod
     def with_seeds(self, seeds: Sequence[int] | None) -> AnyPlan:
         """The same plan for other seeds; unchanged for None."""

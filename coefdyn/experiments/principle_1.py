@@ -229,13 +229,12 @@ def _measured(timing: Timing, device: torch.device) -> dict[str, Any]:
 
 
 def _points(result: Result, design: str) -> list[tuple[int, float]]:
-    """(length, seconds) of a design, shortest first."""
-    found = [
-        (one["config"]["length"], one["final"]["seconds"])
-        for one in result.records
-        if one["config"]["design"] == design and one["final"]["seconds"] is not None
-    ]
-    return sorted(found)
+    """(length, seconds) of a design, shortest first; of several seeds the median."""
+    found: dict[int, list[float]] = {}
+    for one in result.records:
+        if one["config"]["design"] == design and one["final"]["seconds"] is not None:
+            found.setdefault(one["config"]["length"], []).append(one["final"]["seconds"])
+    return sorted((length, statistics.median(seconds)) for length, seconds in found.items())
 
 
 def _growth(points: list[tuple[int, float]]) -> float | None:

@@ -176,6 +176,11 @@ class Principle2(Experiment):
                     outcomes,
                     lambda o=outcomes: _theory_orders(o),
                 ),
+                verdict(
+                    f"{task}: readouts with more coefficients near zero put no fewer in [0.9, 1]",
+                    outcomes,
+                    lambda o=outcomes: _selects_too(o),
+                ),
             ]
         return found
 
@@ -196,6 +201,19 @@ def _goes_with(outcomes: list[Outcome], amount) -> tuple[bool, str]:  # type: ig
         for b in outcomes
     )
     return holds, "near-zero fraction/accuracy: " + ", ".join(words)
+
+
+def _selects_too(outcomes: list[Outcome]) -> tuple[bool, str]:
+    """No pair where clearly more near-zeros come with fewer large coefficients."""
+    near = [_mean(one, "near_zero_fraction") for one in outcomes]
+    large = [_mean(one, "large_fraction") for one in outcomes]
+    words = [
+        f"{one.variant.facets['readout']} {a:.2f}/{b:.4f}"
+        for one, a, b in zip(outcomes, near, large, strict=True)
+    ]
+    shares = list(zip(near, large, strict=True))
+    holds = not any(a > c + STEP and b < d for a, b in shares for c, d in shares)
+    return holds, "near-zero fraction/fraction in [0.9, 1]: " + ", ".join(words)
 
 
 def _identity_last(outcomes: list[Outcome]) -> tuple[bool, str]:

@@ -66,7 +66,19 @@ class Principle22(Experiment):
                     f"{words}: on average never more than n - 1 = {STATE - 1} zeros at one index"
                 )
                 found.append(verdict(claim, [outcome], lambda o=outcome: _within(o)))
+        tasks = {v.facets["task"]: v.task.seq_len for v in result.variants}
+        if len(set(tasks.values())) > 1:  # at equal lengths there is nothing to compare
+            by_length = sorted(tasks, key=lambda task: tasks[task])
+            found += [self._longer_has_more(result, readout, by_length) for readout in SHOWN]
         return found
+
+    def _longer_has_more(self, result: Result, readout: str, tasks: list[str]) -> Verdict:
+        pair = [result.one(task=task, readout=readout) for task in tasks]
+        claim = (
+            f"{readout.removeprefix('psi_')}: {tasks[-1]}, the longer task, has more zeros at its "
+            f"fullest index than {tasks[0]}"
+        )
+        return verdict(claim, pair, lambda: _rises(pair))
 
 
 def _curves(outcome: Outcome) -> list[list[float]]:
@@ -79,7 +91,17 @@ def _within(outcome: Outcome | None) -> tuple[bool, str]:
     assert outcome is not None, "verdict calls the test only with every outcome there"
     most = max(max(curve) for curve in _curves(outcome))
     single = max(outcome.diagnostic("largest_zero_count", "raw"))
-    return most <= STATE - 1, f"largest mean {most:.3f}, largest single count {single}"
+    words = f"largest mean {most:.3f}, largest single count {single}"
+    return most <= STATE - 1, words if single else f"{words}: no zero anywhere, so no test"
+
+
+def _rises(outcomes: list[Outcome | None]) -> tuple[bool, str]:
+    present = [one for one in outcomes if one is not None]
+    largest = [max(max(curve) for curve in _curves(one)) for one in present]
+    words = [
+        f"{one.variant.facets['task']} {top:.3f}" for one, top in zip(present, largest, strict=True)
+    ]
+    return largest[-1] > largest[0], ", ".join(words)
 
 
 EXPERIMENT = Principle22()

@@ -112,7 +112,7 @@ class Principle6(Experiment):
             verdict(
                 "exp with row sum: trains without NaN and beats the most frequent value",
                 row_sums[:1],
-                lambda: _learns(row_sums[:1], plateau + MARGIN),
+                lambda: _learns(row_sums[:1], plateau + MARGIN, plateau),
             )
         )
         found.append(
@@ -127,7 +127,7 @@ class Principle6(Experiment):
             verdict(
                 "softplus and ReLU with eta = 1: stable, and beat the most frequent value",
                 linear,
-                lambda: _learns(linear, plateau + MARGIN),
+                lambda: _learns(linear, plateau + MARGIN, plateau),
             )
         )
         countered = [at(phi, "geometric") for phi in READOUTS[1:]]
@@ -145,17 +145,27 @@ def _fails(outcome: Outcome | None, plateau: float) -> tuple[bool, str]:
     assert outcome is not None, "verdict calls the test only with every outcome there"
     steps = [record["diverged_at"] for record in outcome.records]
     words = f"NaN at steps {steps}" if outcome.diverged else f"accuracy {outcome.accuracy:.3f}"
+    if outcome.diverged < len(steps):
+        words += _beside(plateau)
     return outcome.diverged == len(steps) or outcome.accuracy < plateau + MARGIN, words
 
 
-def _learns(outcomes: list[Outcome | None], bound: float) -> tuple[bool, str]:
+def _beside(plateau: float) -> str:
+    return f"; most frequent value {plateau:.3f} + {MARGIN}"
+
+
+def _learns(
+    outcomes: list[Outcome | None], bound: float, plateau: float | None = None
+) -> tuple[bool, str]:
+    """All at least at the bound and none diverged; a plateau is what the bound was made of."""
     present = [one for one in outcomes if one is not None]
     words = [
         f"{one.variant.facets['readout']} {one.accuracy:.3f}"
         + (f" ({one.diverged} NaN)" if one.diverged else "")
         for one in present
     ]
-    return all(one.accuracy >= bound and not one.diverged for one in present), ", ".join(words)
+    numbers = ", ".join(words) + ("" if plateau is None else _beside(plateau))
+    return all(one.accuracy >= bound and not one.diverged for one in present), numbers
 
 
 EXPERIMENT = Principle6()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -92,12 +92,15 @@ class Result:
         profile: "live", "quick" or "paper".
         plan: what was to be run.
         records: what has been run, any order.
+        cut: further seeds that were cut short, and are not among the records: seed -> (finished
+            runs, planned runs).
     """
 
     experiment: str
     profile: str
     plan: AnyPlan
     records: tuple[Record, ...]
+    cut: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     _cache: dict[str, Outcome | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -164,14 +167,17 @@ class Result:
 
     def caption(self) -> str:
         """Where these numbers come from: runs, seeds, devices, versions, days."""
+        cut = [f"seed {seed} left out ({a} of {b} runs)" for seed, (a, b) in self.cut.items()]
         if not self.records:
-            return f"{self.experiment}, profile {self.profile}: not yet run."
+            nothing = ", ".join(["not yet run", *cut])
+            return f"{self.experiment}, profile {self.profile}: {nothing}."
         seeds = sorted({record["seed"] for record in self.records})
         days = sorted({record["timestamp"][:10] for record in self.records})
         span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         words = [
             f"{self.experiment}, profile {self.profile}: {len(self.records)} run{_s(self.records)}",
             f"seed{_s(seeds)} {', '.join(map(str, seeds))}",
+            *cut,
             " and ".join(sorted({record["device"] for record in self.records})),
             "torch " + " and ".join(sorted({record["torch"] for record in self.records})),
             "code " + " and ".join(sorted({record["revision"] for record in self.records})),

@@ -7,6 +7,7 @@ from itertools import product
 
 import pytest
 import torch
+from made_up_results import made_up, result_of, status
 
 from coefdyn.experiments import EXPERIMENTS, get_experiment, principle_3
 from coefdyn.experiments.__main__ import main
@@ -14,7 +15,7 @@ from coefdyn.experiments.baselines import frequent_value_accuracy
 from coefdyn.experiments.plan import PROFILES
 from coefdyn.experiments.principle_1 import _growth
 from coefdyn.experiments.principle_2 import near_zero_set
-from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Outcome, Result, Verdict, verdict
+from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Outcome, Verdict, verdict
 from coefdyn.models import SequenceModel
 from coefdyn.tasks import NoisyRecallConfig, splits
 from coefdyn.training import RunOptions, train_group
@@ -22,42 +23,6 @@ from coefdyn.training.groups import grouped
 from coefdyn.training.results import config_key
 
 TRAINED = [name for name in EXPERIMENTS if name != "principle-1"]
-
-
-def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics) -> dict:
-    """A record with chosen numbers, for tests of the claims' arithmetic only."""
-    return {
-        "key": run.key,
-        "config": run.to_dict(),
-        "seed": run.seed,
-        "final": {"accuracy": accuracy, "perplexity": 1 / max(accuracy, 1e-3)},
-        "diagnostics": {"normalized": diagnostics, "raw": diagnostics},
-        "diverged_at": diverged_at,
-        "timestamp": "2026-01-01T00:00:00+00:00",
-        "device": "none",
-        "torch": "0",
-        "revision": "0",
-    }
-
-
-def result_of(experiment, profile: str, score) -> Result:
-    """A result in which every run's accuracy (and NaN step) is ``score(facets, run)``."""
-    plan = experiment.plan(profile)
-    records = []
-    for variant, run in plan.runs():
-        accuracy, diverged_at = score(variant.facets, run)
-        diagnostics = {
-            "near_zero_fraction": accuracy,
-            "large_to_near_zero": accuracy / 100,
-            "zero_counts": [[[1.0, 2.0]]],
-            "largest_zero_count": 9,
-            "moduli": {
-                when: [{"share": [1 / 41] * 41, "deviation": [0.0] * 41}] * 2
-                for when in ("initial", "trained")
-            },
-        }
-        records.append(made_up(run, accuracy, diverged_at, **diagnostics))
-    return Result(experiment.id, profile, plan, tuple(records))
 
 
 @pytest.mark.parametrize(("name", "profile"), list(product(TRAINED, PROFILES)))
@@ -143,11 +108,6 @@ def test_claims_and_figures_of_complete_results(name, profile):
     assert all(one.numbers for one in verdicts if one.status != NOT_RUN)
     assert experiment.figure(result).axes
     assert experiment.table(result)
-
-
-def status(verdicts: list[Verdict], *words: str) -> str:
-    (found,) = [one for one in verdicts if all(word in one.claim for word in words)]
-    return found.status
 
 
 def test_claims_of_principle_3_follow_the_numbers():

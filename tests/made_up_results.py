@@ -1,0 +1,50 @@
+"""Results with chosen numbers, for tests of what is made of them."""
+
+from __future__ import annotations
+
+from coefdyn.experiments.result import Result, Verdict
+
+
+def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics) -> dict:
+    """A record with chosen numbers, for tests of the claims' arithmetic only."""
+    return {
+        "key": run.key,
+        "config": run.to_dict(),
+        "seed": run.seed,
+        "final": {"accuracy": accuracy, "perplexity": 1 / max(accuracy, 1e-3)},
+        "diagnostics": {"normalized": diagnostics, "raw": diagnostics},
+        "diverged_at": diverged_at,
+        "timestamp": "2026-01-01T00:00:00+00:00",
+        "device": "none",
+        "torch": "0",
+        "revision": "0",
+    }
+
+
+def result_of(experiment, profile: str, score, seen=lambda facets: {}) -> Result:
+    """A result in which every run's accuracy (and NaN step) is ``score(facets, run)``.
+
+    ``seen(facets)`` replaces diagnostics of the trained model.
+    """
+    plan = experiment.plan(profile)
+    records = []
+    for variant, run in plan.runs():
+        accuracy, diverged_at = score(variant.facets, run)
+        diagnostics = {
+            "near_zero_fraction": accuracy,
+            "large_fraction": accuracy / 10,
+            "large_to_near_zero": accuracy / 100,
+            "zero_counts": [[[1.0, 2.0]]],
+            "largest_zero_count": 9,
+            "moduli": {
+                when: [{"share": [1 / 41] * 41, "deviation": [0.0] * 41}] * 2
+                for when in ("initial", "trained")
+            },
+        } | seen(variant.facets)
+        records.append(made_up(run, accuracy, diverged_at, **diagnostics))
+    return Result(experiment.id, profile, plan, tuple(records))
+
+
+def status(verdicts: list[Verdict], *words: str) -> str:
+    (found,) = [one for one in verdicts if all(word in one.claim for word in words)]
+    return found.status
