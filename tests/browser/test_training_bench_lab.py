@@ -24,8 +24,7 @@ def test_the_button_trains_until_it_is_stopped(
     monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, browser: Any
 ) -> None:
     monkeypatch.setattr(explorer_lab, "CELLS", CELLS)
-    page = browser.new_page(viewport={"width": 1300, "height": 1200})
-    page.goto(request.getfixturevalue("lab"))
+    page = explorer_lab.open_lab(browser, request.getfixturevalue("lab"))
     page.wait_for_selector(".jp-Notebook .jp-CodeCell", timeout=60_000)
     explorer_lab._run_cell(page, 0)
     train = page.wait_for_selector("button:text-is('Train')", timeout=60_000)
