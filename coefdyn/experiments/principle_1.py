@@ -167,7 +167,7 @@ class Principle1(Experiment):
     ) -> Result:
         """Time what is missing; the whole matrix is left out where memory does not hold it."""
         options = options or RunOptions()
-        place = torch.device(replace(options, device=options.device or device).resolved_device())
+        place = replace(options, device=options.device or device).local_device()
         plan = self._plan(profile, seeds)
         file = None if out is None else self.file(profile, out)
         found = {} if file is None else {one["key"]: one for one in file.records()}

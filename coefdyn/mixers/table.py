@@ -28,8 +28,8 @@ SIZES = ((2, 3), (2, 5), (4, 3), (4, 5))
 class Row:
     """One architecture as four choices and what follows from them.
 
-    ``evolution``, ``readout``, ``normalizer`` name the library's objects; ``scaling`` is b_j in
-    words; ``state`` counts the numbers of one head kept while generating (LaTeX, in n, d_v, L);
+    ``evolution``, ``scaling`` and ``normalizer`` are words, ``readout`` is the library's name;
+    ``state`` counts the numbers of one head kept while generating (LaTeX, in n, d_v, L);
     ``recurrent`` says whether that is a fixed size (Principle 1), ``positional`` whether the
     coefficients carry positions without an encoding (Principle 3), ``combination`` is the class.
     """
@@ -92,9 +92,16 @@ def _probe(form: type[Mixer]) -> CoefficientDynamics:
 
 
 def _evolution(dynamics: CoefficientDynamics) -> str:
-    """The structure's name, and for Householder forms whose direction it is."""
+    """The structure in words, and for Householder forms whose direction it is."""
     matrices = dynamics.evolution
-    name = type(matrices).__name__
+    name = {
+        "Identity": "identity",
+        "Scalar": "scalar",
+        "Diagonal": "diagonal",
+        "Householder": "Householder",
+        "ScaledHouseholder": "scaled Householder",
+        "Dense": "dense",
+    }[type(matrices).__name__]
     if not isinstance(matrices, (Householder, ScaledHouseholder)):
         return name
     along_key = torch.nn.functional.cosine_similarity(matrices.direction, dynamics.k, dim=-1)

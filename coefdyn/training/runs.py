@@ -58,6 +58,20 @@ class RunOptions:
         """The device, with None resolved."""
         return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
+    def local_device(self) -> torch.device:
+        """The same for work on this machine.
+
+        Raises:
+            ValueError: if a GPU is asked for where torch sees none.
+        """
+        device = torch.device(self.resolved_device())
+        if device.type == "cuda" and not torch.cuda.is_available():
+            raise ValueError(
+                f"device={self.device!r} asks for a GPU, but torch {torch.__version__} sees none "
+                "here; use device='cpu', or None for whatever is there."
+            )
+        return device
+
 
 def train_runs(
     configs: Sequence[RunConfig],
@@ -97,12 +111,11 @@ def train_runs(
 def _train(
     wanted: dict[str, RunConfig], missing: list[RunConfig], book: _Book, options: RunOptions
 ) -> None:
-    device = options.resolved_device()
     if options.executor == "ray":
         from coefdyn.training.cluster import train_on_ray
 
         train_on_ray(missing, book, options)
-    elif torch.device(device).type == "cpu":
+    elif options.local_device().type == "cpu":
         workers = min(options.workers or usable_cores(), len(missing))
         if workers > 1:
             _train_in_processes(missing, book, options, workers)

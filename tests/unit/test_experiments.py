@@ -264,6 +264,13 @@ def test_unknown_names_are_answered_with_the_nearest():
         principle_3.run("fast")
 
 
+@pytest.mark.parametrize("name", ["principle-1", "principle-3"])
+def test_a_gpu_that_is_not_there_is_named(name, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ValueError, match=r"device='cuda' asks for a GPU.*device='cpu'"):
+        get_experiment(name).run("live", device="cuda", options=RunOptions(progress=False))
+
+
 def test_running_needs_no_matplotlib():
     import subprocess
     import sys

@@ -11,18 +11,18 @@ from coefdyn.mixers.table import Row, describe, markdown, table1
 
 #: the paper's Table 1: (structure of A_t, b_j, readout, normaliser, class, fixed-size state)
 PAPER = {
-    "SoftmaxAttention": ("Identity", "1/sqrt(n)", "exp", "row sum", "convex", False),
-    "LinearAttention": ("Identity", "1/sqrt(n)", "elu1", "row sum", "convex", True),
+    "SoftmaxAttention": ("identity", "1/sqrt(n)", "exp", "row sum", "convex", False),
+    "LinearAttention": ("identity", "1/sqrt(n)", "elu1", "row sum", "convex", True),
     "NormalizedAttention": (
-        "Identity",
+        "identity",
         "1/sqrt(n)",
         "identity",
         "function of x_i",
         "linear",
         True,
     ),
-    "GLA": ("Diagonal", "1/sqrt(n)", "identity", "1", "linear", True),
-    "Mamba2": ("Scalar", "Delta_j", "identity", "1", "linear", True),
+    "GLA": ("diagonal", "1/sqrt(n)", "identity", "1", "linear", True),
+    "Mamba2": ("scalar", "Delta_j", "identity", "1", "linear", True),
     "DeltaNet": (
         "Householder along the key",
         "beta_j/sqrt(n)",
@@ -32,14 +32,14 @@ PAPER = {
         True,
     ),
     "GatedDeltaNet": (
-        "ScaledHouseholder along the key",
+        "scaled Householder along the key",
         "beta_j/sqrt(n)",
         "identity",
         "1",
         "linear",
         True,
     ),
-    "MLSTM": ("Scalar", "exp(i_j)/sqrt(n)", "identity", "floored row sum", "linear", True),
+    "MLSTM": ("scalar", "exp(i_j)/sqrt(n)", "identity", "floored row sum", "linear", True),
 }
 
 
