@@ -186,11 +186,15 @@ def _check_points(points: Any) -> dict[str, list[float]]:
         raise ValueError(f"points must be a dict such as {{'k3': [0.5, -1.0]}}, got {points!r}.")
     kept = {}
     for name, values in points.items():
-        good = re.fullmatch(r"[qk][1-9]\d?", str(name)) and len(values) <= 16
-        if not good or not all(math.isfinite(x) and abs(x) <= 8 for x in values):
+        good = re.fullmatch(r"[qk][1-9]\d?", str(name)) and isinstance(values, (list, tuple))
+        if not good or len(values) > 16 or not all(map(_is_coordinate, values)):
             raise ValueError(
                 f"points[{name!r}] cannot be used: name it 'q' or 'k' and the position from 1, and "
                 f"give at most 16 numbers between -8 and 8; got {values!r}."
             )
-        kept[str(name)] = list(values)
+        kept[str(name)] = [float(x) for x in values]
     return kept
+
+
+def _is_coordinate(x: Any) -> bool:
+    return isinstance(x, (int, float)) and not isinstance(x, bool) and abs(x) <= 8

@@ -184,6 +184,63 @@ def test_prediction_gates_the_controls(open_page: Open) -> None:
     assert page.is_disabled("[data-cd=control-decay]")
 
 
+def test_a_number_that_stays_is_an_answer_too(open_page: Open) -> None:
+    """The overflow horizon is infinite at first ("never"), and a smaller decay leaves it there."""
+    question = {"id": "o", "question": "When?", "number": "overflow", "control": "decay"}
+    page = open_page(Explorer("mamba2", scaling="one", predict=question))
+    press(page, "predict-stays")
+    assert text(page, "predict-outcome") == "You said it stays. Now move “Decay a” and watch."
+    page.reload()
+    page.wait_for_selector("[data-cd=predict-stays][aria-pressed=true]")
+    assert text(page, "predict-outcome") == "You said it stays. Now move “Decay a” and watch."
+    slide(page, "decay", 0.7)
+    assert text(page, "predict-outcome") == "It is now never: it stays. As you said. Why?"
+    slide(page, "decay", 1.2)
+    assert "it falls. You said it stays." in text(page, "predict-outcome")
+
+
+@pytest.mark.parametrize("kept", ["5", "{}", '{"answer": "up"}', "{"])
+def test_a_spoilt_answer_is_asked_again(kept: str, open_page: Open) -> None:
+    question = {"id": "o", "question": "When?", "number": "row-sum", "control": "decay"}
+    page = open_page(Explorer("mamba2", predict=question))
+    press(page, "predict-falls")
+    page.evaluate("(text) => localStorage.setItem(Object.keys(localStorage)[0], text)", kept)
+    page.reload()
+    page.wait_for_selector("[data-cd=predict-outcome]")
+    assert text(page, "predict-outcome").startswith("Say first;")
+    assert page.is_disabled("[data-cd=control-decay]")
+
+
+def test_two_coefficients_too_large_to_compare_are_not_called_alike(open_page: Open) -> None:
+    page = open_page(
+        Explorer("softmax_attention", structure="scalar", scaling="one", decay=1.25, variation=0.0,
+                 scale=6.0, panel="positions", duplicate=3, column=1, length=64, row=64)
+    )  # fmt: skip
+    assert (number(page, "position-first"), number(page, "position-second")) == (math.inf, math.inf)
+    assert text(page, "positions-verdict").startswith("Both coefficients are too large")
+
+
+@pytest.mark.parametrize(
+    ("length", "width", "size"), [(1, 1, 1), (2, 1, 1), (5, 1, 1), (4, 2, 1e35)]
+)
+def test_given_dynamics_may_be_small_or_loud(
+    length: int, width: int, size: float, open_page: Open
+) -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, length, width, generator=generator, dtype=torch.float64)
+    dynamics = CoefficientDynamics(
+        q=q, k=size * k, evolution=evolution.Scalar(log_decay=-q[:, 0].abs()), scaling=1.0,
+        readout=readout.identity, normalizer=normalizer.One(),
+    )  # fmt: skip
+    explorer = Explorer.from_dynamics(dynamics, panel="inspect", column=1)
+    page = open_page(explorer)
+    shown = explorer.shown()
+    assert number(page, "row-sum") == pytest.approx(shown.row_sum, rel=1e-9)
+    assert number(page, "overflow") == shown.overflow_tokens
+    state = page.get_attribute("[data-cd=plane]", "aria-label")
+    assert f"State of token 1 at output {shown.row + 1}: " in state
+
+
 @pytest.mark.parametrize("structure", ["dense", "mixer"])
 def test_given_dynamics_are_shown_as_they_are(structure: str, open_page: Open) -> None:
     generator = torch.Generator().manual_seed(0)

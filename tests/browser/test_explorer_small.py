@@ -55,6 +55,22 @@ def test_the_picture_of_chunks_walks(open_page: Open) -> None:
         page.wait_for_selector(f"[data-cd=value-step]:text-is('{expected}')")
 
 
+def test_chunk_sliders_reach_what_there_is(open_page: Open) -> None:
+    """No stretch of a slider does nothing, and none names a chunk or step that is not there."""
+    page = open_page(ChunkView(length=10, chunk=40, step=30), ready="small")
+    assert text(page, "value-chunk") == "10"
+    assert text(page, "value-step") == "1"
+    press(page, "next-step")
+    assert text(page, "value-step") == "1"
+    slide(page, "chunk", 4)
+    most = "e => e.max"
+    assert page.eval_on_selector("[data-cd=control-step]", most) == "3"
+    slide(page, "length", 40)
+    assert page.eval_on_selector("[data-cd=control-chunk]", most) == "40"
+    assert text(page, "value-chunk") == "4"
+    assert page.eval_on_selector("[data-cd=control-step]", most) == "10"
+
+
 def test_no_serious_accessibility_finding(open_page: Open) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     question = {"id": "a", "question": "?", "number": "row-sum", "control": "decay"}

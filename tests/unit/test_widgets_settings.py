@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -41,6 +42,9 @@ def test_settings_are_heard_and_set_one_at_a_time() -> None:
         ({"length": 4.5}, "whole number, got 4.5"),
         ({"flip": 1}, "True or False"),
         ({"points": {"z3": [1.0]}}, "cannot be used"),
+        ({"points": {"k3": 5}}, "cannot be used"),
+        ({"points": {"k3": ["x"]}}, "cannot be used"),
+        ({"points": {"k3": [math.nan]}}, "cannot be used"),
         ({"parts": ["matrx"]}, "did you mean 'matrix'"),
     ],
 )

@@ -1,29 +1,34 @@
 // The settings in the page's address. Only in a page of the book: JupyterLab's address is its own.
 
+// What every explorer of the page shows at this step of the browser's history, by its prefix. The step keeps it, so
+// that Back undoes the change of one explorer although the address speaks of another.
+let onShow = {};
+
 function listenToAddress(app, name) {
-  const inPage = app.widget.get("_in_page") === true;
-  if (!inPage) return;
-  const prefix = addressPrefix(name);
-  const first = document.querySelectorAll("[data-cd=explorer]")[0] === app.root;
+  if (app.widget.get("_in_page") !== true) return;
+  const place = [...document.querySelectorAll("[data-cd=explorer]")].indexOf(app.root);
+  app.prefix = addressPrefix(name || (place > 0 ? String(place + 1) : ""));
+  const prefixes = [app.prefix, ...(place === 0 ? [addressPrefix("")] : [])];
   const read = () => {
-    const hash = window.location.hash;
-    const mine = hash.startsWith(prefix) ? prefix : first && hash.startsWith(addressPrefix("")) ? addressPrefix("") : null;
-    if (mine === null) return false;
-    const { settings, notes } = decodeSettings(hash.slice(mine.length));
-    app.adopt(settings, notes.length ? [`The address was not all readable: ${notes.join("; ")}`] : []);
-    return true;
+    const { hash } = window.location;
+    const prefix = prefixes.find((start) => hash.startsWith(start));
+    const kept = window.history.state?.explorers?.[app.prefix];
+    if (prefix || kept !== undefined) {
+      const { settings, notes } = decodeSettings(prefix ? hash.slice(prefix.length) : kept);
+      app.adopt(settings, notes.length ? [`The address was not all readable: ${notes.join("; ")}`] : []);
+    }
+    onShow[app.prefix] = encodeSettings(app.settings);
+    return prefix !== undefined;
   };
-  const initial = app.settings;
   const go = () => {
-    const found = read();
-    if (found) bringIntoView(app.root);
-    if (!found && !window.location.hash.startsWith("#cd") && app.wroteAddress) app.adopt(initial);
+    app.wroteAddress = -Infinity;
+    if (read()) bringIntoView(app.root);
   };
   // Once at the start, and once more when the equations above have found their height.
   if (read()) [0, 900].forEach((wait) => setTimeout(() => bringIntoView(app.root), wait));
   window.addEventListener("hashchange", go);
   app.cleanups.push(() => window.removeEventListener("hashchange", go));
-  app.onCommit.push(() => writeAddress(app, prefix));
+  app.onCommit.push(() => writeAddress(app));
 }
 
 // A link in the text may be far from the figure it speaks of.
@@ -37,15 +42,19 @@ function bringIntoView(root) {
 // Changes that follow each other at once, such as a held arrow key, are one step of the browser's history.
 const ADDRESS_PAUSE_MS = 600;
 
-function writeAddress(app, prefix) {
-  const hash = prefix + encodeSettings(app.settings);
-  if (hash === window.location.hash) return;
+function writeAddress(app) {
+  const encoded = encodeSettings(app.settings);
+  if (encoded === onShow[app.prefix]) return;
+  const { history, location } = window;
   const now = performance.now();
-  const goesOn = now - (app.wroteAddress || -Infinity) < ADDRESS_PAUSE_MS;
+  const goesOn = now - app.wroteAddress < ADDRESS_PAUSE_MS;
   app.wroteAddress = now;
+  const before = onShow;
+  onShow = { ...onShow, [app.prefix]: encoded };
   try {
-    window.history[goesOn ? "replaceState" : "pushState"](null, "", hash);
+    if (!goesOn) history.replaceState({ ...history.state, explorers: before }, "");
+    history[goesOn ? "replaceState" : "pushState"]({ explorers: onShow }, "", app.prefix + encoded);
   } catch {
-    window.location.hash = hash;
+    location.hash = app.prefix + encoded;
   }
 }

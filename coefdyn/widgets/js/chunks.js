@@ -19,9 +19,9 @@ const CHUNKS = {
   defaults: { length: 24, chunk: 6, width: 16, step: 0 },
   controls: [
     { key: "length", label: "Length L", min: 4, max: 48 },
-    { key: "chunk", label: "Chunk C", min: 1, max: 48 },
+    { key: "chunk", label: "Chunk C", min: 1, max: (s) => s.length },
     { key: "width", label: "n = d_v", min: 2, max: 64 },
-    { key: "step", label: "Step", min: 0, max: 48, format: (x) => (x === 0 ? "all" : String(x)) },
+    { key: "step", label: "Step", min: 0, max: (s) => chunkPlan(s).count, format: (x) => (x === 0 ? "all" : String(x)) },
   ],
   numbers: ["sequential-steps", "inside-entries", "multiplications"],
   extra: (app) => stepButton(app),
@@ -65,6 +65,6 @@ const CHUNKS = {
 
 function stepButton(app) {
   const button = element("button", { type: "button", class: "cdx-button", "data-cd": "next-step", text: "Next step",
-    onclick: () => app.change({ step: (app.settings.step % app.model.plan.count) + 1 }) });
+    onclick: () => app.change({ step: (app.model.step % app.model.plan.count) + 1 }) });
   return button;
 }

@@ -23,7 +23,7 @@ function makeGeometry(app, box) {
       element("figure", { class: "cdx-figure" }, element("figcaption", {}),
         element("div", { class: "cdx-drag" }, canvas, handles.k, handles.q)),
       element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Outputs yᵢ and the set they may reach" }), outputs)));
-  turnWithPointer(app, canvas);
+  turnByHand(app, canvas);
   const caption = box.querySelector("figcaption");
   return (model) => {
     const solid = model.g.n === 3;
@@ -33,7 +33,10 @@ function makeGeometry(app, box) {
     placeHandle(handles.k, model, app.geometry, "k");
     placeHandle(handles.q, model, app.geometry, "q");
     setText(words, geometryWords(model));
-    setAttribute(canvas, "aria-label", geometryWords(model));
+    setAttribute(canvas, "aria-label", geometryWords(model) + (solid ? " Arrow keys turn it." : ""));
+    setAttribute(canvas, "role", solid ? "application" : "img");
+    setAttribute(canvas, "tabindex", solid ? 0 : -1);
+    setAttribute(canvas, "data-turns", solid);
     drawOutputs(outputs, model, app.theme);
     setAttribute(outputs, "aria-label", `Outputs of ${model.g.L} tokens with values in the plane. ${REACH_WORDS[model.className]}`);
   };
@@ -72,8 +75,9 @@ function geometryHandle(app, kind) {
 function placeHandle(handle, model, view, kind) {
   const point = pointOf(model, kind);
   const [x, y] = view.at(point);
-  handle.style.left = `${x}px`;
-  handle.style.top = `${y}px`;
+  const [right, bottom] = view.corner;
+  handle.style.left = `${Math.min(Math.max(x, 0), right)}px`;
+  handle.style.top = `${Math.min(Math.max(y, 0), bottom)}px`;
   const name = kind === "k" ? `Key of token ${model.column + 1}` : `Query of output ${model.row + 1}`;
   setAttribute(handle, "aria-label", `${name}: ${point.map((v) => formatNumber(v)).join(", ")}. Arrow keys move it.`);
 }
@@ -83,7 +87,7 @@ const GEOMETRY_REACH = 3;
 function drawGeometry(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const scale = Math.min(width, height) / 2 / GEOMETRY_REACH;
-  const view = { cx: width / 2, cy: height / 2, scale, at: ([x, y]) => [width / 2 + x * scale, height / 2 - y * scale] };
+  const view = { cx: width / 2, cy: height / 2, corner: [width, height], scale, at: ([x, y]) => [width / 2 + x * scale, height / 2 - y * scale] };
   const { at } = view;
   stroke(ctx, [[0, view.cy], [width, view.cy]], theme.line);
   stroke(ctx, [[view.cx, 0], [view.cx, height]], theme.line);
@@ -104,12 +108,28 @@ function drawGeometry(canvas, model, theme) {
 }
 
 // n = 3: directions of all states that output i reads, and the plane of directions that score 0.
-function turnWithPointer(app, canvas) {
+function turnByHand(app, canvas) {
   app.turn = { yaw: 0.6, pitch: 0.4 };
-  canvas.addEventListener("pointermove", (event) => {
-    if (!event.buttons || app.model.g.n !== 3) return;
-    app.turn = { yaw: app.turn.yaw + event.movementX * 0.01, pitch: Math.min(Math.max(app.turn.pitch + event.movementY * 0.01, -1.5), 1.5) };
+  let last = null;
+  const turn = (x, y) => {
+    app.turn = { yaw: app.turn.yaw + x * 0.01, pitch: Math.min(Math.max(app.turn.pitch + y * 0.01, -1.5), 1.5) };
     app.schedule();
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    if (app.model.g.n !== 3) return;
+    canvas.setPointerCapture(event.pointerId);
+    last = [event.clientX, event.clientY];
+  });
+  canvas.addEventListener("pointermove", (event) => {
+    if (!last || !canvas.hasPointerCapture(event.pointerId)) return;
+    turn(event.clientX - last[0], event.clientY - last[1]);
+    last = [event.clientX, event.clientY];
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowUp: [0, -10], ArrowDown: [0, 10], ArrowLeft: [-10, 0], ArrowRight: [10, 0] }[event.key];
+    if (!step || app.model.g.n !== 3) return;
+    event.preventDefault();
+    turn(...step);
   });
 }
 
@@ -136,7 +156,7 @@ function drawSolid(canvas, model, theme, turn) {
   const { ctx, width, height } = openCanvas(canvas);
   const scale = (Math.min(width, height) / 2) * 0.86;
   const [cy, sy, cp, sp] = [Math.cos(turn.yaw), Math.sin(turn.yaw), Math.cos(turn.pitch), Math.sin(turn.pitch)];
-  const view = { at: ([x, y, z = 0]) => [width / 2 + (cy * x + sy * z) * scale, height / 2 - (cp * y + sp * (sy * x - cy * z)) * scale] };
+  const view = { corner: [width, height], at: ([x, y, z = 0]) => [width / 2 + (cy * x + sy * z) * scale, height / 2 - (cp * y + sp * (sy * x - cy * z)) * scale] };
   const { at } = view;
   const q = Array.from(model.g.q.slice(model.row * 3, model.row * 3 + 3));
   const size = Math.hypot(...q) || 1;

@@ -225,13 +225,13 @@ function nearZeroInterval(readout, epsilon) {
   }[readout] || null;
 }
 
-const FLOAT32_LOG_MAX = 88.722839;
+const FLOAT32_LOG_MAX = Math.log(3.4028234663852886e38);
 
 // Growth of the states: the largest mean slope of log |h_ij| over i, in nats per token, over all j with room to grow.
 function growthRate(g) {
   let best = -Infinity;
   const norms = (h) => Math.sqrt(h.reduce((sum, x) => sum + x * x, 0));
-  for (let j = 0; j < Math.max(1, g.L >> 1); j++) {
+  for (let j = 0; j < g.L >> 1; j++) {
     const h = impulse(g, j);
     const start = norms(h);
     for (let i = j + 1; i < g.L; i++) advance(g, h, i);

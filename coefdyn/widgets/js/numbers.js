@@ -11,9 +11,10 @@ function makeMatrix(app) {
     const cell = cellAt(canvas, app.model.g.L, event.offsetX, event.offsetY);
     if (cell) app.change({ row: cell.row + 1, column: cell.column + 1 }, event.type === "pointerup");
   };
+  // A finger chooses by a tap: where it slides, the page scrolls.
   canvas.addEventListener("pointerdown", (event) => {
-    app.dragging = true;
-    choose(event);
+    app.dragging = event.pointerType !== "touch";
+    if (app.dragging) choose(event);
   });
   canvas.addEventListener("pointermove", (event) => {
     if (app.dragging && event.buttons) choose(event);
@@ -125,7 +126,7 @@ function horizonWords(horizon) {
 }
 
 function growthWords(rate) {
-  if (!Number.isFinite(rate)) return "states vanish";
+  if (!Number.isFinite(rate)) return rate > 0 ? "states leave every number format" : "states vanish";
   if (Math.abs(rate) < 1e-9) return "states keep their length";
   return `states ${rate > 0 ? "grow" : "shrink"} ${formatNumber(Math.abs(rate))} nats a token`;
 }

@@ -51,7 +51,7 @@ function copyButton(app) {
 
 function linkTo(app) {
   const page = app.widget.get("_in_page") === true ? window.location.href.split("#")[0] : "";
-  return page + addressPrefix(app.widget.get("name") || "") + encodeSettings(app.settings);
+  return page + (app.prefix || addressPrefix(app.widget.get("name") || "")) + encodeSettings(app.settings);
 }
 
 function resetButton(app) {

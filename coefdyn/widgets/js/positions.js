@@ -47,6 +47,7 @@ function positionWords(model, copy, row) {
   if (copy === column) return "The copy stands on the token itself.";
   const [a, b] = [alpha[row * g.L + column], alpha[row * g.L + copy]];
   const gap = Math.abs(copy - column);
+  if (!Number.isFinite(a) && a === b) return "Both coefficients are too large to be told apart.";
   const where = `Output ${row + 1} reads token ${column + 1} and its copy ${gap} ${gap === 1 ? "step" : "steps"} away`;
   if (Math.abs(a - b) > 1e-12 * Math.max(1, Math.abs(a))) return `${where} differently: the product of A between them is felt, and tells the positions apart.`;
   if (g.structure === "identity") return `${where} alike: with A = I nothing separates them (Lemma 3).`;

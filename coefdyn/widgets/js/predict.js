@@ -9,7 +9,8 @@ function predictionStore(app) {
   return {
     load() {
       try {
-        return JSON.parse(window.localStorage.getItem(key));
+        const kept = JSON.parse(window.localStorage.getItem(key));
+        return PREDICTIONS.some(([answer]) => answer === kept?.answer) ? kept : null;
       } catch {
         return null;
       }
@@ -31,7 +32,7 @@ function makePredict(app) {
   const read = NUMBERS.find(([hook]) => hook === app.predict.number)[3];
   const buttons = PREDICTIONS.map(([answer, text]) => element("button", { type: "button", class: "cdx-button", text,
     "data-cd": `predict-${answer}`, onclick: () => {
-      decide({ answer, from: read(app.model)[1] });
+      decide({ answer, from: String(read(app.model)[1]), at: app.settings[app.predict.control] });
       outcome.focus({ preventScroll: true }); // the buttons are about to rest, and would drop the focus
     } }));
   const outcome = element("p", { class: "cdx-sentence", tabindex: "-1", "data-cd": "predict-outcome" });
@@ -53,7 +54,8 @@ function makePredict(app) {
     buttons.forEach((button, m) => setAttribute(button, "aria-pressed", Boolean(state) && state.answer === PREDICTIONS[m][0]));
     buttons.forEach((button) => (button.disabled = Boolean(state)));
     again.hidden = !state;
-    setText(outcome, state ? outcomeWords(state, read(model), label) : `Say first; then “${label}” and the other controls wake up.`);
+    const moved = Boolean(state) && model.settings[app.predict.control] !== state.at;
+    setText(outcome, state ? outcomeWords(state, read(model), label, moved) : `Say first; then “${label}” and the other controls wake up.`);
   });
   return element("div", { class: "cdx-predict", role: "group", "aria-label": "Predict first", "data-cd": "predict" },
     element("p", { class: "cdx-sentence" }, element("strong", { text: app.predict.question })),
@@ -66,8 +68,11 @@ function spokenOutcome(app) {
   return outcome ? ` ${outcome.textContent}` : "";
 }
 
-function outcomeWords({ answer, from }, [text, value], label) {
-  if (Math.abs(value - from) <= 1e-9 * Math.max(1, Math.abs(from))) return `You said ${answer}. Now move “${label}” and watch.`;
-  const truth = value > from ? "rises" : "falls";
+// Numbers may be infinite ("never"), which JSON has no word for, so `from` is a text.
+function outcomeWords({ answer, from }, [text, value], label, moved) {
+  const start = Number(from);
+  const same = value === start || Math.abs(value - start) <= 1e-9 * Math.max(1, Math.min(Math.abs(start), Math.abs(value)));
+  if (same && !moved) return `You said it ${answer}. Now move “${label}” and watch.`;
+  const truth = same ? "stays" : value > start ? "rises" : "falls";
   return `It is now ${text}: it ${truth}. ${truth === answer ? "As you said." : `You said it ${answer}.`} Why?`;
 }

@@ -52,14 +52,17 @@ function smallControl(spec, app) {
   const isSelect = Boolean(spec.options);
   const input = isSelect
     ? element("select", { id, "data-cd": `control-${spec.key}` }, ...Object.entries(spec.options).map(([value, text]) => element("option", { value, text })))
-    : element("input", { id, type: "range", min: spec.min, max: spec.max, step: spec.step || 1, "data-cd": `control-${spec.key}` });
+    : element("input", { id, type: "range", min: spec.min, step: spec.step || 1, "data-cd": `control-${spec.key}` });
   input.addEventListener(isSelect ? "change" : "input", () => app.change({ [spec.key]: isSelect ? input.value : Number(input.value) }));
   const label = element("label", { for: id, text: spec.label });
   const node = isSelect ? element("div", { class: "cdx-control cdx-choice" }, label, input)
     : element("div", { class: "cdx-control cdx-slider" }, label, output, input);
   return { node, update(s) {
-    if (String(input.value) !== String(s[spec.key])) input.value = s[spec.key];
-    const text = spec.format ? spec.format(s[spec.key]) : String(s[spec.key]);
+    const most = typeof spec.max === "function" ? spec.max(s) : spec.max;
+    const value = isSelect ? s[spec.key] : Math.min(s[spec.key], most);
+    if (!isSelect) setAttribute(input, "max", most);
+    if (String(input.value) !== String(value)) input.value = value;
+    const text = spec.format ? spec.format(value) : String(value);
     setText(output, text);
     if (!isSelect) setAttribute(input, "aria-valuetext", text);
   } };

@@ -1,6 +1,10 @@
 // Settings: defaults, limits, rows of Table 1, and their form in the page's address. SCHEMA is schema.json,
 // the same file that Python reads.
 
+// Names come from the address: "toString" is no setting and no row.
+for (const table of Object.values(SCHEMA)) Object.setPrototypeOf(table, null);
+
+const PLACES = ["column", "row", "duplicate"];
 const SCALAR_KEYS = [SCHEMA.choices, SCHEMA.ranges, SCHEMA.integers, SCHEMA.flags].flatMap(Object.keys);
 
 function defaultSettings() {
@@ -38,7 +42,7 @@ function normaliseSettings(raw) {
     if (fixed !== undefined) s[key] = fixed;
   }
   const integers = SCHEMA.integers;
-  for (const key of ["column", "row", "duplicate"]) {
+  for (const key of PLACES) {
     if (s[key] > s.length) s[key] = key === "duplicate" ? 0 : s.length;
     s[key] = Math.max(s[key], integers[key].min);
   }
@@ -53,7 +57,7 @@ function checkSetting(key, value, notes) {
   } else if (SCHEMA.ranges[key] || SCHEMA.integers[key]) {
     return checkNumber(key, value, SCHEMA.ranges[key] || SCHEMA.integers[key], notes);
   } else if (SCHEMA.flags[key]) {
-    return value === true || value === "true" || value === "1";
+    return checkFlag(key, value, notes);
   } else if (key === "morph_to") {
     if (value === "" || SCHEMA.rows[value]) return value;
     notes.push(`morph_to “${value}” is not known; left as it was`);
@@ -65,13 +69,26 @@ function checkSetting(key, value, notes) {
   return undefined;
 }
 
+function checkFlag(key, value, notes) {
+  const known = { true: true, 1: true, false: false, 0: false };
+  if (Object.hasOwn(known, value)) return known[value];
+  notes.push(`${key} “${value}” is neither true nor false; left as it was`);
+  return undefined;
+}
+
+// Number() takes an empty text for 0.
+const readNumber = (value) => (String(value).trim() === "" ? NaN : Number(value));
+
 function checkNumber(key, value, spec, notes) {
-  let x = typeof value === "number" ? value : Number.parseFloat(value);
+  let x = readNumber(value);
   if (!Number.isFinite(x)) {
     notes.push(`${key} “${value}” is not a number; left as it was`);
     return undefined;
   }
-  if (SCHEMA.integers[key]) x = Math.round(x);
+  if (SCHEMA.integers[key] && !Number.isInteger(x)) {
+    notes.push(`${key} ${x} is not whole; rounded`);
+    x = Math.round(x);
+  }
   if (x < spec.min || x > spec.max) {
     notes.push(`${key} ${x} is outside ${spec.min} to ${spec.max}; moved to the nearest`);
     x = Math.min(Math.max(x, spec.min), spec.max);
@@ -107,7 +124,7 @@ function encodeSettings(s) {
 }
 
 function decodeSettings(query) {
-  const raw = { points: {} };
+  const raw = Object.assign(Object.create(null), { points: {} });
   for (const part of query.split("&").filter(Boolean)) {
     const [key, ...rest] = part.split("=");
     let value = rest.join("=");
@@ -116,10 +133,16 @@ function decodeSettings(query) {
     } catch {
       value = "?";
     }
-    if (/^[qk]\d+$/.test(key)) raw.points[key] = value.split(",").map(Number);
+    if (/^[qk]\d+$/.test(key) || key === "points") raw.points[key] = value.split(",").map(readNumber);
     else raw[key] = value;
   }
-  return normaliseSettings(raw);
+  const read = normaliseSettings(raw);
+  const { length } = read.settings;
+  for (const key of PLACES) {
+    const far = Number(raw[key]) > length && Number(raw[key]) <= SCHEMA.integers[key].max;
+    if (far) read.notes.push(`${key} ${raw[key]} is beyond the length ${length}; ${key === "duplicate" ? "left out" : "moved to the end"}`);
+  }
+  return read;
 }
 
 // "#cd?..." speaks to the first explorer of the page, "#cd-NAME?..." to the one of that name.

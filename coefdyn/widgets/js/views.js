@@ -90,15 +90,20 @@ function drawQuery(ctx, model, theme, view) {
 }
 
 function queryInPlane({ g, row }) {
-  return [g.q[row * g.n], g.q[row * g.n + 1]];
+  return firstTwo(g.q, row * g.n, g.n);
+}
+
+// With n = 1 the plane is a line.
+function firstTwo(values, at, n) {
+  return [values[at], n > 1 ? values[at + 1] : 0];
 }
 
 function planePoints(model) {
   const { n } = model.g;
   const points = [];
   for (let at = 0; at < model.path.length; at += n) {
-    const point = [model.path[at], model.path[at + 1]];
-    if (!point.every((x) => Math.abs(x) < 1e30)) break;
+    const point = firstTwo(model.path, at, n);
+    if (at > 0 && !point.every((x) => Math.abs(x) < 1e30)) break;
     points.push(point);
   }
   return points;
