@@ -42,7 +42,8 @@ def resolve(dynamics: CoefficientDynamics, method: str) -> Run:
     """The function that computes this design by this method, or an error that says what would.
 
     "auto" follows ``chunked.policy.PARALLEL_UP_TO``, measured on a CPU and used on every device:
-    the whole matrix for short sequences, chunks beyond. It never chooses triton: ask for it.
+    the whole matrix for short sequences of not too many heads, chunks beyond (token by token for a
+    diagonal evolution with one value channel). It never chooses triton: ask for it.
     """
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")

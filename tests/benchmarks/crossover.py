@@ -13,13 +13,18 @@ from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 __all__ = ["crossover_rows", "print_crossover"]
 
 LENGTHS = (16, 64, 256, 1024)
+#: name -> (leading axes, n, d_v); "channels" is S6: every channel a head of its own
+SHAPES = {"heads": ((2, 4), 32, 32), "channels": ((32, 64), 16, 1)}
 READOUTS = {"identity": readout.identity, "exp": readout.exp, "softplus": readout.softplus}
 STRUCTURES = ("identity", "scalar", "diagonal", "householder", "scaled_householder")
 
 
-def _dynamics(structure: str, phi: readout.Pointwise, length: int) -> CoefficientDynamics:
+def _dynamics(
+    structure: str, phi: readout.Pointwise, length: int, shape: str = "heads"
+) -> CoefficientDynamics:
     generator = torch.Generator().manual_seed(0)
-    lead, n = (2, 4, length), 32
+    batch, n, _ = SHAPES[shape]
+    lead = (*batch, length)
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(*lead, *shape, generator=generator)
@@ -44,8 +49,8 @@ def _dynamics(structure: str, phi: readout.Pointwise, length: int) -> Coefficien
     )
 
 
-def _time(dynamics: CoefficientDynamics, method: str) -> float:
-    v = dynamics.q.detach().clone().requires_grad_()
+def _time(dynamics: CoefficientDynamics, method: str, value_dim: int) -> float:
+    v = dynamics.q.detach()[..., :value_dim].clone().requires_grad_()
     leaves = {id(x): x for x in (dynamics.q, dynamics.k, v, *dynamics.evolution.tensors().values())}
 
     def call() -> None:
@@ -57,24 +62,26 @@ def _time(dynamics: CoefficientDynamics, method: str) -> float:
 
 
 def crossover_rows(quick: bool) -> list[dict[str, float | int | str]]:
-    """Forward and backward, batch 2, 4 heads, n = d_v = 32, every method that can do it."""
+    """Forward and backward, every method that can do it, heads and then channels."""
+    lengths = LENGTHS[: 2 if quick else None]
+    heads = [(name, s, n, "heads") for name in READOUTS for s in STRUCTURES for n in lengths]
+    channels = [("identity", "diagonal", n, "channels") for n in LENGTHS[:2]]
     rows = []
-    for name, phi in READOUTS.items():
-        for structure in STRUCTURES:
-            for length in LENGTHS[: 2 if quick else None]:
-                dynamics = _dynamics(structure, phi, length)
-                row = {"readout": name, "structure": structure, "length": length}
-                for method in ("parallel", "chunked", *(["recurrent"] if phi.is_linear else [])):
-                    row[method] = _time(dynamics, method)
-                rows.append(row)
+    for name, structure, length, shape in [*heads, *channels]:
+        dynamics = _dynamics(structure, READOUTS[name], length, shape)
+        row = {"readout": name, "structure": structure, "length": length, "shape": shape}
+        linear = ["recurrent"] if READOUTS[name].is_linear else []
+        for method in ("parallel", "chunked", *linear):
+            row[method] = _time(dynamics, method, SHAPES[shape][2])
+        rows.append(row)
     return rows
 
 
 def print_crossover(rows: list[dict]) -> None:
     """Milliseconds of each method; the fastest is marked."""
-    print("\nforward + backward, batch 2, 4 heads, n = d_v = 32, ms")
+    print("\nforward + backward, ms; heads 2 x 4, n = d_v = 32; channels 32 x 64, n = 16, d_v = 1")
     print(
-        f"{'readout':<10} {'structure':<20} {'L':>5}"
+        f"{'shape':<10} {'readout':<10} {'structure':<20} {'L':>5}"
         f"{'parallel':>11}{'chunked':>11}{'recurrent':>11}"
     )
     for row in rows:
@@ -84,4 +91,5 @@ def print_crossover(rows: list[dict]) -> None:
             f"{(f'{times[m]:.2f}' + ('*' if m == best else ' ')) if m in times else '-':>11}"
             for m in ("parallel", "chunked", "recurrent")
         )
-        print(f"{row['readout']:<10} {row['structure']:<20} {row['length']:>5}{cells}", flush=True)
+        design = f"{row['shape']:<10} {row['readout']:<10} {row['structure']:<20}"
+        print(f"{design} {row['length']:>5}{cells}", flush=True)

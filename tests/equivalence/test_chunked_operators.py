@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from designs import Inputs
@@ -23,6 +25,18 @@ def output(inputs: Inputs, structure: str, phi: str, *values: torch.Tensor) -> t
     x = rebuilt(inputs, values)
     d = x.dynamics(structure, phi, "floored", log_scaled=True)
     return apply_chunked(d, x.v, chunk_size=4)
+
+
+def test_continuing_with_gates_that_all_heads_share() -> None:
+    """A log scaling without leading axes meets a state that has them all."""
+    inputs = Inputs.draw(length=20, seed=26)
+    d = inputs.dynamics("identity", "identity", "floored", log_scaled=True)
+    d, v = replace(d, log_scaling=d.log_scaling[0]), inputs.v
+    with torch.no_grad():
+        first, state = continue_chunked(d.narrow(0, 9), v[..., :9, :], None, chunk_size=4)
+        rest, _ = continue_chunked(d.narrow(9, 11), v[..., 9:, :], state, chunk_size=4)
+        expected = d.apply(v, method="reference")
+    torch.testing.assert_close(torch.cat([first, rest], -2), expected, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize(("structure", "phi"), CASES)

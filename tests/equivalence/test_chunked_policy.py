@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from designs import READOUTS, STRUCTURES, Inputs
 
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.execution.apply import resolve
-from coefdyn.execution.chunked.policy import cpu_method
+from coefdyn.execution.chunked.policy import cpu_method, default_chunk
 
 
 @pytest.mark.parametrize("phi", READOUTS)
@@ -23,3 +25,38 @@ def test_long_sequences_never_form_the_whole_matrix() -> None:
         for phi in ("identity", "exp", "softplus", "tanh"):
             assert cpu_method(inputs.dynamics(structure, phi, "one")) == "chunked"
     assert cpu_method(inputs.dynamics("identity", "elu1", "row_sum")) == "chunked"
+
+
+def decayed(structure: str, heads: int, length: int) -> CoefficientDynamics:
+    """A linear design of many heads; nothing of it is ever stored."""
+    gate, q = torch.zeros(()).expand(heads, length), torch.zeros(()).expand(heads, length, 4)
+    evolutions = {
+        "identity": evolution.Identity(),
+        "scalar": evolution.Scalar(log_decay=gate),
+        "householder": evolution.Householder(direction=q, beta=gate),
+        "scaled_householder": evolution.ScaledHouseholder(direction=q, beta=gate, log_decay=gate),
+    }
+    return CoefficientDynamics(
+        q=q,
+        k=q,
+        evolution=evolutions[structure],
+        scaling=1.0,
+        readout=readout.identity,
+        normalizer=normalizer.One(),
+    )
+
+
+@pytest.mark.parametrize(
+    ("structure", "length"),
+    [("identity", 64), ("scalar", 64), ("householder", 32), ("scaled_householder", 32)],
+)
+def test_many_heads_never_form_all_their_matrices(structure: str, length: int) -> None:
+    """1024 matrices leave the cache: chunks are two to three times as fast there."""
+    assert cpu_method(decayed(structure, 8, length)) == "parallel"
+    assert cpu_method(decayed(structure, 1024, length)) == "chunked"
+
+
+def test_chunks_are_no_longer_than_the_sequence() -> None:
+    """The batch is cut into groups by the size of a chunk: 64 tokens where there are 4 is waste."""
+    for phi in ("identity", "exp", "softplus"):
+        assert default_chunk(Inputs.draw(length=4).dynamics("diagonal", phi, "one")) == 4

@@ -34,6 +34,9 @@ PARALLEL_UP_TO: dict[tuple[str, str], int] = {
     ("pointwise", "householder"): 128,
     ("pointwise", "scaled_householder"): 128,
 }
+#: linear readouts: the most numbers that the matrices of all batch entries may hold together for
+#: that; more do not stay in cache. A triangular solve of each matrix brings the limit down
+MATRICES, HOUSEHOLDER_MATRICES = 2**21, 2**18
 
 
 def cpu_method(dynamics: CoefficientDynamics, learnable: bool = False) -> str:
@@ -49,12 +52,20 @@ def cpu_method(dynamics: CoefficientDynamics, learnable: bool = False) -> str:
     if (isinstance(dynamics.readout, FeatureMap) and not finite) or learnable:
         return "parallel"
     kind = "linear" if finite else "softmax" if is_softmax(dynamics) else "pointwise"
-    return "parallel" if dynamics.length <= PARALLEL_UP_TO[kind, structure] else "chunked"
+    short = dynamics.length <= PARALLEL_UP_TO[kind, structure]
+    if short and kind == "linear":
+        numbers = prod(dynamics.batch_shape) * dynamics.length**2
+        short = numbers <= (HOUSEHOLDER_MATRICES if _erases(dynamics) else MATRICES)
+    return "parallel" if short else "chunked"
+
+
+def _erases(dynamics: CoefficientDynamics) -> bool:
+    return dynamics.evolution.structure in ("householder", "scaled_householder")
 
 
 def default_chunk(dynamics: CoefficientDynamics) -> int:
     """Tokens per chunk (linear readouts) or rows per tile (pointwise readouts)."""
-    if not has_finite_state(dynamics):
-        return ROWS
-    erases = dynamics.evolution.structure in ("householder", "scaled_householder")
-    return HOUSEHOLDER_CHUNK if erases and prod(dynamics.batch_shape) >= MANY else CHUNK
+    chunk = CHUNK if has_finite_state(dynamics) else ROWS
+    if _erases(dynamics) and chunk == CHUNK and prod(dynamics.batch_shape) >= MANY:
+        chunk = HOUSEHOLDER_CHUNK
+    return min(chunk, dynamics.length)

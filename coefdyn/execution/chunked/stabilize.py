@@ -40,9 +40,9 @@ def shifted(log_decay: Tensor | None, shift: Tensor, dtype: torch.dtype) -> Tens
 
 
 def stabilize(
-    growth: Float[Tensor, "*batch L"] | None,
-    log_scaling: Float[Tensor, "*batch L"],
-    start: Float[Tensor, "*batch"] | None,
+    growth: Float[Tensor, "*#batch L"] | None,
+    log_scaling: Float[Tensor, "*#batch L"],
+    start: Float[Tensor, "*#batch"] | None,
 ) -> Stabilized:
     """The gates for log scalings l and log decays g (None for 0).
 
@@ -56,13 +56,15 @@ def stabilize(
     dtype = log_scaling.dtype
     logs = log_scaling.detach().double()
     total = torch.zeros_like(logs) if growth is None else growth.detach().double().cumsum(-1)
+    if start is not None:  # of all leading axes, where the gates may have none
+        logs = logs.expand(*torch.broadcast_shapes(logs.shape[:-1], start.shape), logs.shape[-1])
     logs, total = torch.broadcast_tensors(logs, total)
     offset = total + (logs - total).cummax(-1).values
     first = total[..., :1]
     if start is None:
         before = offset[..., :1] - first  # the state is empty: any shift will do
     else:
-        before = start[..., None].double().expand_as(first)
+        before = start[..., None].double()
         offset = torch.maximum(offset, total + before)
     shift = torch.cat([before, offset[..., :-1]], -1) - offset
     weight = (log_scaling.double() - offset).exp()

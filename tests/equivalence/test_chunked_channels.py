@@ -1,0 +1,94 @@
+"""One head per channel (S6): a diagonal evolution with d_v = 1 runs token by token."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from chunked_cases import agrees_with_reference, draw_rounded
+from designs import NORMALIZERS, Inputs
+
+from coefdyn import CoefficientDynamics
+from coefdyn.execution.chunked import diagonal_tokens
+from coefdyn.execution.chunked.diagonal import diagonal_kernel
+from coefdyn.execution.chunked.policy import cpu_method
+from coefdyn.mixers import S6
+
+CHANNELS = (2, 9)
+
+
+def chunked(d: CoefficientDynamics, v: torch.Tensor) -> torch.Tensor:
+    return d.apply(v, method="chunked")
+
+
+@pytest.fixture(autouse=True)
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
+    """Blocks of four tokens, so that states are carried; records every forward pass."""
+    seen: list[tuple] = []
+    forward = diagonal_tokens.forward
+
+    def recorded(q, *rest):
+        seen.append(tuple(q.shape))
+        return forward(q, *rest)
+
+    monkeypatch.setattr(diagonal_tokens, "forward", recorded)
+    monkeypatch.setattr(diagonal_tokens, "BLOCK_BYTES", 1)
+    return seen
+
+
+@pytest.mark.parametrize("log_scaled", [False, True])
+@pytest.mark.parametrize("eta", NORMALIZERS)
+def test_every_normalizer(eta: str, log_scaled: bool, runs: list) -> None:
+    narrow, wide = draw_rounded(torch.float32, batch=CHANNELS, length=30, dv=1, seed=31)
+
+    def build(x: Inputs) -> CoefficientDynamics:
+        return x.dynamics("diagonal", "identity", eta, log_scaled)
+
+    expected = agrees_with_reference(chunked, build, wide)
+    if eta != "row_sum":  # a row sum that cancels magnifies rounding without bound
+        agrees_with_reference(chunked, build, narrow, expected)
+    assert runs, "these shapes run token by token"
+
+
+@pytest.mark.parametrize("length", [1, 4, 5])
+def test_short_sequences(length: int) -> None:
+    _, wide = draw_rounded(torch.float32, batch=CHANNELS, length=length, dv=1, seed=32)
+    agrees_with_reference(chunked, lambda x: x.dynamics("diagonal", "identity", "one"), wide)
+
+
+@pytest.mark.parametrize("nats", [40.0, 1e4])
+def test_no_decay_is_too_strong(nats: float) -> None:
+    narrow, _ = draw_rounded(torch.float32, batch=CHANNELS, length=30, dv=1, seed=33)
+    leaves = dict(narrow.leaves)
+    decay = leaves["channel_decay"].detach()
+    hard = torch.where(decay < -0.8, nats * decay, decay)
+    inputs = Inputs({**leaves, "channel_decay": hard.requires_grad_()}, narrow.signs)
+    agrees_with_reference(chunked, lambda x: x.dynamics("diagonal", "identity", "one"), inputs)
+
+
+def test_gradcheck_of_states(runs: list) -> None:
+    """Initial and final state, with every optional input."""
+    generator = torch.Generator().manual_seed(34)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(16, *shape, generator=generator, dtype=torch.float64).requires_grad_()
+
+    inputs = (draw(6, 2), draw(6, 2), draw(6, 1), draw(6), draw(6, 2), draw(2, 1))
+    assert torch.autograd.gradcheck(lambda *x: diagonal_kernel(*x, 64, 0.7), inputs, fast_mode=True)
+    assert runs
+
+
+def test_given_log_decay_is_left_alone() -> None:
+    """A single batch entry is laid out as the kernel wants it: nothing may be written into it."""
+    q = torch.randn(1, 5, 3, generator=torch.Generator().manual_seed(35))
+    g, before = -q.abs(), -q.abs()
+    diagonal_tokens.forward(q, q, q[..., :1], None, g, None, 1.0)
+    assert torch.equal(g, before)
+
+
+def test_s6_takes_this_way_by_default(runs: list) -> None:
+    mixer = S6(d_model=8, key_dim=4)
+    x = torch.randn(2, 20, 8, generator=torch.Generator().manual_seed(36))
+    tokens, _ = mixer.tokens(x)
+    assert cpu_method(mixer.build(tokens)) == "chunked"
+    mixer(x).sum().backward()
+    assert runs == [(16, 20, 4)]
