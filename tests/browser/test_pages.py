@@ -20,6 +20,11 @@ PHONE = 360
 LEAST_CONTRAST = 4.5
 #: Bytes.
 HEAVIEST_STILL = 60_000
+#: Least size of a figure on a phone, as a share of the size it is drawn at: its letters, 9 points
+#: high, then have 8 pixels.
+LEAST_SIZE = 0.55
+#: Parts of the book whose figures have words of their own for those who do not see them.
+TOLD = ("foundations", "architectures")
 
 
 def pages_of_the_book() -> list[str]:
@@ -65,6 +70,55 @@ def test_page_fits_a_phone(path: str, visit: Open) -> None:
     assert page.evaluate(WIDER) == []
     page.evaluate("() => document.querySelectorAll('details').forEach((e) => { e.open = true; })")
     assert page.evaluate(WIDER) == []
+
+
+FIGURES = """() => [...document.querySelectorAll(".cell_output a.image-reference")]
+  .filter((box) => box.checkVisibility())
+  .map((box) => {
+    const picture = box.querySelector("img");
+    return [picture.getBoundingClientRect().width / parseFloat(picture.style.width),
+      box.scrollWidth > box.clientWidth];
+  })"""
+
+
+def test_figures_keep_their_size_on_a_phone_and_scroll_in_their_box(visit: Open) -> None:
+    page = visit("foundations/coefficient_dynamics.html", width=PHONE).page
+    sizes, scrolls = zip(*page.evaluate(FIGURES), strict=True)
+    assert min(sizes) > LEAST_SIZE
+    assert scrolls == (False, True, True)  # one panel fits; the wide ones scroll
+    wide = page.locator(".cell_output a.image-reference").nth(2)
+    wide.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("(e) => e.scrollLeft > 0", arg=wide.element_handle(), timeout=5000)
+    assert page.evaluate(WIDER) == []
+    desk = visit("foundations/coefficient_dynamics.html").page
+    assert [scroll for _, scroll in desk.evaluate(FIGURES)] == [False] * 3
+
+
+BOXED = """() => [...document.querySelectorAll("#what-changed mjx-menclose")]
+  .map((e) => e.getBoundingClientRect().right)"""
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in PAGES if p.startswith("arch") and "softmax" not in p and "table" not in p]
+)
+def test_what_changed_is_in_sight_on_a_phone(path: str, visit: Open) -> None:
+    edges = visit(path, width=PHONE).page.evaluate(BOXED)
+    assert len(edges) >= 1
+    assert max(edges) <= PHONE
+
+
+@pytest.mark.parametrize("path", [path for path in PAGES if path.startswith(TOLD)])
+def test_a_figure_says_in_words_what_it_shows(path: str, site: Path) -> None:
+    text = (site / path).read_text(encoding="utf-8")
+    words = re.findall(r'<img alt="([^"]*)" src="[^"]*_images/', text)
+    assert [told for told in words if len(told.split()) < 8] == []
+
+
+def test_code_shows_the_characters_that_one_types(visit: Open) -> None:
+    page = visit("architectures/deltanet.html").page
+    shown = "(e) => getComputedStyle(e).fontVariantLigatures"
+    assert page.locator(".bd-article .highlight pre").first.evaluate(shown) == "none"
 
 
 class Links(html.parser.HTMLParser):
