@@ -18,3 +18,12 @@ from gpu.processes import assert_small
 def test_kernels_compile_without_large_spills(arch, head, problems):
     pytest.importorskip("triton", reason="triton is a Linux package")
     assert_small(arch, head, problems)
+
+
+@pytest.mark.parametrize(
+    ("arch", "dtype", "problems"),
+    [(80, "float16", ["scalar", "diagonal"]), (90, "float32", ["softplus_scalar"])],
+)
+def test_factors_of_twice_the_size_fit_too(arch, dtype, problems):
+    pytest.importorskip("triton", reason="triton is a Linux package")
+    assert_small(arch, 128, problems, dtype)

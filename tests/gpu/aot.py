@@ -61,13 +61,15 @@ def source(kernel: JITFunction, args: tuple, kwargs: dict) -> tuple[ASTSource, d
         if isinstance(value, torch.Tensor):
             signature[name] = TYPES[value.dtype]
             attrs[(place,)] = [["tt.divisibility", 16]]
-        elif isinstance(value, int) and name in ("length", "first", "count"):
-            signature[name] = "i32"
-        elif isinstance(value, float):
-            signature[name] = "fp32"
-        else:
+        elif kernel.params[place].is_constexpr:
             signature[name] = "constexpr"
             constants[(place,)] = value
+        elif isinstance(value, int):
+            signature[name] = "i32"
+            if value % 16 == 0 and not kernel.params[place].do_not_specialize:
+                attrs[(place,)] = [["tt.divisibility", 16]]
+        else:
+            signature[name] = "fp32"
     return ASTSource(kernel, signature, constants, attrs), options
 
 

@@ -186,6 +186,23 @@ def compiled(structure: str, phi: str = "exp") -> dict[str, object]:
     return {"case": f"compiled {structure}", "dtype": "float32", "missing": [], "errors": found}
 
 
+def emulated() -> Iterator[dict]:
+    """Half precision as a GPU rounds it."""
+    from emulated import tensor_cores
+
+    with tensor_cores():
+        for dtype in (BF16, F16):
+            heads = {"dtype": dtype, "n": 64, "dv": 64}
+            yield check("identity", "exp", "row_sum", 130, **heads)
+            yield check("scalar", "softplus", "floored", 130, log_scaled=True, **heads)
+            yield check("scalar", "relu", "given", 130, **heads)
+            yield check("scalar", "identity", "floored", 130, log_scaled=True, **heads)
+            yield check("householder", "identity", "one", 70, own=True, **heads)
+            yield check("scaled_householder", "exp", "row_sum", 70, **heads)
+            yield check("scalar", "identity", "one", 1000, dtype=dtype, n=16, dv=16)
+            yield check("diagonal", "identity", "one", 300, dtype=dtype, n=16, dv=16)
+
+
 ALL = (
     pointwise,
     scalar,
@@ -195,6 +212,7 @@ ALL = (
     householder_pointwise,
     own_readout,
     operators,
+    emulated,
 )
 GROUPS = {group.__name__: group for group in ALL}
 

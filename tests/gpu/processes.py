@@ -43,9 +43,10 @@ def assert_interpreted(group: str, cases: int) -> None:
             assert error <= limit, f"{row['case']}, {name}: relative error {error:.1e} > {limit}"
 
 
-def assert_small(arch: int, head: int, problems: list[str]) -> None:
+def assert_small(arch: int, head: int, problems: list[str], dtype: str = "bfloat16") -> None:
     """The kernels of these problems of aot.py compile, with bounded registers and spills."""
-    rows = _lines("aot.py", "--arch", str(arch), "--heads", str(head), "--only", *problems)
+    size = ("--arch", str(arch), "--heads", str(head), "--dtype", dtype)
+    rows = _lines("aot.py", *size, "--only", *problems)
     assert {row["problem"] for row in rows} == set(problems)
     for row in rows:
         print(row)

@@ -23,11 +23,7 @@ __all__ = [
 
 #: head sizes that the tiles are made for
 HEADS = (16, 256)
-_DOT = {
-    torch.float32: (tl.float32, "ieee"),
-    torch.float16: (tl.float16, "tf32"),
-    torch.bfloat16: (tl.bfloat16, "tf32"),
-}
+_HALF = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
 def interpreting() -> bool:
@@ -39,15 +35,14 @@ def dot_types(dtype: torch.dtype, wide: bool = False) -> dict[str, object]:
     """DOT, the type both factors of a product are cast to, and PRECISION, for float32 factors.
 
     float32 inputs are multiplied in full float32. The interpreter's bfloat16 products are wrong, so
-    there everything is float32. ``wide`` keeps factors of a range float16 does not have in float32
-    (tf32 products).
+    there everything is float32. ``wide`` keeps the factors of half-precision inputs in float32:
+    what tf32 cuts off is multiplied apart, as without it every factor would lose up to 2^-10.
     """
-    dot, precision = _DOT[dtype]
-    if interpreting():
+    if interpreting() or dtype == torch.float32:
         return {"DOT": tl.float32, "PRECISION": "ieee"}
-    if wide and dtype == torch.float16:
-        dot = tl.float32
-    return {"DOT": dot, "PRECISION": precision}
+    if wide:
+        return {"DOT": tl.float32, "PRECISION": "tf32x3"}
+    return {"DOT": _HALF[dtype], "PRECISION": "tf32"}
 
 
 def padded(size: int) -> int:

@@ -178,7 +178,7 @@ def backward(
     diagonal_gradients[_grid(scan)](q, k, scan.hi, da, dq, dk, scan.length, **options)
     dv, dweight = scan.values_gradient(dx, weight, scale)
     terms = (q.float() * dq).sub_(k.float() * dk)
-    dg = terms.flip(1).cumsum(1).flip(1) + (final * dfinal).sum(2)[:, None]
+    dg = scan.decay_gradient(terms, before, final, after, dfinal)
     dstart = None if start is None else dstart
     return dq.to(q.dtype), dk.to(k.dtype), dv, dweight, dg.to(log_decay.dtype), dstart
 

@@ -86,7 +86,7 @@ class Tiles:
         self.heads = {"N": n, "D": v.shape[-1], "PN": pn, "PD": pd}
         self.heads |= {"C": self.size.block, "BK": CHANNELS}
         # products of gated factors leave float16's range
-        self.heads |= dot_types(v.dtype, wide=True)
+        self.heads |= dot_types(v.dtype, wide=v.dtype == torch.float16)
         self.factor = _factor(weight, scale)
         self.keys = k if self.factor is None else k.float() * self.factor
         self._anchor(log_decay.float().clamp(min=RESET))

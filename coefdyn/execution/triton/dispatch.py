@@ -232,24 +232,33 @@ def _linear(
             f"method='triton' takes heads of 1 to {WIDEST} channels; the feature map "
             f"{dynamics.readout!r} makes {q.shape[-1]}. {REMEDY}"
         )
-    if eta.cancels_scale:
-        v = torch.cat([v, torch.ones_like(v[..., :1])], -1)
     diagonal = isinstance(evolution, Diagonal)
+    start = None if state is None else _flat(state.matrix.float().mT, batch, 2)
     tokens = linear.Tokens(
         q,
         k,
         _flat(v, batch, 2),
         _flat(gates.weight, batch, 1),
         _flat(gates.log_decay, batch, 2 if diagonal else 1),
-        None if state is None else _flat(state.matrix.float().mT, batch, 2),
+        start,
         gates.scale,
     )
+    erase = ()
     if isinstance(evolution, (Householder, ScaledHouseholder)):
-        z, beta = _flat(evolution.direction, batch, 2), _flat(evolution.beta.float(), batch, 1)
-        own = evolution.direction is dynamics.k
-        out, final = linear.householder_scan(tokens, None if own else z, beta)
+        z = None if evolution.direction is dynamics.k else _flat(evolution.direction, batch, 2)
+        erase = z, _flat(evolution.beta.float(), batch, 1)
+    scan = linear.householder_scan if erase else linear.scalar_scan
+    scan = linear.diagonal_scan if diagonal else scan
+    if eta.cancels_scale:
+        ends = (None, None) if start is None else (start[..., :-1], start[..., -1:])
+        ones = torch.ones_like(tokens.v[..., :1], dtype=torch.float32)
+        parts = [
+            scan(tokens._replace(v=x, start=at), *erase)
+            for x, at in zip((tokens.v, ones), ends, strict=True)
+        ]
+        out, final = (torch.cat(x, -1) for x in zip(*parts, strict=True))
     else:
-        out, final = linear.diagonal_scan(tokens) if diagonal else linear.scalar_scan(tokens)
+        out, final = scan(tokens, *erase)
     out, final = out.reshape(*batch, *out.shape[1:]), final.reshape(*batch, *final.shape[1:]).mT
     sign = _flips(dynamics)
     if sign is not None:

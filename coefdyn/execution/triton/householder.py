@@ -13,7 +13,7 @@ from __future__ import annotations
 import torch
 
 from coefdyn.execution.triton import householder_kernels as kernels
-from coefdyn.execution.triton.common import RegisteredKernel, reverse_sums, split_sums
+from coefdyn.execution.triton.common import RegisteredKernel, split_sums
 from coefdyn.execution.triton.linear import Scan, Tokens, along, chunk_size, shapes
 from coefdyn.shapes import Tensor
 
@@ -62,8 +62,7 @@ def backward(
     dv, dweight = scan.values_gradient(r, weight, scale)
     dg = None
     if log_decay is not None:
-        total = (final * dfinal).sum((1, 2))[:, None]
-        dg = reverse_sums(terms + erased, log_decay.dtype) + total
+        dg = scan.decay_gradient(terms + erased, before, final, after, dfinal).to(log_decay.dtype)
     dstart = None if start is None else dstart
     return dq.to(q.dtype), dk.to(k.dtype), dv, dbeta, dweight, dg, dstart
 

@@ -78,8 +78,6 @@ def _options(q: Tensor, v: Tensor, phi: str, norm: str, shift: bool, scale: floa
     kind = "wide" if wide else "float32" if v.dtype == F32 else "half"
     tile = TILES[kind, max(64, padded(q.shape[-1]), padded(v.shape[-1]))]
     types = dot_types(v.dtype, wide)
-    if types["PRECISION"] == "tf32" and wide:
-        types["PRECISION"] = "tf32x3"
     return Options(phi, norm, shift, scale, F32 if wide else v.dtype, tile, types)
 
 

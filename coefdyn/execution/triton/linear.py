@@ -5,29 +5,28 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
+from torch.nn.functional import pad
 
 from coefdyn.execution.triton import scan_kernels as kernels
-from coefdyn.execution.triton.common import (
-    RegisteredKernel,
-    dot_types,
-    padded,
-    reverse_sums,
-    split_sums,
-)
+from coefdyn.execution.triton.common import RegisteredKernel, dot_types, padded, split_sums
 from coefdyn.shapes import Tensor
 
 __all__ = ["Scan", "Tokens", "diagonal_scan", "householder_scan", "scalar_scan"]
 
-#: tokens per chunk: half-precision inputs, and float32 inputs, whose tiles are twice as large
+#: tokens per chunk: bfloat16 factors, and float32 factors, which take twice the space
 CHUNK, CHUNK_FLOAT32 = 64, 32
 
 
 def chunk_size(dtype: torch.dtype) -> int:
-    return CHUNK_FLOAT32 if dtype == torch.float32 else CHUNK
+    """For values of this type; float16 has float32 factors, as gates leave its range."""
+    return CHUNK if dtype == torch.bfloat16 else CHUNK_FLOAT32
 
 
 class Tokens(NamedTuple):
-    """Flattened inputs of a scan; b_j = scale * weight_j, gates and the first state in float32."""
+    """Flattened inputs of a scan; b_j = scale * weight_j, gates and the first state in float32.
+
+    v may be in float32 beside half-precision queries and keys.
+    """
 
     q: Tensor
     k: Tensor
@@ -55,19 +54,20 @@ class Scan:
         self.chunks = -(-self.length // self.chunk)
         self.hi, self.lo = (q, q) if sums is None else sums
         self.scores = q if scores is None else scores
-        wide = padded(self.n) > 128
+        half = v.dtype == torch.bfloat16
         self.common = {"N": self.n, "D": self.d, "C": self.chunk, "BV": 32, "GATE": gate}
-        self.common |= dot_types(v.dtype, wide=True)
-        self.launch = {"num_warps": 8 if wide else 4, "num_stages": 1 if wide else 2}
-        self.columns = 32 if v.dtype == torch.float32 else 64
+        self.common |= dot_types(q.dtype, wide=not half)
+        small = half and padded(self.n) <= 128
+        self.launch = {"num_warps": 4 if small else 8, "num_stages": 2 if small else 1}
+        self.columns = 64 if half else 32
 
     def wide(self, *shape: int) -> Tensor:
         """An uninitialised float32 tensor."""
         return self.q.new_empty(shape, dtype=torch.float32)
 
     def snapshots(self) -> Tensor:
-        """Room for one state per chunk: bfloat16 inputs keep them in bfloat16."""
-        low = torch.bfloat16 if self.q.dtype == torch.bfloat16 else torch.float32
+        """Room for one state per chunk: bfloat16 values keep them in bfloat16."""
+        low = torch.bfloat16 if self.v.dtype == torch.bfloat16 else torch.float32
         return self.q.new_empty((self.batch, self.chunks, self.n, self.d), dtype=low)
 
     def parts(self) -> int:
@@ -126,6 +126,23 @@ class Scan:
         )  # fmt: skip
         return dq, dk, da
 
+    def decay_gradient(self, terms, before, final, after, dfinal) -> Tensor:
+        """Of g, ``(B, L, ...)`` float32, from q . dq - k . dk, per token or per channel.
+
+        Later chunks count through the states alone: sums over the whole sequence would gather the
+        rounding of every term. ``before``, ``final``: states; ``after``, ``dfinal``: gradients.
+        """
+        carried = self.wide(self.batch, self.chunks, 1, self.n)
+        kernels.carried_decay[(self.batch * self.chunks,)](
+            before, final, after, dfinal, carried, self.chunks,
+            N=self.n, D=self.d, BN=32, BV=64, num_warps=4, num_stages=1,
+        )  # fmt: skip
+        if terms.ndim == 2:
+            terms, carried = terms[..., None], carried.sum(-1, keepdim=True)
+        terms = pad(terms, (0, 0, 0, -self.length % self.chunk)).unflatten(1, (-1, self.chunk))
+        found = terms.flip(2).cumsum(2).flip(2).add_(carried).flatten(1, 2)[:, : self.length]
+        return (found if self.gate == 2 else found[..., 0]).contiguous()
+
     def values_gradient(self, dx: Tensor, weight: Tensor | None, scale: float):
         """Gradients of v and of the weight from that of b V."""
         dv = dx if self.b is None else dx * self.b[..., None]
@@ -174,8 +191,8 @@ def backward(
     dv, dweight = scan.values_gradient(dx, weight, scale)
     dg = None
     if log_decay is not None:
-        total = (final * dfinal).sum((1, 2))[:, None]
-        dg = reverse_sums(along(q, dq) - along(k, dk), log_decay.dtype) + total
+        terms = along(q, dq) - along(k, dk)
+        dg = scan.decay_gradient(terms, before, final, after, dfinal).to(log_decay.dtype)
     dstart = None if start is None else dstart
     return dq.to(q.dtype), dk.to(k.dtype), dv, dweight, dg, dstart
 

@@ -49,7 +49,7 @@ BLOCKS: dict[tuple[str, int], Tile] = {
     ("columns", 256): Tile(32, 32, 8, 1),
     # float32 factors take twice the space and full-precision products many registers
     ("float32", 64): Tile(32, 32, 4, 1),
-    ("float32", 128): Tile(32, 32, 4, 1),
+    ("float32", 128): Tile(32, 32, 8, 1),
     ("float32", 256): Tile(16, 16, 4, 1),
 }
 

@@ -161,12 +161,12 @@ def rows_forward(
 
 @triton.jit
 def row_back_step(
-    q, dy, hi, lo, inv, delta, peak, dq, i, begin, end, K, V, HI, LO, W, length, scale,
+    q, dy, hi, lo, inv, delta, peak, dq, along, i, begin, end, K, V, HI, LO, W, length, scale,
     N: tl.constexpr, D: tl.constexpr, PN: tl.constexpr, PD: tl.constexpr, BC: tl.constexpr,
     PHI: tl.constexpr, SHIFT: tl.constexpr, DECAY: tl.constexpr, WEIGHT: tl.constexpr,
     MASK: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dq of one block of rows from columns begin .. end - 1."""
+    """dq and sum_j ds_ij s_ij of one block of rows from columns begin .. end - 1."""
     n, d = tl.arange(0, PN), tl.arange(0, PD)
     for start in range(begin, end, BC):
         j = start + tl.arange(0, BC)
@@ -188,6 +188,7 @@ def row_back_step(
             w = tl.exp(gap)
             s *= w
             factor = factor * w
+        seen = s
         if SHIFT:
             if MASK:
                 s = tl.where(causal, s, -float("inf"))
@@ -196,8 +197,10 @@ def row_back_step(
             ds = slope(s, PHI) * da
             if MASK:
                 ds = tl.where(causal, ds, 0.0)
+        if DECAY:
+            along += tl.sum(ds * seen, 1)
         dq = tl.dot((ds * factor).to(DOT), k, dq, input_precision=PRECISION)
-    return dq
+    return dq, along
 
 
 @triton.jit(do_not_specialize=["scale"])
@@ -207,7 +210,7 @@ def rows_backward(
     BR: tl.constexpr, BC: tl.constexpr, PHI: tl.constexpr, SHIFT: tl.constexpr,
     DECAY: tl.constexpr, WEIGHT: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dq of one block of rows, and ALONG_i = q_i . dq_i."""
+    """dq of one block of rows, and ALONG_i = sum_j ds_ij s_ij."""
     blocks = tl.cdiv(length, BR)
     base = (tl.program_id(0) // blocks).to(tl.int64) * length
     first = (blocks - 1 - tl.program_id(0) % blocks) * BR
@@ -219,7 +222,7 @@ def rows_backward(
     HI += base
     LO += base
     W += base
-    q = load_tile(Q + base * N, i, n, length, N)
+    q = load_tile(Q + base * N, i, n, length, N).to(DOT)
     dy = load_tile(DY + base * D, i, d, length, D).to(DOT)
     inv = tl.load(INV + base + i, mask=inside, other=0.0)
     delta = tl.load(DELTA + base + i, mask=inside, other=0.0)
@@ -228,29 +231,30 @@ def rows_backward(
     if DECAY:
         hi = tl.load(HI + i, mask=inside, other=0.0)
         lo = tl.load(LO + i, mask=inside, other=0.0)
-    dq = tl.zeros([BR, PN], tl.float32)
-    dq = row_back_step(
-        q.to(DOT), dy, hi, lo, inv, delta, peak, dq, i, 0, first, K, V, HI, LO, W, length, scale,
+    dq, along = tl.zeros([BR, PN], tl.float32), tl.zeros([BR], tl.float32)
+    dq, along = row_back_step(
+        q, dy, hi, lo, inv, delta, peak, dq, along, i, 0, first, K, V, HI, LO, W, length, scale,
         N, D, PN, PD, BC, PHI, SHIFT, DECAY, WEIGHT, False, DOT, PRECISION,
     )  # fmt: skip
-    dq = row_back_step(
-        q.to(DOT), dy, hi, lo, inv, delta, peak, dq, i, first, tl.minimum(first + BR, length),
+    dq, along = row_back_step(
+        q, dy, hi, lo, inv, delta, peak, dq, along, i, first, tl.minimum(first + BR, length),
         K, V, HI, LO, W, length, scale,
         N, D, PN, PD, BC, PHI, SHIFT, DECAY, WEIGHT, True, DOT, PRECISION,
     )  # fmt: skip
     store_tile(DQ + base * N, dq, i, n, length, N)
     if DECAY:
-        tl.store(ALONG + base + i, tl.sum(q.to(tl.float32) * dq, 1), mask=inside)
+        tl.store(ALONG + base + i, along, mask=inside)
 
 
 @triton.jit
 def column_step(
-    k, v, b, hi, lo, dk, dv, j, begin, end, Q, DY, HI, LO, INV, DELTA, OFFSET, length, scale,
+    k, v, b, hi, lo, dk, dv, along, j, begin, end, Q, DY, HI, LO, INV, DELTA, OFFSET, length,
+    scale,
     N: tl.constexpr, D: tl.constexpr, PN: tl.constexpr, PD: tl.constexpr, BR: tl.constexpr,
     PHI: tl.constexpr, SHIFT: tl.constexpr, DECAY: tl.constexpr, WEIGHT: tl.constexpr,
     MASK: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dk (before b_j) and dv of one block of columns from rows begin .. end - 1."""
+    """dk (before b_j), dv and sum_i ds_ij s_ij / b_j of one block of columns from rows begin .."""
     n, d = tl.arange(0, PN), tl.arange(0, PD)
     for start in range(begin, end, BR):
         i = start + tl.arange(0, BR)
@@ -263,8 +267,6 @@ def column_step(
         da = (tl.dot(v, tl.trans(dy), input_precision=PRECISION) - delta) * inv
         causal = (j[:, None] <= i[None, :]) & inside[None, :]
         w = tl.zeros([1, BR], tl.float32) + scale
-        if WEIGHT:
-            s *= b[:, None]
         if DECAY:
             gap = tl.load(HI + i, mask=inside, other=-float("inf"))[None, :] - hi[:, None]
             gap += tl.load(LO + i, mask=inside, other=0.0)[None, :] - lo[:, None]
@@ -273,6 +275,9 @@ def column_step(
             fade = tl.exp(gap)
             s *= fade
             w = w * fade
+        raw = s
+        if WEIGHT:
+            s *= b[:, None]
         if SHIFT:
             if MASK:
                 s = tl.where(causal, s, -float("inf"))
@@ -284,9 +289,11 @@ def column_step(
             if MASK:
                 a = tl.where(causal, a, 0.0)
                 ds = tl.where(causal, ds, 0.0)
+        if DECAY or WEIGHT:
+            along += tl.sum(ds * raw, 1)
         dv = tl.dot((a * inv).to(DOT), dy, dv, input_precision=PRECISION)
         dk = tl.dot((ds * w).to(DOT), q, dk, input_precision=PRECISION)
-    return dk, dv
+    return dk, dv, along
 
 
 @triton.jit(do_not_specialize=["scale"])
@@ -296,7 +303,7 @@ def columns_backward(
     BR: tl.constexpr, BC: tl.constexpr, PHI: tl.constexpr, SHIFT: tl.constexpr,
     DECAY: tl.constexpr, WEIGHT: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv of one block of BC columns, and ALONG_j = k_j . dk_j / b_j."""
+    """dk and dv of one block of BC columns, and ALONG_j = sum_i ds_ij s_ij / b_j."""
     blocks = tl.cdiv(length, BC)
     base = (tl.program_id(0) // blocks).to(tl.int64) * length
     first = (tl.program_id(0) % blocks) * BC
@@ -310,7 +317,7 @@ def columns_backward(
     INV += base
     DELTA += base
     OFFSET += base
-    k = load_tile(K + base * N, j, n, length, N)
+    k = load_tile(K + base * N, j, n, length, N).to(DOT)
     v = load_tile(V + base * D, j, d, length, D).to(DOT)
     b = tl.zeros([BC], tl.float32) + 1.0
     hi, lo = b * 0.0, b * 0.0
@@ -321,17 +328,18 @@ def columns_backward(
         lo = tl.load(LO + j, mask=inside, other=0.0)
     dk = tl.zeros([BC, PN], tl.float32)
     dv = tl.zeros([BC, PD], tl.float32)
-    dk, dv = column_step(
-        k.to(DOT), v, b, hi, lo, dk, dv, j, first, tl.minimum(first + BC, length),
+    along = tl.zeros([BC], tl.float32)
+    dk, dv, along = column_step(
+        k, v, b, hi, lo, dk, dv, along, j, first, tl.minimum(first + BC, length),
         Q, DY, HI, LO, INV, DELTA, OFFSET, length, scale,
         N, D, PN, PD, BR, PHI, SHIFT, DECAY, WEIGHT, True, DOT, PRECISION,
     )  # fmt: skip
-    dk, dv = column_step(
-        k.to(DOT), v, b, hi, lo, dk, dv, j, first + BC, length,
+    dk, dv, along = column_step(
+        k, v, b, hi, lo, dk, dv, along, j, first + BC, length,
         Q, DY, HI, LO, INV, DELTA, OFFSET, length, scale,
         N, D, PN, PD, BR, PHI, SHIFT, DECAY, WEIGHT, False, DOT, PRECISION,
     )  # fmt: skip
     if DECAY or WEIGHT:
-        tl.store(ALONG + base + j, tl.sum(k.to(tl.float32) * dk, 1), mask=inside)
+        tl.store(ALONG + base + j, along, mask=inside)
     store_tile(DK + base * N, dk * b[:, None], j, n, length, N)
     store_tile(DV + base * D, dv, j, d, length, D)

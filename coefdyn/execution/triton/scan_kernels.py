@@ -17,7 +17,14 @@ import triton.language as tl
 
 from coefdyn.execution.triton.pointwise_kernels import load_tile, load_turned, store_tile
 
-__all__ = ["local_gradients", "scan_outputs", "scan_reverse", "scan_states", "score_gradients"]
+__all__ = [
+    "carried_decay",
+    "local_gradients",
+    "scan_outputs",
+    "scan_reverse",
+    "scan_states",
+    "score_gradients",
+]
 
 
 @triton.jit
@@ -335,3 +342,27 @@ def score_gradients(
             dk = tl.dot(dat.to(DOT), q, dk, input_precision=PRECISION)
         store_tile(DQ + base * N, dq, i, n, length, N)
         store_tile(DK + base * N, dk, i, n, length, N)
+
+
+@triton.jit(do_not_specialize=["chunks"])
+def carried_decay(
+    H, FINAL, DH, DFINAL, OUT, chunks,
+    N: tl.constexpr, D: tl.constexpr, BN: tl.constexpr, BV: tl.constexpr,
+):  # fmt: skip
+    """OUT_n = sum_d S_nd dS_nd after one chunk: the gradient of its whole decay, per channel."""
+    t = tl.program_id(0) % chunks
+    entry = (tl.program_id(0) // chunks).to(tl.int64)
+    after = (entry * chunks + t) * N * D
+    for first in range(0, N, BN):
+        n = first + tl.arange(0, BN)
+        total = tl.zeros([BN], tl.float32)
+        for start in range(0, D, BV):
+            d = start + tl.arange(0, BV)
+            if t == chunks - 1:
+                state = load_tile(FINAL + entry * N * D, n, d, N, D).to(tl.float32)
+                ds = load_tile(DFINAL + entry * N * D, n, d, N, D).to(tl.float32)
+            else:
+                state = load_tile(H + after + N * D, n, d, N, D).to(tl.float32)
+                ds = load_tile(DH + after, n, d, N, D).to(tl.float32)
+            total += tl.sum(state * ds, 1)
+        tl.store(OUT + (entry * chunks + t) * N + n, total, mask=n < N)
