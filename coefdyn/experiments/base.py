@@ -51,7 +51,7 @@ class Experiment(ABC):
 
     @abstractmethod
     def claims(self, result: Result) -> list[Verdict]:
-        """The paper's claims, each held, not held or not run in this result."""
+        """The paper's claims, each held, not held, without a test or not run in this result."""
 
     def table(self, result: Result) -> list[str]:
         """The result as lines of text: every finished variant's accuracy, mean and range."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -285,7 +285,7 @@ def _mean(outcomes: Sequence[Outcome | None]) -> float:
     return sum(one.accuracy for one in outcomes if one is not None) / len(outcomes)
 
 
-def _rises(outcomes: Sequence[Outcome | None]) -> tuple[bool, str]:
+def _rises(outcomes: Sequence[Outcome | None]) -> tuple[bool | None, str]:
     """Means over tasks and widths never fall with n, and the last is higher than the first."""
     by_n: dict[int, list[Outcome | None]] = {}
     for one in outcomes:
@@ -295,6 +295,9 @@ def _rises(outcomes: Sequence[Outcome | None]) -> tuple[bool, str]:
     values = list(means.values())
     steady = all(b >= a - STEP for a, b in pairwise(values))
     words = ", ".join(f"n = {n}: {value:.3f}" for n, value in means.items())
+    guess = _guess(outcomes)
+    if max(values) <= guess + STEP:
+        return None, f"{words}, guess by place {guess:.3f}: has not learned"
     return steady and values[-1] > values[0] + STEP, words
 
 
@@ -318,24 +321,32 @@ def _approaches(
 
 def _on_a_par(
     first: Sequence[Outcome | None], second: Sequence[Outcome | None]
-) -> tuple[bool, str]:
+) -> tuple[bool | None, str]:
     """Whether both models have learned, and their means are close."""
-    a, b, guess = _mean(first), _mean(second), _guess(first)
-    words = f"{a:.3f} against {b:.3f}, guess by place {guess:.3f}"
-    return min(a, b) > guess + STEP and abs(a - b) <= ON_PAR, words
+    return _compared(first, second, lambda a, b, learned: learned and abs(a - b) <= ON_PAR)
+
+
+def _compared(
+    first: Sequence[Outcome | None],
+    second: Sequence[Outcome | None],
+    test: Callable[[float, float, bool], bool],
+) -> tuple[bool | None, str]:
+    """A test of two means, told whether both models have learned more than places.
+
+    Where neither has, there is nothing to compare.
+    """
+    a, b, bound = _mean(first), _mean(second), _guess(first) + STEP
+    words = f"{a:.3f} against {b:.3f}, guess by place {bound - STEP:.3f}"
+    if max(a, b) <= bound:
+        return None, f"{words}: neither has learned"
+    return test(a, b, min(a, b) > bound), words
 
 
 def _ahead(
     first: Sequence[Outcome | None], second: Sequence[Outcome | None], margin: float
-) -> tuple[bool, str]:
-    """Whether the first model's mean exceeds the second's by a margin, which may be negative.
-
-    Two models of which neither has learned more than places are not compared.
-    """
-    a, b, guess = _mean(first), _mean(second), _guess(first)
-    learned = max(a, b) > guess + STEP
-    words = f"{a:.3f} against {b:.3f}, guess by place {guess:.3f}"
-    return learned and a > b + margin, words if learned else f"{words}: neither has learned"
+) -> tuple[bool | None, str]:
+    """Whether the first model's mean exceeds the second's by a margin, which may be negative."""
+    return _compared(first, second, lambda a, b, learned: a > b + margin)
 
 
 def _guess(outcomes: Sequence[Outcome | None]) -> float:

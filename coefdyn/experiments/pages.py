@@ -10,7 +10,7 @@ from typing import Any
 from coefdyn.experiments import EXPERIMENTS, get_experiment
 from coefdyn.experiments.base import Experiment
 from coefdyn.experiments.plan import Plan
-from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Result, Verdict
+from coefdyn.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Result, Verdict
 
 __all__ = [
     "OTHER_FIGURES",
@@ -24,7 +24,7 @@ __all__ = [
     "show",
 ]
 
-MARKS = {HELD: "**held**", NOT_HELD: "**not held**", NOT_RUN: "not run"}
+MARKS = {HELD: "**held**", NOT_HELD: "**not held**", NO_TEST: "**no test**", NOT_RUN: "not run"}
 #: the profiles whose results are kept, and what the book calls them
 KEPT = {"quick": "quick", "paper": "paper scale"}
 
@@ -78,7 +78,7 @@ def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
 
 
 def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """One row per claim, one column per profile: held, not held or not run, with the numbers.
+    """One row per claim, one column per profile: the verdict, with the numbers that decided it.
 
     Args:
         experiment: whose claims.
@@ -170,7 +170,7 @@ def _evidence(experiment: Experiment, result: Result) -> list[str]:
         return ["not yet run", "", "", "", ""]
     planned = len(records) + result.missing
     counts = Counter(one.status for one in experiment.claims(result))
-    verdicts = [f"{counts[status]} {status}" for status in (HELD, NOT_HELD, NOT_RUN)]
+    verdicts = [f"{counts[status]} {status}" for status in MARKS]
     seconds = sum(record["wall_s"] / record.get("replicas", 1) for record in records)
     return [
         ", ".join(words for words in verdicts if not words.startswith("0 ")),

@@ -18,6 +18,12 @@ __all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
 
 FEATURES = ("psi_relu", "psi_elu1", "psi_softplus", "psi_exp")
 POINTWISE = ("exp", "identity")
+WORDS = {
+    **dict(
+        zip(FEATURES, ("psi = ReLU", "psi = ELU + 1", "psi = softplus", "psi = exp"), strict=True)
+    ),
+    **{name: f"phi = {name}" for name in POINTWISE},
+}
 TASKS = ("selective copying", "fuzzy recall")
 
 
@@ -62,14 +68,12 @@ class Principle21(Experiment):
                 outcome = result.one(task=task, readout=readout)
                 if outcome is not None:
                     xs = outcome.diagnostic("near_zero_fraction")
-                    scatter_outcome(
-                        axes, place, xs, outcome, "psi = " + readout.removeprefix("psi_")
-                    )
+                    scatter_outcome(axes, place, xs, outcome, WORDS[readout])
             for readout, style in zip(POINTWISE, ("--", ":"), strict=True):
                 outcome = result.one(task=task, readout=readout)
                 if outcome is not None:
                     axes.axhline(
-                        outcome.accuracy, color="gray", linestyle=style, label="phi = " + readout
+                        outcome.accuracy, color="gray", linestyle=style, label=WORDS[readout]
                     )
             axes.set(xlabel="fraction of |coefficients| <= 0.001", ylabel="test accuracy")
             axes.set_ylim(-0.03, 1.05)
@@ -110,7 +114,7 @@ def _near_zero(outcome: Outcome) -> float:
 
 def _words(outcomes: list[Outcome], bound: Outcome, measure) -> str:  # type: ignore[no-untyped-def]
     named = [*outcomes, bound]
-    return ", ".join(f"{one.variant.facets['readout']} {measure(one):.3f}" for one in named)
+    return ", ".join(f"{WORDS[one.variant.facets['readout']]}: {measure(one):.3f}" for one in named)
 
 
 def _all_below(outcomes: list[Outcome], bound: Outcome, measure) -> tuple[bool, str]:  # type: ignore[no-untyped-def]

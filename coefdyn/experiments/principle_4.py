@@ -132,7 +132,7 @@ def _rising(outcomes: list[Outcome]) -> tuple[bool, str]:
         for structure, group in _by_structure(outcomes).items()
     }
     values = list(best.values())
-    words = ", ".join(f"{structure} {value:.3f}" for structure, value in best.items())
+    words = "; ".join(f"{structure} {value:.3f}" for structure, value in best.items())
     return all(b >= a - TOLERANCE for a, b in pairwise(values)), words
 
 
@@ -141,7 +141,7 @@ def _parameters_matter(outcomes: list[Outcome]) -> tuple[bool, str]:
         structure: abs(group[0].accuracy - group[1].accuracy)
         for structure, group in _by_structure(outcomes).items()
     }
-    words = ", ".join(f"{structure} {gap:.3f}" for structure, gap in gaps.items())
+    words = "; ".join(f"{structure} {gap:.3f}" for structure, gap in gaps.items())
     return max(gaps.values()) >= 0.05, "difference: " + words
 
 

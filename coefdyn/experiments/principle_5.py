@@ -40,6 +40,8 @@ SCALINGS = {
     "z/sqrt(n)": "gate_inverse_sqrt",
 }
 STEADY, LOUD = ("1/sqrt(n)", "z/sqrt(n)"), ("1", "z")
+#: ReLU passes a positive constant on, and the row sum divides it out: b = 1 and 1/sqrt(n) are one
+CANCELS = "ReLU, I"
 HEADS = 4
 
 
@@ -127,7 +129,7 @@ class Principle5(Experiment):
             verdict(
                 f"{design}: b of order 1/sqrt(n) spreads less over the seeds than b of order 1",
                 group,
-                lambda g=group: _steadier(g),
+                lambda g=group, d=design: _steadier(g, same=d == CANCELS),
             )
             for design, group in groups.items()
         ]
@@ -153,21 +155,22 @@ def _spread(outcomes: list[Outcome]) -> float:
 def _words(outcomes: list[Outcome]) -> str:
     """Spread and mean accuracy of every scaling of one design."""
     groups = {b: _of_order(outcomes, [b]) for b in (*STEADY, *LOUD)}
-    return ", ".join(
-        f"b = {b} {_spread(group):.3f} at {fmean(one.accuracy for one in group):.3f}"
+    return "; ".join(
+        f"b = {b}: {_spread(group):.3f} at {fmean(one.accuracy for one in group):.3f}"
         for b, group in groups.items()
     )
 
 
-def _steadier(outcomes: list[Outcome]) -> tuple[bool, str]:
+def _steadier(outcomes: list[Outcome], *, same: bool) -> tuple[bool | None, str]:
+    """Whether the smaller scalings spread less; None where they make the same function."""
     steady, loud = (_spread(_of_order(outcomes, scalings)) for scalings in (STEADY, LOUD))
-    words = f"mean spread {steady:.3f} against {loud:.3f}"
-    return steady < loud, f"{words}; spread at mean accuracy: {_words(outcomes)}"
+    words = f"mean spread {steady:.3f} against {loud:.3f}; at mean accuracy: {_words(outcomes)}"
+    return (None, f"{words}: a constant cancels") if same else (steady < loud, words)
 
 
 def _exp_spreads_most(groups: dict[str, list[Outcome]]) -> tuple[bool, str]:
     spreads = {design: _spread(_of_order(group, LOUD)) for design, group in groups.items()}
-    words = ", ".join(f"{design}: {value:.3f}" for design, value in spreads.items())
+    words = "; ".join(f"{design}: {value:.3f}" for design, value in spreads.items())
     return max(spreads, key=lambda name: spreads[name]) == "exp, I", words
 
 

@@ -10,9 +10,10 @@ from typing import Any
 from coefdyn.experiments.plan import AnyPlan, Plan, Variant
 from coefdyn.training import Record
 
-__all__ = ["HELD", "NOT_HELD", "NOT_RUN", "Outcome", "Result", "Verdict", "verdict"]
+__all__ = ["HELD", "NOT_HELD", "NOT_RUN", "NO_TEST", "Outcome", "Result", "Verdict", "verdict"]
 
-HELD, NOT_HELD, NOT_RUN = "held", "not held", "not run"
+#: "no test": the runs are there, and say nothing about the claim
+HELD, NOT_HELD, NO_TEST, NOT_RUN = "held", "not held", "no test", "not run"
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Verdict:
 
     Args:
         claim: what the paper says, in one sentence of ours.
-        status: "held", "not held" or "not run".
+        status: "held", "not held", "no test" or "not run".
         numbers: the numbers that decided it, in words; empty if not run.
     """
 
@@ -68,19 +69,20 @@ class Verdict:
 def verdict(
     claim: str,
     needed: Sequence[Outcome | None],
-    test: Callable[[], tuple[bool, str]],
+    test: Callable[[], tuple[bool | None, str]],
 ) -> Verdict:
     """Apply a test when every outcome it needs is there; else "not run".
 
     Args:
         claim: see ``Verdict``.
         needed: the outcomes; one None, or none at all, means the claim was not run.
-        test: returns whether the claim holds and the numbers in words.
+        test: returns whether the claim holds, or None where these runs cannot tell, and the
+            numbers in words.
     """
     if not needed or any(outcome is None for outcome in needed):
         return Verdict(claim, NOT_RUN, "")
     holds, numbers = test()
-    return Verdict(claim, HELD if holds else NOT_HELD, numbers)
+    return Verdict(claim, NO_TEST if holds is None else HELD if holds else NOT_HELD, numbers)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import torch
 
 from coefdyn.experiments import get_experiment
 from coefdyn.experiments.baselines import accuracy_by_place
-from coefdyn.experiments.result import HELD, NOT_HELD, Result
+from coefdyn.experiments.result import HELD, NO_TEST, NOT_HELD, Result
 from coefdyn.models import SequenceModel
 from coefdyn.tasks import IGNORE, MqarConfig, splits
 
@@ -79,8 +79,10 @@ def test_the_guess_by_place_against_a_plain_loop():
 
 def as_the_paper(facets):
     """Accuracies ordered as the paper reports them."""
-    base = {"softmax attention": 1.0, "linear attention": 0.3, "normalized attention": 0.6}
-    base |= {"S6": 0.6, "SSD": 0.7, "qLSTM, sigmoid": 0.4, "qLSTM, reversed": 0.5}
+    base = {"softmax attention": 1.0, "linear attention": 0.3, "normalized attention": 0.8}
+    base |= {"S6": 0.8, "SSD": 0.85, "qLSTM, sigmoid": 0.4, "qLSTM, reversed": 0.5}
+    if facets["model"] == "linear attention" and facets["n"] in ("16", "256"):
+        return 0.97  # close to softmax attention, as in Figure 1
     grows = not facets["model"].startswith(("softmax", "qLSTM"))
     return base[facets["model"]] + (0.05 if grows and facets["n"] in ("16", "256") else 0.0)
 
@@ -99,6 +101,8 @@ def test_claims_follow_the_numbers(mqar, profile):
         ("normalized attention is more accurate", "normalized attention", 0.3),
         ("reversed sigmoid is more accurate", "qLSTM", 0.41),
         ("SSD is at least", "SSD", 0.5),
+        ("largest n is within", "linear attention", 0.5),
+        ("on a par with S6", "normalized attention", 0.5),
         ("softmax attention solves", "softmax attention", 0.98),
     ],
 )
@@ -115,11 +119,11 @@ def test_models_that_learned_places_only_are_not_compared(mqar):
     def unlearned(facets):
         return 0.3 if facets["model"] in ("S6", "SSD") else as_the_paper(facets)
 
-    (found,) = [
-        one for one in mqar.claims(result_of(mqar, "quick", unlearned)) if "SSD is" in one.claim
-    ]
-    assert found.status == NOT_HELD
-    assert "neither has learned" in found.numbers
+    verdicts = mqar.claims(result_of(mqar, "quick", unlearned))
+    for claim, words in (("SSD is", "neither has"), ("S6: accuracy rises", "has not learned")):
+        (found,) = [one for one in verdicts if claim in one.claim]
+        assert found.status == NO_TEST
+        assert words in found.numbers
 
 
 def test_table_2_is_judged_by_order_and_distance():

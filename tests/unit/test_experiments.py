@@ -15,7 +15,7 @@ from coefdyn.experiments.baselines import frequent_value_accuracy
 from coefdyn.experiments.plan import PROFILES
 from coefdyn.experiments.principle_1 import _growth
 from coefdyn.experiments.principle_2 import near_zero_set
-from coefdyn.experiments.result import HELD, NOT_HELD, NOT_RUN, Outcome, Verdict, verdict
+from coefdyn.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Outcome, Verdict, verdict
 from coefdyn.models import SequenceModel
 from coefdyn.tasks import NoisyRecallConfig, splits
 from coefdyn.training import RunOptions, train_group
@@ -163,6 +163,7 @@ def test_verdict_needs_every_outcome():
     result = result_of(principle_3.EXPERIMENT, "live", lambda facets, run: (0.5, None))
     one: Outcome = result.outcomes()[0]
     assert verdict("c", [one], lambda: (False, "x")) == Verdict("c", NOT_HELD, "x")
+    assert verdict("c", [one], lambda: (None, "x")) == Verdict("c", NO_TEST, "x")
 
 
 def test_most_frequent_value_is_counted_as_defined():
