@@ -62,42 +62,31 @@ function mixFinite(x, y, t) {
 }
 
 // Eigenvalues of a diagonal times a reflection-like matrix, signs of the diagonal all equal:
-// D (I - beta z z^T) has those of the symmetric |D|^1/2 (I - beta z z^T) |D|^1/2, up to that sign.
+// D (I - beta z z^T) has those of the symmetric |D| - beta w w^T with w = |D|^1/2 z, up to that sign. Each but the
+// least lies between two neighbours of |D|, and the secular function tells on which side of a point.
 function eigenvaluesNumeric(g, t) {
   const { n, beta, z, decay } = g;
   const at = t * n;
   const sign = Math.sign(decay[at]) || 1;
-  const root = Array.from({ length: n }, (_, c) => Math.sqrt(Math.abs(decay[at + c])));
-  const rows = root.map((x, r) => root.map((y, c) => x * y * ((r === c ? 1 : 0) - beta[t] * z[at + r] * z[at + c])));
-  return jacobiEigenvalues(rows).map((x) => sign * x);
+  const squares = Array.from({ length: n }, (_, c) => Math.abs(decay[at + c]) * z[at + c] ** 2);
+  const sizes = Array.from(decay.subarray(at, at + n), Math.abs);
+  const sorted = Float64Array.from(sizes).sort();
+  const isAbove = (x) => {
+    let sum = 0;
+    for (let c = 0; c < n; c++) if (squares[c] > 0) sum += squares[c] / (sizes[c] - x);
+    return beta[t] * sum > 1;
+  };
+  const least = sorted[0] - beta[t] * squares.reduce((sum, x) => sum + x, 0);
+  return Array.from(sorted, (high, k) => sign * bisect(isAbove, k > 0 ? sorted[k - 1] : least, high));
 }
 
-// Cyclic Jacobi rotations on a symmetric matrix given as rows.
-function jacobiEigenvalues(rows) {
-  const n = rows.length;
-  for (let sweep = 0; sweep < 30; sweep++) {
-    let off = 0;
-    for (let p = 0; p < n; p++) for (let r = p + 1; r < n; r++) off += rows[p][r] * rows[p][r];
-    if (off < 1e-26) break;
-    for (let p = 0; p < n; p++) for (let r = p + 1; r < n; r++) jacobiRotate(rows, p, r);
+// Where a condition turns true between two numbers, to the last digit.
+function bisect(holds, low, high) {
+  for (let m = 0; m < 100; m++) {
+    const middle = (low + high) / 2;
+    if (middle <= low || middle >= high) break;
+    if (holds(middle)) high = middle;
+    else low = middle;
   }
-  return rows.map((row, i) => row[i]);
-}
-
-function jacobiRotate(rows, p, r) {
-  if (rows[p][r] === 0) return;
-  const theta = (rows[r][r] - rows[p][p]) / (2 * rows[p][r]);
-  const tangent = (theta >= 0 ? 1 : -1) / (Math.abs(theta) + Math.sqrt(theta * theta + 1));
-  const cos = 1 / Math.sqrt(tangent * tangent + 1);
-  const sin = tangent * cos;
-  for (let m = 0; m < rows.length; m++) {
-    const [x, y] = [rows[m][p], rows[m][r]];
-    rows[m][p] = cos * x - sin * y;
-    rows[m][r] = sin * x + cos * y;
-  }
-  for (let m = 0; m < rows.length; m++) {
-    const [x, y] = [rows[p][m], rows[r][m]];
-    rows[p][m] = cos * x - sin * y;
-    rows[r][m] = sin * x + cos * y;
-  }
+  return high;
 }

@@ -15,11 +15,14 @@ function makeStability(app, box) {
     element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Largest |α| in row i, powers of ten" }), growth)),
   element("div", { class: "cdx-scroll", tabindex: "0", role: "region", "aria-label": "Largest weight by normalizer" }, table));
   return (model) => {
-    setText(verdict, stabilityWords(model));
-    drawEigenvalues(plane, model, app.theme);
-    setAttribute(plane, "aria-label", `Eigenvalues of A at step ${model.row + 1}: ${formatSpectrum(model.spectrum)}. The largest over all steps is ${formatNumber(largestEigenvalue(model))}.`);
+    const points = Array.from({ length: model.g.L - 1 }, (_, t) => spectrum(model.g, t + 1)).flat();
+    const largest = points.reduce((top, point) => Math.max(top, Math.hypot(...point)), 0);
+    const words = stabilityWords(model, largest);
+    setText(verdict, words);
+    drawEigenvalues(plane, model, points, app.theme);
+    setAttribute(plane, "aria-label", `Eigenvalues of A at step ${model.row + 1}: ${formatSpectrum(model.spectrum)}. The largest over all steps is ${formatNumber(largest)}.`);
     drawGrowth(growth, model, app.theme);
-    setAttribute(growth, "aria-label", stabilityWords(model));
+    setAttribute(growth, "aria-label", words);
     ETA_ANSWERS.forEach(([name], m) => {
       const value = largestWeight(model, name);
       setText(cells[m], formatNumber(value));
@@ -29,21 +32,12 @@ function makeStability(app, box) {
   };
 }
 
-function stabilityWords(model) {
-  const top = largestEigenvalue(model);
+function stabilityWords(model, top) {
   const over = top > 1 + 1e-9;
   const start = over ? `Some eigenvalue has size ${formatNumber(top)}, outside the unit circle.` : `No eigenvalue leaves the unit circle; the largest has size ${formatNumber(top)}.`;
   if (model.horizon === Infinity) return `${start} float32 never overflows at this growth.`;
   return model.horizon === 0 ? `${start} float32 overflows within the first tokens.`
     : `${start} At ${formatNumber(model.rate)} nats a token float32 overflows after about ${model.horizon} tokens.`;
-}
-
-function largestEigenvalue({ g }) {
-  let top = 0;
-  for (let t = 1; t < g.L; t++) {
-    for (const value of eigenvalues(g, t)) top = Math.max(top, Math.abs(value));
-  }
-  return top;
 }
 
 // The last row's largest weight had eta been another; exp against a row sum in the logarithm, as everywhere.
@@ -57,7 +51,7 @@ function largestWeight(model, name) {
 }
 
 // Eigenvalues of one structured A_t are real; those of a dense one, or of two steps together (n = 2), may turn.
-function drawEigenvalues(canvas, model, theme) {
+function drawEigenvalues(canvas, model, points, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const scale = Math.min(width, height) / 2 / 1.45;
   const at = (re, im) => [width / 2 + re * scale, height / 2 - im * scale];
@@ -71,7 +65,7 @@ function drawEigenvalues(canvas, model, theme) {
   const { g } = model;
   const color = (size) => (size > 1 + 1e-9 ? theme.negative : theme.evolution);
   ctx.globalAlpha = 0.35;
-  for (let t = 1; t < g.L; t++) for (const point of spectrum(g, t)) dot(ctx, ...at(...point), 3, color(Math.hypot(...point)));
+  for (const point of points) dot(ctx, ...at(...point), 3, color(Math.hypot(...point)));
   ctx.globalAlpha = 1;
   if (g.n === 2 && model.row > 0) {
     for (const [re, im] of twoStepEigenvalues(g, model.row)) dot(ctx, ...at(re, im), 5, theme.panel, color(Math.hypot(re, im)));
