@@ -2,21 +2,24 @@
 
     python tests/gpu/run.py [--budget SECONDS] [--only verify|time] [--fresh] [--out FILE]
 
-Needs torch and triton only; fla is timed beside if it is importable. Every result is written as
-soon as it is there, and a later call continues where the last one stopped. Designs that are not
-verified are not timed. Exit status 1 if a verification failed.
+Needs torch, triton and numpy only; fla is timed beside if it is importable. What the times need is
+verified first, in processes beside each other, as most of it is compiling; then the times are
+taken, and the rest is verified. A case that crashes or hangs is a failure of its own and stops no
+other. Every result is written as soon as it is there, and a later call continues where the last
+one stopped. Designs that are not verified are not timed. Exit status 1 if anything failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import importlib.util
 import json
+import os
 import platform
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -27,6 +30,9 @@ import timings  # noqa: E402
 import torch  # noqa: E402
 from comparison import check  # noqa: E402
 from tolerances import tolerance  # noqa: E402
+from workers import Row, through  # noqa: E402
+
+from coefdyn.training.provenance import code_revision  # noqa: E402
 
 OUT = ROOT / "data" / "benchmarks" / "gpu.json"
 KERNELS = ROOT / "coefdyn" / "execution" / "triton"
@@ -50,30 +56,51 @@ DESIGNS: tuple[tuple[str, str, str, dict], ...] = (
     ("scalar", "squared_relu", "row_sum", {}),
     ("diagonal", "squared_relu", "one", {}),
     ("householder", "exp", "row_sum", {}),
+    ("scaled_householder", "exp", "row_sum", {}),
     ("scaled_householder", "softplus", "row_sum", {"own": True}),
     ("householder", "identity", "one", {"own": True}),
     ("scaled_householder", "identity", "one", {"own": True}),
     ("scaled_householder", "identity", "one", {}),
 )
-#: heads that between them use every tile, and lengths on both sides of every block
+#: heads that between them use every tile; kernels of other lengths than 1 are compiled apart where
+#: 16 divides them, as it does those that are timed
 HEADS = (16, 40, 64, 128, 256)
-LENGTHS = (1, 65, 300)
+LENGTHS = (300, 320, 65, 1)
+#: seconds that one case may take; what is timed first
+LIMIT = {"verified": 180.0, "timed": 300.0}
 
 
-def cases() -> Iterator[tuple[str, Callable[[], dict]]]:
-    """(key, run) of every verification."""
-    for dtype in DTYPES:
-        for head in HEADS:
-            for length in LENGTHS:
+def cases() -> dict[str, tuple[tuple, dict]]:
+    """key -> arguments of ``check``, of every verification; what the times need comes first."""
+    found = {}
+    for dtype in (torch.bfloat16, torch.float32, torch.float16):
+        for length in LENGTHS:
+            for head in sorted(HEADS, key=lambda head: head not in timings.HEADS):
                 for structure, phi, eta, options in DESIGNS:
+                    if (phi, eta, dtype) == ("exp", "one", torch.float16):
+                        continue  # the result itself leaves float16's range
                     sizes = {"n": head, "dv": head, "batch": (2, 2), **options}
                     flags = " ".join(sorted(options))
                     key = f"{structure} {phi} {eta} {flags} {dtype} D={head} L={length}"
+                    found[key] = ((structure, phi, eta, length), {"dtype": dtype, **sizes})
+    return found
 
-                    def run(args=(structure, phi, eta, length), sizes=sizes, dtype=dtype):
-                        return check(*args, dtype=dtype, device="cuda", **sizes)
 
-                    yield key, run
+def timed_first(key: str) -> bool:
+    """Whether the times need this verification."""
+    sizes = [f"D={head} L={length}" for head in timings.HEADS for length in LENGTHS[:2]]
+    return "torch.bfloat16" in key and any(key.endswith(size) for size in sizes)
+
+
+def perform(part: str, key: str, peaks: dict[str, float] | None = None) -> Row:
+    """One result, in a process of its own."""
+    if part == "peaks":
+        return timings.peaks()
+    if part == "timed":
+        (problem,) = (p for p in timings.problems() if p.key == key)
+        return timings.time_problem(problem, peaks)
+    args, options = cases()[key]
+    return judged(check(*args, device="cuda", **options))
 
 
 def judged(row: dict) -> dict:
@@ -98,9 +125,6 @@ def sources() -> str:
 def provenance() -> dict[str, object]:
     import triton
 
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True
-    ).stdout.strip()
     return {
         "device": torch.cuda.get_device_name(),
         "capability": list(torch.cuda.get_device_capability()),
@@ -109,54 +133,49 @@ def provenance() -> dict[str, object]:
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
         "kernels": sources(),
-        "commit": commit or "unknown",
+        "commit": code_revision(),
     }
 
 
 class Results:
     """The result file: continued if it comes from the same device, versions and kernels."""
 
-    def __init__(self, path: Path, fresh: bool) -> None:
+    def __init__(self, path: Path, fresh: bool, here: dict[str, object]) -> None:
         self.path = path
-        here = provenance()
-        self.content = {"provenance": here, "verified": {}, "timed": {}}
+        self.content: dict = {"provenance": here, "verified": {}, "timed": {}}
         if path.exists() and not fresh:
             old = json.loads(path.read_text())
-            same = {**old["provenance"], "commit": "", "date": ""} == {
-                **here,
-                "commit": "",
-                "date": "",
-            }
-            if same:
+            changing = {"commit": "", "date": ""}
+            if {**old["provenance"], **changing} == {**here, **changing}:
                 self.content = old
 
-    def add(self, part: str, key: str, row: dict) -> None:
+    def add(self, part: str, key: str, row: Row) -> None:
         self.content[part][key] = row
+        self.write()
+
+    def write(self) -> None:
+        """Whole or not at all: a call that is killed leaves the last file."""
         self.content["provenance"]["date"] = datetime.now(UTC).isoformat(timespec="seconds")
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        self.path.write_text(json.dumps(self.content, indent=1) + "\n")
+        whole = self.path.with_name(self.path.name + ".new")
+        whole.write_text(json.dumps(self.content, indent=1) + "\n")
+        os.replace(whole, self.path)
+
+    def missing(self, part: str, keys: Iterable[str]) -> list[str]:
+        """What has no result yet, then what failed before."""
+        rows = self.content[part]
+        left = [key for key in keys if not rows.get(key, {"ok": False}).get("ok", True)]
+        return sorted(left, key=rows.__contains__)
 
 
-def attempt(run: Callable[[], dict]) -> dict:
-    """A row, or the error in its place; only running out of memory or of shared memory is one."""
-    try:
-        return run()
-    except (torch.OutOfMemoryError, RuntimeError) as error:
-        torch.cuda.empty_cache()
-        return {"ok": False, "error": f"{type(error).__name__}: {str(error)[:300]}"}
-
-
-def verify(results: Results, until: float) -> bool:
+def verify(results: Results, keys: list[str], until: float, jobs: int) -> bool:
     """Run what is not verified yet; True when all is done."""
-    for key, run in cases():
-        if results.content["verified"].get(key, {}).get("ok"):
-            continue
-        if time.monotonic() > until:
-            return False
-        row = attempt(lambda run=run: judged(run()))
+    left = [("verified", key) for key in results.missing("verified", keys)]
+    limit = LIMIT["verified"]
+    for (_, key), row in through(left, perform, processes=jobs, until=until, limit=limit):
         results.add("verified", key, row)
-        print("ok  " if row["ok"] else "FAIL", key, row.get("error", ""), flush=True)
-    return True
+        print("ok  " if row["ok"] else "FAIL", key, row if not row["ok"] else "", flush=True)
+    return set(keys) <= results.content["verified"].keys()
 
 
 def verified(results: Results, structure: str, phi: str, head: int, dtype: str) -> bool:
@@ -170,49 +189,69 @@ def verified(results: Results, structure: str, phi: str, head: int, dtype: str) 
 
 
 def clock(results: Results, until: float) -> bool:
-    """Time what is verified and not timed yet; True when all is done."""
+    """Time what is verified and not timed yet, one after another; True when all is done."""
+    limit = LIMIT["timed"]
     if "peaks" not in results.content:
-        results.content["peaks"] = timings.peaks()
-    for problem in timings.problems():
-        key = problem.key
-        if key in results.content["timed"] or not verified(
-            results, problem.structure, problem.phi, problem.head, "torch.bfloat16"
-        ):
-            continue
-        if time.monotonic() > until:
-            return False
-        row = attempt(
-            lambda problem=problem: timings.time_problem(problem, results.content["peaks"])
-        )
+        for _, row in through([("peaks", "")], perform, processes=1, until=until, limit=limit):
+            if "error" in row:
+                print("FAIL peaks", row["error"], flush=True)
+                return False
+            results.content["peaks"] = row
+            results.write()
+    peaks = results.content.get("peaks")
+    ready = [
+        problem.key
+        for problem in timings.problems()
+        if verified(results, problem.structure, problem.phi, problem.head, "torch.bfloat16")
+    ]
+    left = [("timed", key, peaks) for key in results.missing("timed", ready)]
+    for (_, key, _), row in through(left, perform, processes=1, until=until, limit=limit):
         results.add("timed", key, row)
         print(key, json.dumps(row), flush=True)
-    return True
+    return {p.key for p in timings.problems()} <= results.content["timed"].keys()
+
+
+def summary(results: Results, done: bool) -> list[str]:
+    """The failures, and what is there; returns the failures."""
+    rows = {**results.content["verified"], **results.content["timed"]}
+    failed = [key for key, row in rows.items() if not row.get("ok", True)]
+    for key in failed:
+        print("failed:", key, json.dumps(rows[key]))
+    print(f"{len(results.content['verified'])} verified,", end=" ")
+    print(f"{len(results.content['timed'])} timed, {len(failed)} of both failed", end="; ")
+    print("done" if done else "not all is there: run again")
+    return failed
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--budget", type=float, default=3600.0, help="seconds")
     parser.add_argument("--only", choices=("verify", "time"))
+    parser.add_argument("--jobs", type=int, default=min(8, os.cpu_count() or 1), help="processes")
     parser.add_argument("--fresh", action="store_true", help="forget earlier results")
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
+    until = time.monotonic() + options.budget
     if not torch.cuda.is_available():
         print(
             "tests/gpu/run.py needs a CUDA device and found none; the same kernels are checked "
             "without one by tests/equivalence/test_triton_interpreter.py and test_triton_compile.py"
         )
         return 2
-    until = time.monotonic() + options.budget
-    results = Results(options.out, options.fresh)
+    results = Results(options.out, options.fresh, provenance())
+    if importlib.util.find_spec("fla") is None:
+        print("fla is not installed: its kernels are not timed beside", flush=True)
+    first, rest = [], []
+    for key in cases():
+        (first if timed_first(key) else rest).append(key)
     done = True
     if options.only != "time":
-        done = verify(results, until)
+        done = verify(results, first, until, options.jobs)
     if options.only != "verify":
         done = clock(results, until) and done
-    failed = [key for key, row in results.content["verified"].items() if not row["ok"]]
-    print(f"{len(results.content['verified'])} verified, {len(failed)} failed,", end=" ")
-    print(f"{len(results.content['timed'])} timed; {'done' if done else 'budget spent: run again'}")
-    return 1 if failed else 0
+    if options.only != "time":
+        done = verify(results, rest, until, options.jobs) and done
+    return 1 if summary(results, done) else 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,11 @@
 """Times of the Triton kernels and of their peers on one GPU: bfloat16, B 8, H 16.
 
-Medians of CUDA-event times. The roofline share is against this device's own measured peaks: a
-large bfloat16 product for pointwise readouts (operations of causal attention, backward 2.5 times
-the forward), a large copy for linear ones (each input and output read or written once).
-Pointwise readouts with a decay per channel have no peer: FlexAttention changes a score that is
-there, and cannot multiply channels before they are summed.
+Medians of CUDA-event times, taken while the device has been kept waiting, so that they hold no gaps
+between launches; what the host takes to launch stands beside. The roofline share is against this
+device's own measured peaks: a large bfloat16 product for pointwise readouts (operations of causal
+attention, backward 2.5 times the forward), a large copy for linear ones (each input and output read
+or written once). Pointwise readouts with a decay per channel have no peer: FlexAttention changes a
+score that is there, and cannot multiply channels before they are summed.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import statistics
+import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -24,7 +26,13 @@ __all__ = ["Problem", "peaks", "problems", "time_problem"]
 
 BATCH, HEADS_COUNT = 8, 16
 HEADS = (64, 128)
-LENGTHS = (2048, 4096, 8192, 16384, 32768)
+#: the most telling first
+LENGTHS = (4096, 2048, 16384, 8192, 32768)
+DEVICE = "cuda"
+#: seconds that the repeats of one measurement may take
+SPAN = 2.0
+#: clock cycles per second at most: how long a device is kept waiting
+CYCLES = 2e9
 READOUTS = {"exp": readout.exp, "softplus": readout.softplus, "identity": readout.identity}
 CELLS = (
     ("identity", "exp"),
@@ -57,26 +65,42 @@ class Problem(NamedTuple):
 
 
 def problems() -> Iterator[Problem]:
-    """Short sequences first."""
+    """In the order of LENGTHS."""
     for length in LENGTHS:
         for head in HEADS:
             for structure, phi in CELLS:
                 yield Problem(structure, phi, head, length)
 
 
-def median_ms(run: Callable[[], object], repeats: int = 10) -> float:
-    """Median time of one call, after two to warm up."""
+class Time(NamedTuple):
+    """Milliseconds of one call: of the device, and of the host to launch it."""
+
+    device: float
+    host: float
+
+
+def median_ms(run: Callable[[], object], repeats: int = 10) -> Time:
+    """Median times of one call, after two to warm up; fewer repeats of what takes long."""
     for _ in range(2):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
         run()
-    times = []
+        launched = time.perf_counter() - start
+        torch.cuda.synchronize()
+        whole = time.perf_counter() - start
+    repeats = max(3, min(repeats, int(SPAN / whole)))
+    device, host = [], []
     for _ in range(repeats):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda._sleep(int(CYCLES * min(0.1, 2 * launched)))
         begin.record()
+        start = time.perf_counter()
         run()
+        host.append(1e3 * (time.perf_counter() - start))
         end.record()
         torch.cuda.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+        device.append(begin.elapsed_time(end))
+    return Time(statistics.median(device), statistics.median(host))
 
 
 def peaks() -> dict[str, float]:
@@ -85,8 +109,8 @@ def peaks() -> dict[str, float]:
     x = torch.empty(2**30, device="cuda", dtype=torch.uint8)
     y = torch.empty_like(x)
     return {
-        "tflops": 2 * 8192**3 / median_ms(lambda: a @ a) / 1e9,
-        "terabytes_per_s": 2 * x.numel() / median_ms(lambda: y.copy_(x)) / 1e9,
+        "tflops": 2 * 8192**3 / median_ms(lambda: a @ a).device / 1e9,
+        "terabytes_per_s": 2 * x.numel() / median_ms(lambda: y.copy_(x)).device / 1e9,
     }
 
 
@@ -101,12 +125,12 @@ class Tensors(NamedTuple):
 
 
 def draw(problem: Problem) -> Tensors:
-    generator = torch.Generator("cuda").manual_seed(0)
+    generator = torch.Generator(DEVICE).manual_seed(0)
 
     def normal(*shape: int) -> torch.Tensor:
         return torch.randn(
             BATCH, HEADS_COUNT, problem.length, *shape,
-            generator=generator, device="cuda", dtype=torch.bfloat16,
+            generator=generator, device=DEVICE, dtype=torch.bfloat16,
         )  # fmt: skip
 
     q, k, v = (normal(problem.head) for _ in range(3))
@@ -138,17 +162,24 @@ def ours(problem: Problem, x: Tensors) -> torch.Tensor:
     return design.apply(x.v, method="triton")
 
 
-@functools.cache
-def _flex() -> tuple[Callable, Callable]:
+@functools.lru_cache(1)
+def _flex(problem: Problem) -> tuple[Callable, object]:
+    """FlexAttention compiled for one problem, and the causal mask, which is made once."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    return torch.compile(flex_attention), create_block_mask
+    torch.compiler.reset()  # after eight shapes it would no longer compile
+    length = problem.length
+
+    def causal(b, h, i, j):
+        return j <= i
+
+    mask = create_block_mask(causal, None, None, length, length, device=DEVICE)
+    return torch.compile(flex_attention), mask
 
 
 def flex(problem: Problem, x: Tensors) -> torch.Tensor:
     """FlexAttention: exp of the score, or of log softplus of the score, over the row sum."""
-    attention, make_mask = _flex()
-    mask = make_mask(lambda b, h, i, j: j <= i, None, None, problem.length, problem.length)
+    attention, mask = _flex(problem)
 
     def log_softplus(score, b, h, i, j):
         return torch.log(functional.softplus(score))
@@ -157,21 +188,25 @@ def flex(problem: Problem, x: Tensors) -> torch.Tensor:
     return attention(x.q, x.k, x.v, score_mod=modify, block_mask=mask)
 
 
-def peers(problem: Problem, x: Tensors) -> dict[str, Callable[[], torch.Tensor]]:
-    """What can compute the same here, by name."""
-    found: dict[str, Callable[[], torch.Tensor]] = {}
+Run = Callable[[], torch.Tensor]
+
+
+def peers(problem: Problem, x: Tensors) -> dict[str, Callable[[], tuple[Run, tuple]]]:
+    """What can compute the same here, by name: makes a call and the tensors it differentiates."""
+    found: dict[str, Callable[[], tuple[Run, tuple]]] = {}
     if problem.structure == "identity":
-        found["flex_attention"] = lambda: flex(problem, x)
+        found["flex_attention"] = lambda: (lambda: flex(problem, x), x[:3])
         if problem.phi == "exp":
-            found["torch_sdpa"] = lambda: functional.scaled_dot_product_attention(
-                x.q, x.k, x.v, is_causal=True
+            found["torch_sdpa"] = lambda: (
+                lambda: functional.scaled_dot_product_attention(x.q, x.k, x.v, is_causal=True),
+                x[:3],
             )
     if problem.linear and importlib.util.find_spec("fla"):
-        found["fla"] = _fla(problem, x)
+        found["fla"] = lambda: _fla(problem, x)
     return found
 
 
-def _fla(problem: Problem, x: Tensors) -> Callable[[], torch.Tensor]:
+def _fla(problem: Problem, x: Tensors) -> tuple[Run, tuple]:
     """fla's chunked kernel of the structure; it takes (B, L, H, D)."""
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
     from fla.ops.gla import chunk_gla
@@ -180,18 +215,18 @@ def _fla(problem: Problem, x: Tensors) -> Callable[[], torch.Tensor]:
     def turned(tensor: torch.Tensor) -> torch.Tensor:
         return tensor.detach().transpose(1, 2).contiguous().requires_grad_()
 
-    q, k, v, g, beta = (turned(t) for t in x)
+    q, k, v, g, beta = leaves = tuple(turned(t) for t in x)
     if problem.structure == "scalar":
-        return lambda: chunk_simple_gla(q, k, v, g=g)[0]
+        return lambda: chunk_simple_gla(q, k, v, g=g)[0], leaves[:4]
     if problem.structure == "diagonal":
-        return lambda: chunk_gla(q, k, v, g)[0]
-    return lambda: chunk_gated_delta_rule(q, k, v, g, beta)[0]
+        return lambda: chunk_gla(q, k, v, g)[0], leaves[:4]
+    return lambda: chunk_gated_delta_rule(q, k, v, g, beta)[0], leaves
 
 
-def both_ways(run: Callable[[], torch.Tensor]) -> Callable[[], None]:
-    """Forward and backward with a fixed incoming gradient."""
-    grad = torch.ones_like(run().detach())
-    return lambda: run().backward(grad)
+def both_ways(run: Run, leaves: tuple) -> Callable[[], object]:
+    """Forward and backward with a fixed incoming gradient; gradients are not added to others."""
+    grad = torch.randn_like(run().detach())
+    return lambda: torch.autograd.grad(run(), leaves, grad, allow_unused=True)
 
 
 def floor_ms(problem: Problem, peak: dict[str, float], backward: bool) -> float:
@@ -208,13 +243,20 @@ def floor_ms(problem: Problem, peak: dict[str, float], backward: bool) -> float:
 def time_problem(problem: Problem, peak: dict[str, float]) -> dict[str, object]:
     """Milliseconds of ours and of every peer, and our share of the roofline."""
     x = draw(problem)
-    runs = {"triton": lambda: ours(problem, x)} | peers(problem, x)
+    runs = {"triton": lambda: (lambda: ours(problem, x), tuple(x))} | peers(problem, x)
     row: dict[str, object] = {}
-    for name, run in runs.items():
+    for name, make in runs.items():
         try:
+            run, leaves = make()
             with torch.no_grad():
                 forward = median_ms(run)
-            row[name] = {"forward_ms": forward, "both_ms": median_ms(both_ways(run))}
+            both = median_ms(both_ways(run, leaves))
+            row[name] = {
+                "forward_ms": forward.device,
+                "both_ms": both.device,
+                "forward_host_ms": forward.host,
+                "both_host_ms": both.host,
+            }
         except Exception as error:  # a peer's failure is a result, ours is not
             if name == "triton":
                 raise

@@ -73,7 +73,7 @@ def throughput(options: argparse.Namespace, until: float) -> dict:
         content["failed"].pop(name, None)
         try:
             content["seconds"][name] = round(seconds_of(way, options.device), 3)
-        except RuntimeError as error:
+        except Exception as error:  # a compiler has errors of its own
             content["failed"][name] = f"{type(error).__name__}: {str(error)[:300]}"
             print("FAIL", name, content["failed"][name], flush=True)
         options.table.parent.mkdir(parents=True, exist_ok=True)
