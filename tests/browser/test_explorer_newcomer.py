@@ -118,16 +118,24 @@ def test_a_finger_picks_cells_rows_and_panels(phone: Any) -> None:
 
 
 def test_a_held_key_is_one_step_back(open_page: Open) -> None:
-    page = open_page(Explorer("gla"))
+    page = open_page(Explorer("gla"), clock=True)
+    hold_time(page)
     length = page.evaluate("history.length")
     page.focus("[data-cd=control-decay]")
     for _ in range(8):
         page.keyboard.press("ArrowLeft")
-    page.wait_for_selector("[data-cd=value-decay]:text-is('0.88')")
-    page.wait_for_function("location.hash.includes('decay=0.88')")
+        page.clock.run_for(30)
+    assert text(page, "value-decay") == "0.88"
+    assert "decay=0.88" in page.evaluate("location.hash")
     assert page.evaluate("history.length") == length + 1
-    page.go_back()
-    page.wait_for_selector("[data-cd=value-decay]:text-is('0.92')")
+    page.clock.run_for(700)
+    page.keyboard.press("ArrowLeft")
+    page.clock.run_for(30)
+    assert page.evaluate("history.length") == length + 2, "after a pause, a step of its own"
+    page.clock.resume()
+    for decay in ("0.88", "0.92"):
+        page.go_back()
+        page.wait_for_selector(f"[data-cd=value-decay]:text-is('{decay}')")
 
 
 def test_a_screen_reader_hears_a_change_once_it_is_done(open_page: Open) -> None:

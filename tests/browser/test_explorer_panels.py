@@ -99,6 +99,26 @@ def test_geometry_is_dragged_by_hand_and_by_key(open_page: Open) -> None:
     assert text(page, "geometry-words").startswith("A projects")
 
 
+def test_the_words_on_geometry_count_the_decay(open_page: Open) -> None:
+    explorer = Explorer("gated_deltanet", decay=0.8, variation=0.0, beta=1.25, panel="geometry")
+    along, rest = sorted(x.real for x in explorer.shown().eigenvalues)
+    page = open_page(explorer)
+    want = f"A multiplies the part along z by −{abs(along):.3g}, the rest by {rest:.3g}."
+    assert text(page, "geometry-words").startswith(want)
+    slide(page, "beta", 2)
+    assert text(page, "geometry-words").startswith("A reflects and multiplies by 0.8.")
+    slide(page, "beta", 1)
+    want = "A projects: the part along z is gone, the rest is multiplied by 0.8."
+    assert text(page, "geometry-words").startswith(want)
+
+
+def test_between_two_normalizers_neither_is_current(open_page: Open) -> None:
+    current = "n => n.filter(x => x.dataset.current === 'true').map(x => x.dataset.cd)"
+    for share, want in ((0, ["eta-floored"]), (0.5, []), (1, ["eta-one"])):
+        page = open_page(Explorer("mlstm", panel="stability", morph_to="gla", morph=share))
+        assert page.eval_on_selector_all("[data-cd^=eta-]", current) == want
+
+
 def test_three_dimensions_count_states_near_the_plane(open_page: Open) -> None:
     explorer = Explorer("gla", panel="geometry", tokens="random", width=3, row=20)
     page = open_page(explorer)

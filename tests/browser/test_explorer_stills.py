@@ -161,7 +161,7 @@ def test_a_dark_page_prints_light(visit: Visit) -> None:
     assert page.evaluate(LOOK, DARK)
     for media, look in (("print", LIGHT), ("screen", DARK)):
         page.emulate_media(media=media)
-        page.wait_for_function(LOOK, arg=look, timeout=5000)
+        page.wait_for_function(LOOK, arg=look)
     for event, look in (("beforeprint", LIGHT), ("afterprint", DARK)):
         page.evaluate("(name) => dispatchEvent(new Event(name))", event)
         assert page.evaluate(LOOK, look)

@@ -216,11 +216,19 @@ function geometryWords(model) {
     scalar: s.flip ? "A flips and scales the key: it alternates between two half lines." : "A scales the key along its own line.",
     diagonal: "A scales each axis by its own factor.",
   }[g.structure];
-  const along = g.beta ? 1 - g.beta[model.row] : 0;
-  const house = !g.beta ? "" : Math.abs(along) < 1e-9 ? "A projects: the part along z is gone." : Math.abs(along + 1) < 1e-9
-    ? (s.direction === "turning" ? "A reflects, each time across another line: two steps make a rotation." : "A reflects: two equal steps undo each other.")
-    : `A multiplies the part along z by ${formatNumber(along)}.`;
-  return `${kind || house || "A lies between two designs."} In the plane a query sends only n − 1 = 1 direction to score 0: the dashed line.`;
+  return `${kind || householderWords(model) || "A lies between two designs."} In the plane a query sends only n − 1 = 1 direction to score 0: the dashed line.`;
+}
+
+// What a (I - beta z z^T) does at output i; nothing where a morph has one decay for each axis.
+function householderWords({ g, row, settings: s }) {
+  const [a, other] = g.decay ? g.decay.slice(row * g.n, row * g.n + 2) : [1, 1];
+  if (!g.beta || a !== other) return "";
+  const along = 1 - g.beta[row];
+  const rest = a === 1 ? "" : `, the rest is multiplied by ${formatNumber(a)}`;
+  if (Math.abs(along) < 1e-9) return `A projects: the part along z is gone${rest}.`;
+  if (Math.abs(along + 1) > 1e-9) return `A multiplies the part along z by ${formatNumber(a * along)}${rest && `, the rest by ${formatNumber(a)}`}.`;
+  if (a !== 1) return `A reflects and multiplies by ${formatNumber(a)}.`;
+  return s.direction === "turning" ? "A reflects, each time across another line: two steps make a rotation." : "A reflects: two equal steps undo each other.";
 }
 
 const REACH_WORDS = {

@@ -27,9 +27,15 @@ function makeStability(app, box) {
       const value = largestWeight(model, name);
       setText(cells[m], formatNumber(value));
       setAttribute(cells[m], "data-value", value);
-      setAttribute(cells[m], "data-current", name === model.g.normalizer);
+      setAttribute(cells[m], "data-current", name === normalizerNow(model.g));
     });
   };
+}
+
+// Half way between two normalizers it is neither.
+function normalizerNow({ normalizer, blend }) {
+  if (!blend || blend.from.normalizer === blend.to.normalizer) return normalizer;
+  return blend.t === 1 ? blend.to.normalizer : null;
 }
 
 function stabilityWords(model, top) {
