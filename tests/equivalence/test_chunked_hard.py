@@ -69,6 +69,24 @@ def test_strong_decays(structure: str, nats: float, phi: str) -> None:
     )
 
 
+@pytest.mark.parametrize("phi", ["identity", "exp", "softplus"])
+@pytest.mark.parametrize("structure", ["scalar", "diagonal", "scaled_householder", "own_key"])
+def test_gradient_of_a_decay_that_leaves_almost_nothing(structure: str, phi: str) -> None:
+    """It is e^-8 and less of what a token says about itself, and equal to the last digits."""
+    inputs = Inputs.draw(length=40, seed=27)
+    strong = {
+        name: -8 - 30 * inputs.leaves[name].detach().abs()
+        for name in ("log_decay", "channel_decay")
+    }
+
+    def build(x: Inputs) -> CoefficientDynamics:
+        if structure == "own_key":
+            return own_key(x.dynamics("scaled_householder", phi, "one"))
+        return x.dynamics(structure, phi, "one")
+
+    both_precisions(build, with_leaves(inputs, **strong))
+
+
 @pytest.mark.parametrize("phi", ["identity", "relu"])
 @pytest.mark.parametrize("structure", ["scalar", "diagonal", "scaled_householder"])
 def test_growth(structure: str, phi: str) -> None:
@@ -121,6 +139,35 @@ def test_gates_of_200_nats(structure: str, eta: str, phi: str) -> None:
     both_precisions(lambda x: x.dynamics(structure, phi, eta, log_scaled=True), gates)
 
 
+@pytest.mark.parametrize("eta", ["row_sum", "floored"])
+@pytest.mark.parametrize("own", [True, False])
+def test_gates_of_200_nats_while_erasing(own: bool, eta: str) -> None:
+    """All weights fall by 400 nats and rise again, so that every token keeps its share.
+
+    Scores stay positive, as above.
+    """
+    inputs = Inputs.draw(length=90, n=6, seed=15)
+    x = {name: value.detach() for name, value in inputs.leaves.items()}
+    t = torch.arange(90)
+    jumps = 200.0 * ((t == 60) | (t == 61)) - 200.0 * ((t == 30) | (t == 31))
+    gates = with_leaves(
+        inputs,
+        q=x["q"].abs(),
+        k=x["k"].abs(),
+        direction=x["direction"].abs(),
+        beta=0.25 * x["beta"],
+        log_decay=jumps - 0.1 * x["log_decay"].abs(),
+        log_scaling=200.0 + jumps.cumsum(0) + x["log_scaling"],
+    )
+    gates = Inputs(gates.leaves, {name: s.abs() for name, s in gates.signs.items()})
+
+    def build(x: Inputs) -> CoefficientDynamics:
+        d = x.dynamics("scaled_householder", "identity", eta, log_scaled=True)
+        return own_key(d) if own else d
+
+    both_precisions(build, gates, run=lambda d, v: apply_chunked(d, v, chunk_size=16))
+
+
 def test_floored_rows_of_huge_scale_without_any_positive_score() -> None:
     """Input gates of 200 nats and no positive score: 0 / 1, not 0 / 0."""
     inputs = Inputs.draw(length=20, seed=19)
@@ -152,6 +199,19 @@ def test_large_scores_under_softplus() -> None:
     for factor in (100.0, -100.0):
         x = with_leaves(inputs, q=factor * inputs.leaves["q"].abs(), k=inputs.leaves["k"].abs())
         both_precisions(lambda x: x.dynamics("identity", "softplus", "one"), x)
+
+
+def test_softplus_just_above_twenty_in_float64() -> None:
+    """torch takes s for log(1 + e^s) there, 2e-9 away; so does every method."""
+    inputs = Inputs.draw(length=30, seed=28)
+    x = {name: value.detach() for name, value in inputs.leaves.items()}
+    q, k = x["q"].abs() + 3, x["k"].abs() + 3
+    scaled = Inputs(
+        {**inputs.leaves, "q": q.requires_grad_(), "k": k.requires_grad_()}, inputs.signs
+    )
+    agrees_with_reference(
+        chunked, lambda x: replace(x.dynamics("identity", "softplus", "one"), scaling=0.5), scaled
+    )
 
 
 def test_readout_of_ones_own() -> None:

@@ -28,6 +28,7 @@ from coefdyn.execution.chunked import diagonal_tokens
 from coefdyn.execution.chunked.operators import Kernel
 from coefdyn.execution.chunked.scalar import (
     output_shapes,
+    own_pairs,
     scan_backward,
     tile_bytes,
     write_factor,
@@ -144,8 +145,9 @@ def piece_backward(q, k, values, grad, state, ds, piece: _Piece) -> _Gradients:
     qa, ka = q * piece.reach, k / piece.reach
     inner = None if state is None else state * half
     tile = scan_backward(qa, ka, values, grad, inner, ds * half, None)
-    sums = (qa * tile.q).sub_(ka.mul_(tile.k))
-    dq, dk = tile.q.mul_(piece.reach), tile.k.div_(piece.reach)
+    sums = (qa * tile.q).sub_(ka * tile.k)
+    dq, dk = tile.complete(qa, ka)
+    dq, dk = dq.mul_(piece.reach), dk.div_(piece.reach)
     return _Gradients(dq, dk, tile.values, sums, tile.state.mul_(half))
 
 
@@ -155,12 +157,14 @@ def _wide_backward(q, k, values, grad, state, ds, wide: Tensor) -> _Gradients:
     scores = pair_scores(q, k, pairs)
     dvalues = torch.bmm(scores.transpose(1, 2), grad).baddbmm_(k * fade, ds)
     dscores = torch.bmm(grad, values.transpose(1, 2)).tril_()
+    own = own_pairs(dscores)
     dq, dk = pair_scores_backward(q, k, pairs, dscores)
     dk += torch.bmm(values, ds.transpose(1, 2)) * fade
     if state is not None:
         dq += torch.bmm(grad, state.transpose(1, 2)) * reach
     dstate = torch.baddbmm(ds * whole, (q * reach).transpose(1, 2), grad)
-    return _Gradients(dq, dk, dvalues, q * dq - k * dk, dstate)
+    sums = q * dq - k * dk
+    return _Gradients(dq.addcmul_(own, k), dk.addcmul_(own, q), dvalues, sums, dstate)
 
 
 def forward(q, k, v, weight, log_decay, state, chunk: int, scale: float) -> tuple[Tensor, Tensor]:

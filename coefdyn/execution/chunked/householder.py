@@ -154,13 +154,13 @@ def backward(
             s, u = path[-1]
             tile = scan_backward(q[here], kt, u, grad_out[here], s, ds, decay)
             erase = erase_backward(kt, bt, u, tile.values, s, decay)
-            dq[here] = tile.q
             torch.add(tile.k, erase.write, out=tile.k)
-            dk[here] = tile.k + erase.row * bt
             dbeta[here] = along = (kt * erase.row).sum(-1)
             if dg is not None:
                 terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1).addcmul_(along, bt[..., 0])
                 dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
+            dq[here], written = tile.complete(q[here], kt)
+            dk[here] = written + erase.row * bt
             if dweight is not None:
                 dweight[here] = (v[here] * erase.values).sum(-1).mul_(scale)
             dv[here] = scaled(erase.values, tokens.factor(start, stop))

@@ -149,14 +149,16 @@ def backward(
             end = path.pop()[0]
             c = tokens.chunk(start, stop)
             tile = chunk_backward(q[here], c, path[-1][1], grad_out[here], path[-1][0], ds)
-            dq[here], dk[here] = tile.q, tile.kz[:, :size]
-            dz[here] = tile.kz[:, size:] + tile.row * c.beta
             dbeta[here] = along = (c.z * tile.row).sum(-1)
             if dg is not None:
                 terms = (q[here] * tile.q).sum(-1).addcmul_(along, c.beta[..., 0])
                 columns = (c.kz * tile.kz).sum(-1)
                 terms -= columns[:, :size] + columns[:, size:]
                 dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
+            own, qt = tile.own, q[here]
+            dq[here] = tile.q.addcmul_(own[:, :size], c.kz[:, :size]).addcmul_(own[:, size:], c.z)
+            dk[here] = tile.kz[:, :size].addcmul_(own[:, :size], qt)
+            dz[here] = tile.kz[:, size:].addcmul_(own[:, size:], qt) + tile.row * c.beta
             if dweight is not None:
                 dweight[here] = (v[here] * tile.written).sum(-1).mul_(scale)
             dv[here] = scaled(tile.written, tokens.factor(start, stop))
@@ -167,13 +169,17 @@ def backward(
 
 
 class _Gradients(NamedTuple):
-    """Of Q, of [K; Z] as written, of Z as the eraser (before beta), of b V, of the first state."""
+    """Of Q, of [K; Z] as written, of Z as the eraser (before beta), of b V, of the first state.
+
+    The first two lack the pairs (i, i), whose factors are ``own`` (see ``ScanGradients``).
+    """
 
     q: Tensor
     kz: Tensor
     row: Tensor
     written: Tensor
     state: Tensor
+    own: Tensor
 
 
 def chunk_backward(q, c: _Chunk, values, grad, state, ds) -> _Gradients:
@@ -188,10 +194,11 @@ def chunk_backward(q, c: _Chunk, values, grad, state, ds) -> _Gradients:
     dkz = tile.k.baddbmm_(drows.transpose(1, 2), c.z * c.beta)
     written = torch.baddbmm(tile.values[:, :size], c.rows[:, :, :size].transpose(1, 2), r)
     if state is None:
-        return _Gradients(tile.q, dkz, row, written, tile.state)
+        return _Gradients(tile.q, dkz, row, written, tile.state, tile.own)
     row += torch.bmm(r, state.transpose(1, 2)) * c.decay.reach
     reader = c.z * (c.beta * c.decay.reach)
-    return _Gradients(tile.q, dkz, row, written, tile.state.baddbmm_(reader.transpose(1, 2), r))
+    dstate = tile.state.baddbmm_(reader.transpose(1, 2), r)
+    return _Gradients(tile.q, dkz, row, written, dstate, tile.own)
 
 
 householder_general_kernel = Kernel(

@@ -147,14 +147,18 @@ class DiagonalScores:
         self.dk[:, :start].addcmul_(dk, self.fade[:, :start])
 
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Gradients of q, k and g."""
+        """Gradients of q, k and g; pairs (i, i) have no decay and would cancel in that of g."""
+        diagonal = self.dinner.diagonal(dim1=2, dim2=3)
+        own = diagonal.flatten(1, 2)[:, : self.length, None].clone()
+        diagonal.zero_()
         near = lower_scores_backward(*self._blocks(), self.dinner.flatten(0, 1))
         dq, dk = (
             (far + x.reshape(far.shape))[:, : self.length]
             for far, x in zip((self.dq, self.dk), near, strict=True)
         )
-        terms = (self.q[:, : self.length] * dq).sub_(self.k[:, : self.length] * dk)
-        return dq, dk, terms.double().flip(1).cumsum(1).flip(1).to(dq.dtype)
+        q, k = self.q[:, : self.length], self.k[:, : self.length]
+        sums = (q * dq).sub_(k * dk).double().flip(1).cumsum(1).flip(1).to(dq.dtype)
+        return dq.addcmul_(own, k), dk.addcmul_(own, q), sums
 
 
 class HouseholderScores:

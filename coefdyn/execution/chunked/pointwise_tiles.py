@@ -130,7 +130,7 @@ def tiled_backward(
         ds.add_(grads[1][:, start:stop, None]).mul_(slope)
         ds[:, :, start:].tril_()
         if d is not None:
-            kept[:, :, start:].tril_()
+            kept[:, :, start:].tril_(-1)  # a pair (i, i) has no decay: its share would cancel
             along = kept.mul_(ds)
             dsums[:, start:stop] += along.sum(2)
             dsums[:, :stop] -= along.sum(1)

@@ -13,6 +13,8 @@ __all__ = ["Rule", "rule"]
 
 #: below this score exp() cannot overflow float32, and log1p(exp(s)) needs no second branch
 SAFE_EXP = 80.0
+#: torch's softplus is the identity above this score
+LINEAR_ABOVE = 20.0
 
 
 class Rule:
@@ -64,15 +66,21 @@ class _Relu(Rule):
 
 
 class _Softplus(Rule):
-    """log(1 + e^s); log1p(exp(s)) is cheaper than torch's guarded form where no score is large."""
+    """log(1 + e^s); log1p(exp(s)) is cheaper than torch's guarded form where no score is large.
+
+    torch takes s itself above 20. float32 cannot tell, float64 can: there its form is kept.
+    """
 
     def value(self, scores: Tensor) -> Tensor:
-        if float(scores.amax()) < SAFE_EXP:
+        if scores.dtype != torch.float64 and float(scores.amax()) < SAFE_EXP:
             return scores.exp_().log1p_()
         return functional.softplus(scores)
 
     def both(self, scores: Tensor) -> tuple[Tensor, Tensor]:
-        return self.value(scores.clone()), scores.sigmoid()
+        slope = scores.sigmoid()
+        if scores.dtype == torch.float64:
+            slope.masked_fill_(scores > LINEAR_ABOVE, 1.0)
+        return self.value(scores.clone()), slope
 
 
 _RULES: dict[str, Rule] = {

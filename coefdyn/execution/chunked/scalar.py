@@ -28,7 +28,14 @@ from coefdyn.execution.chunked.tiles import (
 )
 from coefdyn.shapes import Tensor
 
-__all__ = ["causal_scores", "next_state", "scalar_kernel", "scan_backward", "write_factor"]
+__all__ = [
+    "causal_scores",
+    "next_state",
+    "own_pairs",
+    "scalar_kernel",
+    "scan_backward",
+    "write_factor",
+]
 
 
 def output_shapes(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor | None) -> tuple:
@@ -133,10 +140,10 @@ def backward(
             end = path.pop()
             kt, values, decay = tokens.chunk(start, stop)
             tile = scan_backward(q[here], kt, values, grad_out[here], path[-1], ds, decay)
-            dq[here], dk[here] = tile.q, tile.k
             if dg is not None:
                 terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1)
                 dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
+            dq[here], dk[here] = tile.complete(q[here], kt)
             if dweight is not None:
                 dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
             dv[here] = scaled(tile.values, tokens.factor(start, stop))
@@ -147,18 +154,28 @@ def backward(
 
 
 class ScanGradients(NamedTuple):
-    """Gradients of one chunk: of Q, K, the written values, and the state at the chunk's start."""
+    """Gradients of one chunk: of Q, K, the written values, and the state at the chunk's start.
+
+    Those of Q and K lack the pairs (i, i), which no decay touches: in the gradient of the decay
+    they would cancel, and their rounding would bury what a strong decay leaves.
+    """
 
     q: Tensor
     k: Tensor
     values: Tensor
     state: Tensor
+    own: Tensor
+
+    def complete(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """The gradients of Q and K, pairs (i, i) included; in place."""
+        return self.q.addcmul_(self.own, k), self.k.addcmul_(self.own, q)
 
 
 def scan_backward(q, k, values, grad, state, ds, decay: Decay | None) -> ScanGradients:
     """Back through O = ((Q K^T) * D) values + (Q e^c) S and the state's update; ds is d S_end."""
     a = causal_scores(q, k, decay)
     da = causal_scores(grad, values, decay)
+    own = own_pairs(da)
     faded = k if decay is None else k * decay.fade
     dvalues = torch.bmm(a.transpose(1, 2), grad).baddbmm_(faded, ds)
     dq = torch.bmm(da, k)
@@ -169,7 +186,16 @@ def scan_backward(q, k, values, grad, state, ds, decay: Decay | None) -> ScanGra
         read = torch.bmm(grad, state.transpose(1, 2))
         dq += scaled(read, None if decay is None else decay.reach)
     kept = scaled(ds, None if decay is None else decay.whole)
-    return ScanGradients(dq, dk, dvalues, torch.baddbmm(kept, reached.transpose(1, 2), grad))
+    dstate = torch.baddbmm(kept, reached.transpose(1, 2), grad)
+    return ScanGradients(dq, dk, dvalues, dstate, own)
+
+
+def own_pairs(dscores: Tensor) -> Tensor:
+    """Take the entries (i, i) out of one or two squares side by side: ``(B, C or 2 C, 1)``."""
+    diagonal = dscores.unflatten(2, (-1, dscores.shape[1])).diagonal(dim1=1, dim2=3)
+    own = diagonal.flatten(1)[..., None].clone()
+    diagonal.zero_()
+    return own
 
 
 scalar_kernel = Kernel(
