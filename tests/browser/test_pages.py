@@ -64,10 +64,16 @@ WIDER = """() => {
 }"""
 
 
+#: Names of the page before and the page after that do not fit.
+CUT = """() => [...document.querySelectorAll(".prev-next-area a")]
+  .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent.trim())"""
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_page_fits_a_phone(path: str, visit: Open) -> None:
     page = visit(path, width=PHONE).page
     assert page.evaluate(WIDER) == []
+    assert page.evaluate(CUT) == []
     page.evaluate("() => document.querySelectorAll('details').forEach((e) => { e.open = true; })")
     assert page.evaluate(WIDER) == []
 
@@ -89,7 +95,7 @@ def test_figures_keep_their_size_on_a_phone_and_scroll_in_their_box(visit: Open)
     wide = page.locator(".cell_output a.image-reference").nth(2)
     wide.focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("(e) => e.scrollLeft > 0", arg=wide.element_handle())
+    page.wait_for_function("(e) => e.scrollLeft > 0", arg=wide.element_handle(), timeout=5000)
     assert page.evaluate(WIDER) == []
     desk = visit("foundations/coefficient_dynamics.html").page
     assert [scroll for _, scroll in desk.evaluate(FIGURES)] == [False] * 3
@@ -247,7 +253,7 @@ def test_a_dark_page_prints_in_light_colours(visit: Open) -> None:
     page = visit("architectures/gated_deltanet.html", scheme="dark").page
     assert not page.evaluate(LIGHTEST)
     page.emulate_media(media="print")
-    page.wait_for_function(LIGHTEST)
+    page.wait_for_function(LIGHTEST, timeout=5000)
 
 
 def test_every_figure_has_a_still_with_words(site: Path) -> None:
