@@ -9,7 +9,7 @@ from gpu.processes import assert_small
 @pytest.mark.parametrize(
     ("arch", "head", "problems"),
     [
-        (80, 64, ["softmax", "scalar"]),
+        (80, 64, ["softmax", "scalar", "row_sums"]),
         (90, 128, ["softmax", "householder", "diagonal"]),
         (80, 256, ["softplus_scalar"]),
         (90, 256, ["softplus_scalar"]),

@@ -114,6 +114,7 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
 
     q = torch.zeros(1, 256, head, dtype=dtype, requires_grad=True)
     gate = torch.zeros(1, 256, requires_grad=True)
+    ones = torch.ones(1, 256, 1)
     channels = torch.zeros(1, 256, head, requires_grad=True)
 
     def both(kernel, *args):
@@ -147,6 +148,7 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
             *(q, q, q, None, channels, None, KEY, "row_sum", False, 1.0),
         ),
         "scalar": both(linear.scalar_kernel, q, q, q, gate, gate, None, 1.0),
+        "row_sums": both(linear.scalar_kernel, q, q, ones, gate, gate, None, 1.0),
         "householder": both(householder.householder_kernel, q, q, q, gate, gate, gate, None, 1.0),
         "diagonal": both(diagonal.diagonal_kernel, q, q, q, gate, channels, None, 1.0),
     }

@@ -32,8 +32,6 @@ from comparison import check  # noqa: E402
 from tolerances import tolerance  # noqa: E402
 from workers import Row, through  # noqa: E402
 
-from coefdyn.training.provenance import code_revision  # noqa: E402
-
 OUT = ROOT / "data" / "benchmarks" / "gpu.json"
 KERNELS = ROOT / "coefdyn" / "execution" / "triton"
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -124,6 +122,8 @@ def sources() -> str:
 
 def provenance() -> dict[str, object]:
     import triton
+
+    from coefdyn.training.provenance import code_revision
 
     return {
         "device": torch.cuda.get_device_name(),
