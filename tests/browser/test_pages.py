@@ -95,7 +95,7 @@ def test_figures_keep_their_size_on_a_phone_and_scroll_in_their_box(visit: Open)
     wide = page.locator(".cell_output a.image-reference").nth(2)
     wide.focus()
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("(e) => e.scrollLeft > 0", arg=wide.element_handle(), timeout=5000)
+    page.wait_for_function("(e) => e.scrollLeft > 0", arg=wide.element_handle())
     assert page.evaluate(WIDER) == []
     desk = visit("foundations/coefficient_dynamics.html").page
     assert [scroll for _, scroll in desk.evaluate(FIGURES)] == [False] * 3
@@ -253,7 +253,7 @@ def test_a_dark_page_prints_in_light_colours(visit: Open) -> None:
     page = visit("architectures/gated_deltanet.html", scheme="dark").page
     assert not page.evaluate(LIGHTEST)
     page.emulate_media(media="print")
-    page.wait_for_function(LIGHTEST, timeout=5000)
+    page.wait_for_function(LIGHTEST)
 
 
 def test_every_figure_has_a_still_with_words(site: Path) -> None:
