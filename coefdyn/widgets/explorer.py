@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -58,7 +59,8 @@ class Explorer(anywidget.AnyWidget):
         preset: a row of Table 1, such as "gated_deltanet" (``coefdyn.widgets.settings.ROWS``).
         parts: which parts to show, from ``PARTS`` and ``CARDS``; None for all. A figure about one
             ingredient: ``parts=["readout", "numbers", "card-readout"]``.
-        name: what the page's address calls this explorer; empty for the first of the page.
+        name: what the page's address calls this explorer, such as "left". Without one the first of
+            a page is ``#cd?...``, the second ``#cd-2?...``, and so on.
         predict: a question that gates the controls until the reader has answered it, such as
             ``{"id": "decay", "question": "Lower the decay: which way does the share of near-zero
             coefficients move?", "number": "near-zero-fraction", "control": "decay"}``. The answer
@@ -175,6 +177,16 @@ class Explorer(anywidget.AnyWidget):
             raise ValueError(f"head must lie between 1 and {heads}, got {complete['head']!r}.")
         return complete
 
+    @traitlets.validate("name")
+    def _addressable(self, proposal: traitlets.Bunch) -> str:
+        name = proposal["value"]
+        if name and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", name):
+            raise ValueError(
+                f"name {name!r} cannot stand in an address; use letters, digits, - and _, "
+                "a letter first."
+            )
+        return name
+
     def shown(self) -> Shown:
         """The numbers that the page shows now, at every setting, in float64."""
         return shown_at(self.settings, self._given())
@@ -207,7 +219,10 @@ class Explorer(anywidget.AnyWidget):
         return given.rebuild(self._sources[self.settings["head"] - 1], self.settings)
 
     def link(self) -> str:
-        """The address fragment that opens a page of the book at these settings."""
+        """The address fragment that opens a page of the book at these settings.
+
+        Without a name it speaks to the first explorer of the page.
+        """
         return rules.address(self.settings, self.name)
 
     def __repr__(self) -> str:

@@ -12,7 +12,7 @@ import traitlets
 
 from coefdyn.analysis.films import LONGEST, Film, FilmRun, check_steps, quantise
 from coefdyn.shapes import Float, Tensor
-from coefdyn.widgets.settings import check_name
+from coefdyn.widgets.settings import check_name, check_whole
 from coefdyn.widgets.source import film_source, style_source
 
 __all__ = ["TrainingFilm", "quantise", "saved_film"]
@@ -113,9 +113,8 @@ class TrainingFilm(anywidget.AnyWidget):
         highest |= {"layer": film["layers"], "head": film["heads"], "row": film["length"]}
         for key, value in proposal["value"].items():
             check_name("setting", key, tuple(highest))
-            low = 0 if key in ("frame", "run") else 1
-            if not low <= int(value) <= highest[key]:
-                raise ValueError(f"{key} must lie between {low} and {highest[key]}, got {value!r}.")
+            number = int(value) if key == "run" and isinstance(value, str) else value
+            check_whole(key, number, 0 if key in ("frame", "run") else 1, highest[key])
         named = {k: str(v) if k == "run" else int(v) for k, v in proposal["value"].items()}
         return {**self.settings, **named}
 

@@ -21,6 +21,7 @@ __all__ = [
     "address",
     "changes",
     "check_name",
+    "check_whole",
     "default_settings",
     "row_of",
     "schema",
@@ -148,6 +149,14 @@ def check_name(what: str, name: Any, known: tuple[str, ...]) -> None:
     raise ValueError(
         f"unknown {what} {name!r}; {hint}Known: {', '.join(k or repr(k) for k in known)}."
     )
+
+
+def check_whole(what: str, value: Any, low: int, high: int) -> None:
+    """Raises a ValueError for anything but a whole number from low to high."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{what} must be a whole number, got {value!r}.")
+    if not low <= value <= high:
+        raise ValueError(f"{what} must lie between {low} and {high}, got {value!r}.")
 
 
 def _check_value(key: str, value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import anywidget
 import traitlets
 
-from coefdyn.widgets.settings import check_name
+from coefdyn.widgets.settings import check_name, check_whole
 from coefdyn.widgets.source import small_source, style_source
 
 __all__ = ["ChunkView", "CostView", "ScoreVariance"]
@@ -42,9 +42,8 @@ class _Small(anywidget.AnyWidget):
             check_name("setting", key, known)
             if key in self._choices:
                 check_name(key, value, self._choices[key])
-            elif not self._limits[key][0] <= value <= self._limits[key][1]:
-                low, high = self._limits[key]
-                raise ValueError(f"{key} must lie between {low} and {high}, got {value!r}.")
+            else:
+                check_whole(key, value, *self._limits[key])
         return {**self.settings, **proposal["value"]}
 
     def __repr__(self) -> str:

@@ -86,12 +86,18 @@ def _film(steps: tuple[int, ...] = (0, 1), provenance: str = "zeros") -> Trainin
     return TrainingFilm(torch.zeros(2, 1, 1, 4, 4), steps=steps, provenance=provenance)
 
 
+def _move(figure: Any, **settings: Any) -> None:
+    figure.settings = settings
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: ScoreVariance(width=0), "between 1 and 128, got 0"),
         (lambda: ScoreVariance(scaling="inverse_root"), "did you mean 'inverse_sqrt_n'"),
         (lambda: ChunkView(chunk=99), "between 1 and 48, got 99"),
+        (lambda: _move(ScoreVariance(), width=3.5), "width must be a whole number, got 3.5"),
+        (lambda: _move(CostView(), power="10"), "power must be a whole number, got '10'"),
         (lambda: _film(steps=(5, 1)), "steps must increase"),
         (lambda: _film(provenance=" "), "provenance is empty"),
     ],

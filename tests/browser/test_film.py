@@ -109,6 +109,8 @@ def test_python_settings_are_checked() -> None:
     assert shown.settings == {"run": "1", "head": 2, "frame": 3}
     with pytest.raises(ValueError, match="layer must lie between 1 and 2, got 3"):
         shown.settings = {"layer": 3}
+    with pytest.raises(ValueError, match=r"frame must be a whole number, got 1\.7"):
+        shown.settings = {"frame": 1.7}
     with pytest.raises(ValueError, match="did you mean 'frame'"):
         shown.settings = {"frames": 3}
     with pytest.raises(ValueError, match=r"recorded films: .*principle-3"):

@@ -46,6 +46,8 @@ def test_settings_are_heard_and_set_one_at_a_time() -> None:
         ({"points": {"k3": ["x"]}}, "cannot be used"),
         ({"points": {"k3": [math.nan]}}, "cannot be used"),
         ({"parts": ["matrx"]}, "did you mean 'matrix'"),
+        ({"name": "left one"}, "cannot stand in an address"),
+        ({"name": "2"}, "a letter first"),
     ],
 )
 def test_wrong_settings_are_told_apart(wrong: dict, message: str) -> None:
