@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch
 
 from coefdyn.shapes import Tensor
@@ -27,6 +29,23 @@ def check_tensor(name: str, value: object, like: Tensor | None = None) -> Tensor
             f"{like.device}; convert it with {name}.to(q)."
         )
     return value
+
+
+def wrong_kind(name: str, value: object, kind: type) -> str:
+    """What to say of a value that is no evolution, readout or normalizer; ``name`` says which."""
+    module = sys.modules[kind.__module__]
+    known = [word for word in module.__all__ if word != kind.__name__]
+    named = {word.lower(): word for word in known}
+    if isinstance(value, type):
+        hint = f"{value.__name__}(), an object and not the class"
+    elif isinstance(value, str) and value.replace("_", "").lower() in named:
+        hint = f"coefdyn.{name}.{named[value.replace('_', '').lower()]}"
+    elif name == "readout" and callable(value):
+        hint = "coefdyn.readout.Pointwise(function)"
+    else:
+        hint = f"one of {', '.join(known)}"
+    shown = f"a tensor {tuple(value.shape)}" if isinstance(value, Tensor) else repr(value)
+    return f"{name} must be one of coefdyn.{name}, got {shown}; did you mean {hint}?"
 
 
 def check_axes(name: str, value: Tensor, axes: str, sizes: dict[str, int]) -> None:
@@ -84,6 +103,15 @@ def check_finite(name: str, value: Tensor) -> None:
         raise ValueError(
             f"{name} holds {bad} value(s) that are NaN or infinite out of {value.numel()}; "
             "find where they arise (torch.isfinite), or for a full reset use a log_decay of -1e4."
+        )
+
+
+def check_nonzero(name: str, value: Tensor) -> None:
+    """No element is 0: something is divided by it."""
+    if can_look_at(value) and not bool((value != 0).all()):
+        raise ValueError(
+            f"{name} holds {int((value == 0).sum())} zero(s), and rows are divided by it; "
+            "use normalizer.One() for no division, or keep eta away from 0."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +43,8 @@ class CoefficientDynamics:
 
     Raises:
         ValueError: for shapes, dtypes or devices that do not fit, L = 0, integer or complex input,
-            or non-finite values (told only for plain CPU tensors that carry no gradient).
+            non-finite values, or zeros in eta (both told only for plain CPU tensors that carry no
+            gradient).
     """
 
     q: Float[Tensor, "*#batch L n"]
@@ -67,6 +69,8 @@ class CoefficientDynamics:
             checks.check_finite(name, value)
             if name.endswith(".sign"):
                 checks.check_sign(name, value)
+            if name == "normalizer.eta":
+                checks.check_nonzero(name, value)
         _ = self.batch_shape
 
     def _check_types(self) -> None:
@@ -74,13 +78,14 @@ class CoefficientDynamics:
         for name, kind in kinds.items():
             value = getattr(self, name)
             if not isinstance(value, kind):
-                hint = f"{value.__name__}()" if isinstance(value, type) else f"coefdyn.{name}"
-                raise ValueError(
-                    f"{name} must be one of coefdyn.{name}, got {value!r}; did you mean {hint}?"
-                )
-        if not isinstance(self.scaling, (int, float, Tensor)):
+                raise ValueError(checks.wrong_kind(name, value, kind))
+        scaling = self.scaling
+        if isinstance(scaling, Tensor):
+            return
+        if not isinstance(scaling, (int, float)) or not -math.inf < scaling < math.inf:
             raise ValueError(
-                f"scaling must be a number or a tensor (..., L), got {type(self.scaling).__name__}."
+                f"scaling must be a number or a tensor (..., L), finite, got {scaling!r}; "
+                "use 1.0 for b_j = 1."
             )
 
     def _named_tensors(self) -> dict[str, tuple[Tensor, str]]:
@@ -216,6 +221,10 @@ class CoefficientDynamics:
 
         Returns:
             y of these tokens, and the state after them.
+
+        Raises:
+            ValueError: for a v that does not fit, or a state of other sizes, leading axes, dtype or
+                kind than this design continues.
         """
         from coefdyn.execution import state as stepping
 

@@ -9,6 +9,7 @@ zero output and zero gradient.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -62,18 +63,22 @@ class RowSum(Normalizer):
 
 @dataclass(frozen=True, eq=False)
 class FlooredRowSum(Normalizer):
-    """eta_i = max(|sum_{j <= i} alpha_{i,j}|, floor) (mLSTM).
+    """eta_i = max(|sum_{j <= i} alpha_{i,j}|, floor) (mLSTM; Table 1).
 
     Args:
         floor: a positive number.
+
+    Raises:
+        ValueError: for anything else.
     """
 
     floor: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.floor > 0:
+        if not isinstance(self.floor, (int, float)) or not 0 < self.floor < math.inf:
             raise ValueError(
-                f"FlooredRowSum needs floor > 0, got {self.floor!r}; for no floor use RowSum()."
+                f"FlooredRowSum needs a number floor > 0, got {self.floor!r}; for no floor use "
+                "RowSum()."
             )
 
     @property
@@ -86,7 +91,7 @@ class Given(Normalizer):
     """eta_i handed in, any function of x_i or of i (normalized attention; 1.05^i in Principle 6).
 
     Args:
-        eta: ``(..., L)``, nonzero.
+        eta: ``(..., L)``, nonzero of either sign (the dynamics that take it raise on zeros).
     """
 
     eta: Float[Tensor, "*#batch L"]

@@ -116,7 +116,13 @@ def _check_elementwise(fn: Callable[[Tensor], Tensor], name: str) -> None:
     """Evaluate fn on a block and on its elements one by one; both must agree."""
     probe = torch.tensor([[-1.3, -0.2, 0.0], [0.4, 1.1, 2.7]], dtype=torch.float64)
     with torch.no_grad():
-        together = fn(probe)
+        try:
+            together = fn(probe)
+        except Exception as error:
+            raise ValueError(
+                f"the readout '{name}' failed on a tensor of shape {tuple(probe.shape)}: {error}. "
+                "Write it with torch functions (torch.exp, not math.exp)."
+            ) from error
         if not isinstance(together, Tensor) or together.shape != probe.shape:
             got = tuple(together.shape) if isinstance(together, Tensor) else type(together).__name__
             raise ValueError(

@@ -112,6 +112,8 @@ def coefficients(
 ) -> Float[Tensor, "*batch L L"]:
     """See ``CoefficientDynamics.coefficients``."""
     compute = {"auto": parallel, "parallel": parallel, "reference": reference}.get(method)
+    if method not in METHODS:
+        raise ValueError(f"method must be 'auto', 'reference' or 'parallel', got {method!r}.")
     if compute is None:
         raise ValueError(
             f"method={method!r} never forms the L x L matrix; "

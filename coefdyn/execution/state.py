@@ -18,7 +18,15 @@ from coefdyn.execution.reference import Stored, advance, nothing_stored, read_ro
 from coefdyn.execution.rows import normalize
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["CacheState", "LinearState", "State", "has_finite_state", "step", "step_by_step"]
+__all__ = [
+    "CacheState",
+    "LinearState",
+    "State",
+    "check_state",
+    "has_finite_state",
+    "step",
+    "step_by_step",
+]
 
 #: a linear readout takes this many tokens or more at once, as a prompt, chunk by chunk
 PROMPT_TOKENS = 64
@@ -82,9 +90,50 @@ def step_by_step(
             f"this design continues a {expected.__name__}, got a {type(state).__name__}: "
             "the readout or evolution changed along the sequence. Start again with state=None."
         )
+    if state is not None:
+        check_state(dynamics, v, state)
     run = _step_linear if expected is LinearState else _step_cache
     y, state = run(dynamics, v, state)  # type: ignore[arg-type]
     return y.to(dtype), state
+
+
+def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
+    """A state of the kind that this design continues has its sizes, dtype and log weights too.
+
+    Raises:
+        ValueError: naming the first thing that does not fit.
+    """
+    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
+    n, dv, batch = dynamics.key_dim, v.shape[-1], dynamics.batch_shape
+    if isinstance(state, LinearState):
+        ones = dynamics.normalizer.cancels_scale
+        if isinstance(dynamics.readout, FeatureMap):
+            n, weighted = dynamics.readout.features(dynamics.q[..., :1, :]).shape[-1], False
+        held, weighted = state.matrix.transpose(-1, -2), weighted and ones
+        sizes, kept, logs = (n, dv + ones), tuple(held.shape[-2:]), state.offset
+        legend = "n, d_v and 1 for a row sum" if ones else "n, d_v"
+    else:
+        held, logs = state.values, state.stored.log_weights
+        sizes, kept = (n, dv), (state.stored.vectors.shape[-1], state.values.shape[-1])
+        legend = "n, d_v"
+    lead = tuple(torch.broadcast_shapes(batch, v.shape[:-2]))
+    begin = "Start again with state=None, or continue with the design that made the state."
+    if kept != sizes or tuple(held.shape[:-2]) != lead:
+        raise ValueError(
+            f"the state was made for leading axes {tuple(held.shape[:-2])} and ({legend}) = "
+            f"{kept}; these tokens have {lead} and {sizes}. {begin}"
+        )
+    if held.dtype != v.dtype or held.device != v.device:
+        raise ValueError(
+            f"the state has dtype {held.dtype} on {held.device}, these tokens are computed in "
+            f"{v.dtype} on {v.device}. {begin}"
+        )
+    if (logs is not None) != weighted:
+        raise ValueError(
+            f"the state was made {'without' if logs is None else 'with'} a decay common to all "
+            f"channels or a log_scaling, this design has {'one' if weighted else 'none'}: its "
+            f"weights would be lost. {begin}"
+        )
 
 
 def _step_linear(

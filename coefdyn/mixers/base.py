@@ -248,7 +248,7 @@ class Mixer(nn.Module, ABC):
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Project x to q, k, v (and z); also the convolutions' memory after these tokens."""
-        self._check_input(x)
+        self._check_input(x, state)
         start = 0 if state is None else state.position
         if self.position_table is not None:
             x = x + self._learned_positions(self.position_table, start, x.shape[-2])
@@ -304,7 +304,18 @@ class Mixer(nn.Module, ABC):
             )
         return table[start : start + length]
 
-    def _check_input(self, x: Tensor) -> None:
+    def _check_input(self, x: Tensor, state: MixerState | None = None) -> None:
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            got = x.dtype if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(
+                f"x must be a floating-point tensor (..., L, d_model), got {got}; token ids pass "
+                "through an embedding first (coefdyn.models), other numbers through .float()."
+            )
+        if state is not None and not isinstance(state, MixerState):
+            raise ValueError(
+                f"state must be what the previous call returned, got {type(state).__name__}; "
+                "before the first token it is None."
+            )
         if x.ndim < 2 or x.shape[-1] != self.d_model:
             raise ValueError(
                 f"x must have shape (..., L, d_model) with d_model={self.d_model}, "

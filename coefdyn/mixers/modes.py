@@ -83,7 +83,7 @@ class ModeMixer(Mixer):
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Values from x; q and k with size 1 for its leading axes, since no token changes them."""
-        self._check_input(x)
+        self._check_input(x, state)
         start = 0 if state is None else state.position
         modes, v = self.modes(), self.values(x)
         shape = (*(1,) * (x.ndim - 2), self.n_heads, x.shape[-2], self.key_dim)

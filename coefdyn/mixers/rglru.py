@@ -83,7 +83,7 @@ class RGLRU(Mixer):
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """u as the values, its input gate as the keys, queries 1; the convolution's memory."""
-        self._check_input(x)
+        self._check_input(x, state)
         start, past = (0, {}) if state is None else (state.position, state.past)
         v, after = self.project["value"](x, past.get("value"))
         k = split_heads(torch.sigmoid(self.input_gate(merge_heads(v))), self.n_heads).to(v.dtype)

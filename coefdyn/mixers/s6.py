@@ -108,7 +108,7 @@ class S6(Mixer):
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """u as the values of all channels, and q, k from u; the convolution's memory."""
-        self._check_input(x)
+        self._check_input(x, state)
         start, past = (0, {}) if state is None else (state.position, state.past)
         v, after = self.project["value"](x, past.get("value"))
         q, k = (self.project[name](merge_heads(v))[0] for name in ("query", "key"))

@@ -11,7 +11,7 @@ from coefdyn.dynamics.readout import FeatureMap, Pointwise
 from coefdyn.execution.chunked.linear import linear_scan
 from coefdyn.execution.chunked.pointwise import apply_pointwise
 from coefdyn.execution.chunked.policy import default_chunk
-from coefdyn.execution.state import LinearState, has_finite_state
+from coefdyn.execution.state import LinearState, check_state, has_finite_state
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply_chunked", "check_chunked", "continue_chunked", "run_chunked"]
@@ -105,6 +105,8 @@ def continue_chunked(
             f"a chunked continuation needs a linear readout; got {dynamics.readout!r} with "
             f"{type(dynamics.evolution).__name__}, which must keep every key. Use step()."
         )
+    if state is not None:
+        check_state(dynamics, values, state)
     y, state = linear_scan(dynamics, values, state, chunk)
     return y.to(v.dtype), state
 
@@ -117,9 +119,10 @@ def _prepare(
 
     check_values(dynamics, v)
     check_chunked(dynamics)
-    if chunk_size is not None and chunk_size < 1:
+    if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ValueError(
-            f"chunk_size must be at least 1 token, got {chunk_size}; 32 to 128 is fast."
+            f"chunk_size must be a whole number of tokens, at least 1, got {chunk_size!r}; "
+            "32 to 128 is fast, None chooses."
         )
     dynamics, v = in_working_precision(dynamics, v)
     return dynamics, v, chunk_size or default_chunk(dynamics)
