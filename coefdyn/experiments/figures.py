@@ -72,16 +72,20 @@ def grouped_points(
 ) -> None:
     """One group per label on the x axis, one colour per series: mean as a bar, seeds as points.
 
-    A variant with a diverged seed carries the word "NaN"; one that was not run stays empty.
+    A variant with a diverged seed carries the word "NaN". The bars of a group stand side by side
+    above its label; a variant that is not there (None) takes no place.
     """
     width = 0.8 / max(1, len(series))
-    for place, (name, outcomes) in enumerate(series.items()):
-        color = PALETTE[place % len(PALETTE)]
+    colors = {name: PALETTE[place % len(PALETTE)] for place, name in enumerate(series)}
+    for name, color in colors.items():
         axes.bar(0, 0, color=color, alpha=0.75, label=name)
-        for group, outcome in enumerate(outcomes):
-            x = group - 0.4 + (place + 0.5) * width
-            if outcome is not None:
-                _bar_with_points(axes, x, outcome, width, color, metric)
+    for group in range(len(groups)):
+        found = [(name, outcomes[group]) for name, outcomes in series.items()]
+        there = [(name, outcome) for name, outcome in found if outcome is not None]
+        for place, (name, outcome) in enumerate(there):
+            x = group + (place + 0.5 - len(there) / 2) * width
+            _bar_with_points(axes, x, outcome, width, colors[name], metric)
+    axes.set_xlim(-0.6, len(groups) - 0.4)
     axes.set_xticks(range(len(groups)), groups)
     axes.set_ylim(0, 1.08)
     axes.set_ylabel(f"test {metric}")

@@ -117,7 +117,7 @@ def show(experiment: Experiment, result: Result) -> None:
 
 def perplexity_markdown(results: Mapping[str, Result]) -> str:
     """Table 3 of the paper beside each result: mean and range over seeds."""
-    from coefdyn.experiments.principle_5_lm import REPORTED, WORDS
+    from coefdyn.experiments.principle_5_lm import MODELS, REPORTED, WORDS
 
     def mean(result: Result, kind: str, b: str) -> str:
         outcome = result.one(model=kind, b=b)
@@ -129,7 +129,7 @@ def perplexity_markdown(results: Mapping[str, Result]) -> str:
         return middle + spread
 
     rows = [
-        [kind, WORDS[b], *(mean(one, kind, b) for one in results.values()), f"{value:.2f}"]
+        [MODELS[kind], WORDS[b], *(mean(one, kind, b) for one in results.values()), f"{value:.2f}"]
         for (kind, b), value in REPORTED.items()
     ]
     heads = [f"here, {KEPT.get(name, name)}" for name in results]

@@ -194,10 +194,14 @@ class Principle1(Experiment):
 
     def draw(self, result: Result) -> Figure:
         drawn, (axes,) = new_figure(width=5.2)
+        ticks: set[int] = set()
         for place, design in enumerate(DESIGNS):
             points = _points(result, design)
             lengths, seconds = [x for x, _ in points], [1e3 * y for _, y in points]
             axes.loglog(lengths, seconds, "o-", color=PALETTE[place], label=design)
+            ticks.update(lengths)
+        axes.set_xticks(sorted(ticks), [f"{length:,}" for length in sorted(ticks)])
+        axes.minorticks_off()
         axes.set(xlabel="sequence length (tokens)", ylabel="forward time (ms)")
         axes.legend(fontsize="small")
         return drawn

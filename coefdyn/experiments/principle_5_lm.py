@@ -26,6 +26,7 @@ REPORTED = {
     ("softmax", "one"): 32.69,
     ("softmax", "inverse_sqrt"): 31.73,
 }
+MODELS = {"mamba2": "Mamba-2", "softmax": "softmax"}
 WORDS = {"one": "1", "inverse_sqrt": "1/sqrt(n)", "delta": "Delta"}
 #: a relative difference in perplexity that is none; Table 3's gaps to b = 1 are larger
 ON_PAR = 0.01
@@ -92,7 +93,7 @@ class Principle5LanguageModel(Experiment):
     def table(self, result: Result) -> list[str]:
         """Perplexity by model and scaling, the paper's beside it."""
         return [
-            f"  {kind:<8} b = {WORDS[b]:<10} perplexity {_perplexity(one):8.2f}   "
+            f"  {MODELS[kind]:<8} b = {WORDS[b]:<10} perplexity {_perplexity(one):8.2f}   "
             f"(paper, WikiText-103: {reported})"
             for (kind, b), reported in REPORTED.items()
             for one in [result.one(model=kind, b=b)]
@@ -108,7 +109,9 @@ class Principle5LanguageModel(Experiment):
             values = outcome.values("perplexity")
             axes.bar(place, sum(values) / len(values), color=PALETTE[kind == "softmax"], alpha=0.75)
             axes.plot([place] * len(values), values, "o", color="black", markersize=3)
-        axes.set_xticks(range(len(REPORTED)), [f"{kind}\n$b$ = {WORDS[b]}" for kind, b in REPORTED])
+        axes.set_xticks(
+            range(len(REPORTED)), [f"{MODELS[kind]}\n$b$ = {WORDS[b]}" for kind, b in REPORTED]
+        )
         axes.set_ylabel("test perplexity")
         axes.set_title(f"{result.profile} profile", loc="left")
         return drawn
@@ -121,10 +124,10 @@ class Principle5LanguageModel(Experiment):
             ("softmax", "inverse_sqrt"),
         ):
             pair = [result.one(model=kind, b=b), result.one(model=kind, b="one")]
-            claim = f"{kind}: b = {WORDS[b]} gives a lower perplexity than b = 1"
+            claim = f"{MODELS[kind]}: b = {WORDS[b]} gives a lower perplexity than b = 1"
             found.append(verdict(claim, pair, lambda p=pair: _lower(*p)))
         pair = [result.one(model="mamba2", b=b) for b in ("inverse_sqrt", "delta")]
-        claim = f"mamba2: b = 1/sqrt(n) is on par with b = Delta (at most {ON_PAR:.0%} higher)"
+        claim = f"Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most {ON_PAR:.0%} higher)"
         found.append(verdict(claim, pair, lambda: _on_par(*pair)))
         return found
 

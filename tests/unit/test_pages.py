@@ -63,6 +63,7 @@ def test_a_result_file_fills_its_row(tmp_path):
 def test_perplexities_of_the_paper_stand_beside_ours(tmp_path):
     rows = rows_of(perplexity_markdown(load_results("principle-5-lm", tmp_path)))
     assert ["softmax", "1/sqrt(n)", "not yet run", "not yet run", "31.73"] in rows
+    assert ["Mamba-2", "Delta", "not yet run", "not yet run", "28.87"] in rows
 
 
 def test_what_no_experiment_covers_says_why():
