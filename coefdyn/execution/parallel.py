@@ -33,9 +33,12 @@ def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "L L"]:
 
 
 def segment_sums(log_decay: Float[Tensor, "*batch L"]) -> Float[Tensor, "*batch L L"]:
-    """g_{j+1} + ... + g_i at (i, j), in float64 so that long sums lose nothing when subtracted."""
+    """g_{j+1} + ... + g_i at (i, j), in float64 so that long sums lose nothing when subtracted.
+
+    0 for j >= i: a pair (i, i) has no decay, and its share would only cancel in the gradient of g.
+    """
     total = log_decay.double().cumsum(-1)
-    return (total[..., :, None] - total[..., None, :]).to(log_decay.dtype)
+    return (total[..., :, None] - total[..., None, :]).to(log_decay.dtype).tril(-1)
 
 
 def flips(sign: Tensor) -> Tensor:

@@ -84,7 +84,9 @@ def test_gradient_of_a_decay_that_leaves_almost_nothing(structure: str, phi: str
             return own_key(x.dynamics("scaled_householder", phi, "one"))
         return x.dynamics(structure, phi, "one")
 
-    both_precisions(build, with_leaves(inputs, **strong))
+    inputs = with_leaves(inputs, **strong)
+    both_precisions(build, inputs)
+    agrees_with_reference(lambda d, v: d.apply(v, method="parallel"), build, inputs)
 
 
 @pytest.mark.parametrize("phi", ["identity", "relu"])
