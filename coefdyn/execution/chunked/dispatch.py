@@ -121,7 +121,7 @@ def _prepare(
     check_chunked(dynamics)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
         raise ValueError(
-            f"chunk_size must be a whole number of tokens, at least 1, got {chunk_size!r}; "
+            f"chunk_size must be at least 1 token and a whole number, got {chunk_size!r}; "
             "32 to 128 is fast, None chooses."
         )
     dynamics, v = in_working_precision(dynamics, v)
