@@ -197,7 +197,7 @@ def emulated() -> Iterator[dict]:
             yield check("scalar", "softplus", "floored", 130, log_scaled=True, **heads)
             yield check("scalar", "relu", "given", 130, **heads)
             yield check("scalar", "identity", "floored", 130, log_scaled=True, **heads)
-            yield check("householder", "identity", "one", 70, own=True, **heads)
+            yield check("householder", "identity", "one", 200, own=True, dtype=dtype, n=16, dv=16)
             yield check("scaled_householder", "exp", "row_sum", 70, **heads)
             yield check("scalar", "identity", "one", 1000, dtype=dtype, n=16, dv=16)
             yield check("diagonal", "identity", "one", 300, dtype=dtype, n=16, dv=16)

@@ -95,7 +95,7 @@ class Scan:
         weight = self.b is not None and not house
         kernels.scan_outputs[(self.batch * self.chunks * self.parts(),)](
             self.q, self.k, x, self.factor(), self.hi, self.lo, self.scores, before, out,
-            self.length, BK=self.columns, WEIGHT=weight, **self.common, **self.launch,
+            self.length, BK=self.columns, WEIGHT=weight, HOUSE=house, **self.common, **self.launch,
         )  # fmt: skip
         return out
 

@@ -5,7 +5,8 @@ T its value at the chunk's last token, A the scores inside the chunk and S its f
 
     O = A X + (Q e^l) S,    S <- e^T S + (K e^{T - l})^T X
 
-X is b V, or, for Householder evolutions, the pseudo-values BASE - WZ S (see householder.py).
+X is b V, or, for Householder evolutions, the pseudo-values BASE - WZ S (see householder.py), which
+are differences and stay in float32 as factors too.
 A = tril(Q K^T) * exp(l_i - l_j) is computed here; for GATE 2 it comes from memory (diagonal.py).
 No product is transposed into another product: its transpose is computed from loads.
 """
@@ -128,7 +129,10 @@ def scan_states(
         kt = load_turned(K + base * N, j, n, length, N)
         kt = gated(kt, HI, LO, j, n, last, length, N, GATE, True, True)
         S = whole_decay(S, HI, LO, n, last, N, GATE)
-        S = tl.dot(kt.to(DOT), x.to(DOT), S, input_precision=PRECISION)
+        if HOUSE:
+            S = tl.dot(kt, x, S, input_precision=PRECISION)
+        else:
+            S = tl.dot(kt.to(DOT), x.to(DOT), S, input_precision=PRECISION)
     store_tile(FINAL + entry * N * D, S, n, d, N, D)
 
 
@@ -172,7 +176,8 @@ def chunk_scores(
 def scan_outputs(
     Q, K, X, B, HI, LO, A, H, O, length,
     N: tl.constexpr, D: tl.constexpr, C: tl.constexpr, BK: tl.constexpr, BV: tl.constexpr,
-    GATE: tl.constexpr, WEIGHT: tl.constexpr, DOT: tl.constexpr, PRECISION: tl.constexpr,
+    GATE: tl.constexpr, WEIGHT: tl.constexpr, HOUSE: tl.constexpr,
+    DOT: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """O of one chunk and one part of the value channels."""
     parts = tl.cdiv(D, BV)
@@ -202,7 +207,10 @@ def scan_outputs(
     x = load_tile(X + base * D, i, d, length, D).to(tl.float32)
     if WEIGHT:
         x *= tl.load(B + base + i, mask=i < length, other=0.0)[:, None]
-    out = tl.dot(a.to(DOT), x.to(DOT), out, input_precision=PRECISION)
+    if HOUSE:
+        out = tl.dot(a, x, out, input_precision=PRECISION)
+    else:
+        out = tl.dot(a.to(DOT), x.to(DOT), out, input_precision=PRECISION)
     store_tile(O + base * D, out, i, d, length, D)
 
 
