@@ -23,8 +23,6 @@ HEAVIEST_STILL = 60_000
 #: Least size of a figure on a phone, as a share of the size it is drawn at: its letters, 9 points
 #: high, then have 8 pixels.
 LEAST_SIZE = 0.55
-#: Parts of the book whose figures have words of their own for those who do not see them.
-TOLD = ("foundations", "architectures")
 
 
 def pages_of_the_book() -> list[str]:
@@ -114,7 +112,7 @@ def test_what_changed_is_in_sight_on_a_phone(path: str, visit: Open) -> None:
     assert max(edges) <= PHONE
 
 
-@pytest.mark.parametrize("path", [path for path in PAGES if path.startswith(TOLD)])
+@pytest.mark.parametrize("path", PAGES)
 def test_a_figure_says_in_words_what_it_shows(path: str, site: Path) -> None:
     text = (site / path).read_text(encoding="utf-8")
     words = re.findall(r'<img alt="([^"]*)" src="[^"]*_images/', text)
