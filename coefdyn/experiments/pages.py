@@ -9,6 +9,7 @@ from typing import Any
 
 from coefdyn.experiments import EXPERIMENTS, get_experiment
 from coefdyn.experiments.base import Experiment
+from coefdyn.experiments.markdown import table
 from coefdyn.experiments.plan import Plan
 from coefdyn.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Result, Verdict
 
@@ -88,7 +89,7 @@ def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> st
     claims = list(dict.fromkeys(one.claim for found in columns.values() for one in found))
     heads = [KEPT.get(name, name) for name in columns]
     rows = [[claim, *(_cell(claim, found) for found in columns.values())] for claim in claims]
-    return _table(["claim", *heads], rows)
+    return table(["claim", *heads], rows)
 
 
 def _cell(claim: str, found: Sequence[Verdict]) -> str:
@@ -133,7 +134,7 @@ def perplexity_markdown(results: Mapping[str, Result]) -> str:
         for (kind, b), value in REPORTED.items()
     ]
     heads = [f"here, {KEPT.get(name, name)}" for name in results]
-    return _table(["model", "b", *heads, "the paper, WikiText-103"], rows)
+    return table(["model", "b", *heads, "the paper, WikiText-103"], rows)
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:
@@ -148,12 +149,12 @@ def evidence_markdown(out: Path | str | None = None) -> str:
         for profile, result in load_results(name, out).items():
             rows.append([_figure(experiment, name), KEPT[profile], *_evidence(experiment, result)])
     heads = ["figure", "size", "claims", "runs", "seeds", "training time", "hardware"]
-    return _table(heads, rows)
+    return table(heads, rows)
 
 
 def others_markdown() -> str:
     """What the sources measure and no experiment of this book covers, with the reason."""
-    return _table(["source", "what it measures", "here"], OTHER_FIGURES)
+    return table(["source", "what it measures", "here"], OTHER_FIGURES)
 
 
 def _figure(experiment: Experiment, name: str) -> str:
@@ -193,7 +194,7 @@ def runtimes_markdown(kept: Mapping[str, Any] | None, profile: str = "quick") ->
         return "Not yet measured: `make execute FORCE=1`, then `make runtimes`."
     rows = [[f"[{name}]({name}.ipynb)", f"{value:.1f}"] for name, value in sorted(seconds.items())]
     rows.append(["**all chapters**", f"**{sum(seconds.values()):.1f}**"])
-    return _table(["chapter", "seconds"], rows)
+    return table(["chapter", "seconds"], rows)
 
 
 def _duration(seconds: float) -> str:
@@ -201,12 +202,3 @@ def _duration(seconds: float) -> str:
     if seconds < 90:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; a bar inside a cell is written out, so that it ends no column."""
-
-    def line(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
-
-    return "\n".join([line(heads), "|---" * len(heads) + "|", *map(line, rows)])
