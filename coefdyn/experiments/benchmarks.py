@@ -61,8 +61,8 @@ def cpu_markdown(found: Found) -> str:
         peak = case["peak_mib"]
         known = None not in peak.values()
         memory = f"{peak['ours']:.0f} of {peak['peer']:.0f} MiB" if known else "not measured"
-        rows.append([case["name"], case["peer"], *ratios, memory])
-    heads = ["ours", "peer", "forward", "forward + backward", "peak memory"]
+        rows.append([case["name"], *ratios, memory, case["peer"]])
+    heads = ["ours", "forward", "forward + backward", "peak memory", "peer"]
     size = found["cases"][0]
     words = (
         f"Batch {size['batch']}, {size['heads']} heads, L = {size['length']:,}, "
@@ -118,7 +118,11 @@ def times_markdown(found: Found, length: int = 4096) -> str:
         rows.append([*design, *times, shares, "; ".join(_peers(row)) or "none"])
     heads = ["evolution", "readout", "D", "forward", "forward + backward", "of the roofline"]
     lines = table([*heads, "peer's time over ours"], rows)
-    words = f"Batch 8, 16 heads of D channels, L = {length:,}, bfloat16; medians of CUDA events"
+    size = found["provenance"]["size"]
+    words = (
+        f"Batch {size['batch']}, {size['heads']} heads of D channels, L = {length:,}, bfloat16; "
+        "medians of CUDA events"
+    )
     return _with_caption(lines, [words, *_machine(found)])
 
 

@@ -132,6 +132,7 @@ def provenance() -> dict[str, object]:
         "triton": triton.__version__,
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
+        "size": {"batch": timings.BATCH, "heads": timings.HEADS_COUNT},
         "kernels": sources(),
         "commit": code_revision(),
     }

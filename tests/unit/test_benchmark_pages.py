@@ -33,7 +33,10 @@ HERE = {
 }  # fmt: skip
 OURS = {"forward_ms": 2.0, "both_ms": 8.0, "forward_host_ms": 0.1, "both_host_ms": 0.2}
 DEVICE = {
-    "provenance": {"device": "a GPU", "torch": "2.11", "triton": "3.6", "date": "2026-12-01T10:00"},
+    "provenance": {
+        "device": "a GPU", "torch": "2.11", "triton": "3.6", "date": "2026-12-01T10:00",
+        "size": {"batch": 3, "heads": 5},
+    },
     "verified": {
         "scalar exp row_sum  torch.bfloat16 D=64 L=300": {
             "ok": True, "output": 1e-3, "gradient": 4e-3, "worst_gradient": "q",
@@ -67,8 +70,8 @@ def rows(markdown: str) -> list[list[str]]:
 def test_cpu_ratios_and_memory():
     told = cpu_markdown(HERE)
     assert rows(told) == [
-        ["Mamba-2", "a peer", "2.66x", "0.95x", "105 of 484 MiB"],
-        ["GLA", "a peer", "2.66x", "0.95x", "not measured"],
+        ["Mamba-2", "2.66x", "0.95x", "105 of 484 MiB", "a peer"],
+        ["GLA", "2.66x", "0.95x", "not measured", "a peer"],
     ]
     caption = "*Batch 4, 2 heads, L = 4,096, n = d_v = 64, a CPU, 1 thread, torch 2.13, "
     assert told.endswith(caption + "fla-core 0.6, 2026-11-21.*")
@@ -86,7 +89,8 @@ def test_gpu_times_at_one_length():
          "torch_sdpa 0.50x / 1.25x; flex_attention failed"],
         ["diagonal", "exp", "128", "failed", "", "", ""],
     ]  # fmt: skip
-    assert "a GPU, torch 2.11, triton 3.6, 2026-12-01.*" in told
+    assert "*Batch 3, 5 heads of D channels, L = 4,096, bfloat16; medians of CUDA events, " in told
+    assert told.endswith("a GPU, torch 2.11, triton 3.6, 2026-12-01.*")
     assert rows(times_markdown(DEVICE, length=2048))[0][-1] == "none"
 
 
