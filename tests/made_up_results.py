@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from coefdyn.experiments.result import Result, Verdict
+from coefdyn.lab.experiments.result import Result, Verdict
 
 
 def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics) -> dict:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from coefdyn.lab.tasks import NoisyRecallConfig
+from coefdyn.lab.training import RunConfig, TrainConfig
 from coefdyn.models import ModelConfig
-from coefdyn.tasks import NoisyRecallConfig
-from coefdyn.training import RunConfig, TrainConfig
 
 TASK = NoisyRecallConfig(
     vocab_size=10, seq_len=12, noise_vocab=2, train_examples=64, test_examples=32

@@ -47,7 +47,7 @@ NO_SCRIPT = (
 CODE = (
     "from coefdyn.widgets import Explorer\n"
     "from coefdyn.plots.explorer_still import explorer_still\n"
-    "from coefdyn.plots.film import film_still\n"
+    "from coefdyn.lab.films.figure import film_still\n"
 )
 CAPTION = "A still of the interactive figure, at the settings it starts with."
 
@@ -117,8 +117,8 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
 
 def _film(record: Mapping[str, Any]) -> Still:
     """A film is drawn at some of its steps, for the run, layer and head it starts with."""
-    from coefdyn.plots.film import film_still
-    from coefdyn.widgets.film import saved_film
+    from coefdyn.lab.films.figure import film_still
+    from coefdyn.lab.films.widget import saved_film
 
     film = saved_film(record)
     if not film.runs[0].accuracy:

@@ -13,9 +13,9 @@ import sys
 from pathlib import Path
 from pydoc_data.topics import topics
 
-from coefdyn.tasks.bytepair import train_merges
-from coefdyn.tasks.embedded import END_OF_TOPIC
-from coefdyn.tasks.text import TOPICS_MERGES, split_topics
+from coefdyn.lab.tasks.bytepair import train_merges
+from coefdyn.lab.tasks.embedded import END_OF_TOPIC
+from coefdyn.lab.tasks.text import TOPICS_MERGES, split_topics
 
 PYTHON_VERSION = "3.11.7"
 

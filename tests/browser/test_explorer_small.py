@@ -11,7 +11,8 @@ import pytest
 import torch
 from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
 
-from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance, TrainingFilm
+from coefdyn.lab.films import TrainingFilm
+from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance
 from coefdyn.widgets.source import arithmetic_source
 from coefdyn.widgets.tokens import draw_normal
 

@@ -12,7 +12,8 @@ from browser.explorer_pages import ASSETS, page_html
 
 from book.tools.stills import add_to_page
 from coefdyn.analysis.selectivity import selectivity
-from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance, TrainingFilm
+from coefdyn.lab.films import TrainingFilm
+from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance
 
 pytestmark = pytest.mark.browser
 Visit = Callable[..., Any]

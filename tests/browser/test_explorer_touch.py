@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from browser.explorer_pages import Open, number, open_page, text, write_page  # noqa: F401
 
-from coefdyn.widgets import ChunkView, Explorer, TrainingFilm
+from coefdyn.lab.films import TrainingFilm
+from coefdyn.widgets import ChunkView, Explorer
 
 pytestmark = pytest.mark.browser
 

@@ -12,8 +12,8 @@ from browser.explorer_pages import (  # noqa: F401
     text,
 )
 
-from coefdyn.analysis.films import Film
-from coefdyn.widgets import TrainingFilm
+from coefdyn.lab.films import TrainingFilm
+from coefdyn.lab.films.film import Film
 
 pytestmark = pytest.mark.browser
 

@@ -12,8 +12,8 @@ pytestmark = pytest.mark.browser
 lab = explorer_lab.lab
 
 CELLS = (
-    "from coefdyn.experiments.trial import Choices\n"
-    "from coefdyn.widgets import TrainingBench\n"
+    "from coefdyn.lab.bench.trial import Choices\n"
+    "from coefdyn.lab.bench import TrainingBench\n"
     "bench = TrainingBench(Choices(size='tiny', steps=5000, seed=1))\n"
     "bench",
     "trial = bench.trials[-1]\nprint(trial.state, trial.done)",

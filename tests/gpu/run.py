@@ -123,7 +123,7 @@ def sources() -> str:
 def provenance() -> dict[str, object]:
     import triton
 
-    from coefdyn.training.provenance import code_revision
+    from coefdyn.lab.training.provenance import code_revision
 
     return {
         "device": torch.cuda.get_device_name(),

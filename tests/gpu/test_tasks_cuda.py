@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from coefdyn.tasks import IGNORE, TASKS, make_config, sample, split_generator
+from coefdyn.lab.tasks import IGNORE, TASKS, make_config, sample, split_generator
 
 pytestmark = [
     pytest.mark.gpu,

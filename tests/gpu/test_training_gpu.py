@@ -6,8 +6,8 @@ import pytest
 import torch
 from training_runs import tiny_model, tiny_run
 
-from coefdyn.experiments.throughput import measure
-from coefdyn.training import RunOptions, TrainOptions, train_group, train_runs
+from coefdyn.lab.throughput import measure
+from coefdyn.lab.training import RunOptions, TrainOptions, train_group, train_runs
 
 pytestmark = [
     pytest.mark.gpu,

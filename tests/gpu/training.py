@@ -22,11 +22,11 @@ sys.path[:0] = [str(ROOT)]
 
 import torch  # noqa: E402
 
-from coefdyn.experiments import EXPERIMENTS, get_experiment  # noqa: E402
-from coefdyn.experiments.plan import PROFILES  # noqa: E402
-from coefdyn.experiments.throughput import Throughput, seconds_of, table, ways  # noqa: E402
-from coefdyn.training import RunOptions, Stopped  # noqa: E402
-from coefdyn.training.provenance import provenance  # noqa: E402
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment  # noqa: E402
+from coefdyn.lab.experiments.plan import PROFILES  # noqa: E402
+from coefdyn.lab.throughput import Throughput, seconds_of, table, ways  # noqa: E402
+from coefdyn.lab.training import RunOptions, Stopped  # noqa: E402
+from coefdyn.lab.training.provenance import provenance  # noqa: E402
 
 TABLE = ROOT / "data" / "benchmarks" / "training.json"
 CHECKPOINTS = ROOT / "data" / "scratch" / "checkpoints"

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from coefdyn.experiments.benchmarks import (
+from coefdyn.lab.pages.benchmarks import (
     cpu_markdown,
     gpu_markdown,
     growth_markdown,

@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 import torch
 
-from coefdyn.experiments import get_experiment
-from coefdyn.experiments.baselines import accuracy_by_place
-from coefdyn.experiments.result import HELD, NO_TEST, NOT_HELD, Result
+from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.baselines import accuracy_by_place
+from coefdyn.lab.experiments.result import HELD, NO_TEST, NOT_HELD, Result
+from coefdyn.lab.tasks import IGNORE, MqarConfig, splits
 from coefdyn.models import SequenceModel
-from coefdyn.tasks import IGNORE, MqarConfig, splits
 
 
 def result_of(experiment, profile: str, accuracy) -> Result:

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 from made_up_results import made_up, result_of, status
 
-from coefdyn.experiments import get_experiment
-from coefdyn.experiments.principle_5 import DESIGNS, STEADY
-from coefdyn.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Result
+from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.principle_5 import DESIGNS, STEADY
+from coefdyn.lab.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Result
 
 
 def spread_over_seeds(wide: dict[str, float]):

@@ -9,18 +9,26 @@ import pytest
 import torch
 from made_up_results import made_up, result_of, status
 
-from coefdyn.experiments import EXPERIMENTS, get_experiment, principle_3
-from coefdyn.experiments.__main__ import main
-from coefdyn.experiments.baselines import frequent_value_accuracy
-from coefdyn.experiments.plan import PROFILES
-from coefdyn.experiments.principle_1 import _growth
-from coefdyn.experiments.principle_2 import near_zero_set
-from coefdyn.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Outcome, Verdict, verdict
+from coefdyn.lab.__main__ import main
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, principle_3
+from coefdyn.lab.experiments.baselines import frequent_value_accuracy
+from coefdyn.lab.experiments.plan import PROFILES
+from coefdyn.lab.experiments.principle_1 import _growth
+from coefdyn.lab.experiments.principle_2 import near_zero_set
+from coefdyn.lab.experiments.result import (
+    HELD,
+    NO_TEST,
+    NOT_HELD,
+    NOT_RUN,
+    Outcome,
+    Verdict,
+    verdict,
+)
+from coefdyn.lab.tasks import NoisyRecallConfig, splits
+from coefdyn.lab.training import RunOptions, train_group
+from coefdyn.lab.training.groups import grouped
+from coefdyn.lab.training.results import config_key
 from coefdyn.models import SequenceModel
-from coefdyn.tasks import NoisyRecallConfig, splits
-from coefdyn.training import RunOptions, train_group
-from coefdyn.training.groups import grouped
-from coefdyn.training.results import config_key
 
 TRAINED = [name for name in EXPERIMENTS if name != "principle-1"]
 
@@ -278,7 +286,7 @@ def test_running_needs_no_matplotlib():
 
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
-        "from coefdyn.experiments import EXPERIMENTS, get_experiment\n"
+        "from coefdyn.lab.experiments import EXPERIMENTS, get_experiment\n"
         "[get_experiment(name).plan('quick').runs() for name in EXPERIMENTS]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

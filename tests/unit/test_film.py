@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from coefdyn.analysis.films import Film, dequantise, films_folder, quantise
-from coefdyn.experiments.films import FILMS
+from coefdyn.lab.films.catalogue import FILMS
+from coefdyn.lab.films.figure import film_still
+from coefdyn.lab.films.film import Film, dequantise, films_folder, quantise
+from coefdyn.lab.films.recording import coefficients_of, record_film, record_run
+from coefdyn.lab.tasks import NoisyRecallConfig, splits
+from coefdyn.lab.training import RunConfig, Stopped, TrainConfig, TrainOptions, train_group
 from coefdyn.models import ModelConfig
-from coefdyn.plots.film import film_still
-from coefdyn.tasks import NoisyRecallConfig, splits
-from coefdyn.training import RunConfig, Stopped, TrainConfig, TrainOptions, train_group
-from coefdyn.training.film import coefficients_of, record_film, record_run
 
 FILES = sorted(films_folder().glob("*.json"))
 HEADS = 1

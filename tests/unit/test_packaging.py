@@ -129,9 +129,9 @@ def callers():
         frame = frame.f_back
 sys.meta_path.insert(0, Block())
 import importlib
-for name in ("dynamics", "execution", "mixers", "models", "tasks", "training", "experiments"):
+for name in ("dynamics", "execution", "mixers", "models", "lab.tasks", "lab.training", "lab.experiments"):
     importlib.import_module(f"coefdyn.{name}")
-import coefdyn.experiments.__main__
+import coefdyn.lab.__main__
 """
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)

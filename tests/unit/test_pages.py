@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from coefdyn.experiments import EXPERIMENTS, get_experiment
-from coefdyn.experiments.pages import (
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.pages.evidence import (
     claims_markdown,
     evidence_markdown,
     load_results,

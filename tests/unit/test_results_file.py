@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from coefdyn.training import ResultFile, ResultsNotWritten
-from coefdyn.training.results import config_key, plain
+from coefdyn.lab.training import ResultFile, ResultsNotWritten
+from coefdyn.lab.training.results import config_key, plain
 
 WRITER = """
 import sys
-from coefdyn.training.results import ResultFile
+from coefdyn.lab.training.results import ResultFile
 file = ResultFile(sys.argv[1])
 for number in range(int(sys.argv[3])):
     file.append({"key": f"{sys.argv[2]}-{number}", "pad": "x" * (1 + 977 * number % 20011)})
@@ -89,7 +89,7 @@ def test_a_full_disk_is_reported_and_loses_nothing_finished(tmp_path, monkeypatc
             return real(handle, data[:20])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("coefdyn.training.results.os.write", full)
+    monkeypatch.setattr("coefdyn.lab.training.results.os.write", full)
     with pytest.raises(ResultsNotWritten, match="the disk is full") as caught:
         file.append(record("2", pad="z" * 15))
     monkeypatch.undo()

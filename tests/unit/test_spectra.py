@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, analysis, evolution, normalizer, readout
 from coefdyn.analysis.spectra import EDGES, eta, modulus_histogram, transition_moduli
+from coefdyn.lab.training.diagnostics import run_diagnostics
 from coefdyn.models import ModelConfig, SequenceModel
-from coefdyn.training.diagnostics import run_diagnostics
 
 F64 = torch.float64
 

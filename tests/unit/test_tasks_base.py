@@ -10,8 +10,8 @@ import time
 import pytest
 import torch
 
-from coefdyn import tasks
-from coefdyn.tasks import IGNORE, TASKS, make_config, sample, split_generator, splits
+from coefdyn.lab import tasks
+from coefdyn.lab.tasks import IGNORE, TASKS, make_config, sample, split_generator, splits
 
 OFFLINE = sorted(set(TASKS) - {"cifar10", "imdb", "wikitext-103"})
 
@@ -160,7 +160,7 @@ def test_tasks_import_with_torch_and_numpy_alone():
     code = (
         "import sys\n"
         f"for name in {foreign.split()!r}: sys.modules[name] = None\n"
-        "import coefdyn.tasks as t\n"
+        "import coefdyn.lab.tasks as t\n"
         "for name in ('digits', 'byte-text', 'noisy-recall'):\n"
         "    print(len(t.splits(t.make_config(name, 'quick'), 0).train.inputs))\n"
     )

@@ -11,7 +11,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
-from coefdyn.tasks import (
+from coefdyn.lab.tasks import (
     IGNORE,
     ByteTextConfig,
     Cifar10Config,
@@ -30,8 +30,8 @@ from coefdyn.tasks import (
     text_windows,
     wikitext_windows,
 )
-from coefdyn.tasks.bytepair import decode, encode, train_merges, words
-from coefdyn.tasks.text import split_topics, text_ids
+from coefdyn.lab.tasks.bytepair import decode, encode, train_merges, words
+from coefdyn.lab.tasks.text import split_topics, text_ids
 
 
 def draw(config, n, split="test", seed=0):
@@ -267,7 +267,7 @@ def test_wikitext_is_encoded_once_and_kept(cold, tmp_path):
 
 @pytest.mark.parametrize("folder", ["digits", "text"])
 def test_data_folders_state_source_and_licence(folder):
-    root = Path(embedded.__file__).parents[2]
+    root = Path(embedded.__file__).parents[3]
     readme = (root / "data" / folder / "README.md").read_text()
     assert "icence" in readme
     assert f"data/{folder}/build.py" in readme

@@ -7,9 +7,9 @@ import torch
 from scipy.stats import chi2_contingency, chisquare
 from task_oracles import fuzzy_recall, seeded
 
-from coefdyn.tasks import IGNORE, FuzzyRecallConfig, sample, split_generator
-from coefdyn.tasks.fuzzy import Pairs, lay_out
-from coefdyn.tasks.recall import shift
+from coefdyn.lab.tasks import IGNORE, FuzzyRecallConfig, sample, split_generator
+from coefdyn.lab.tasks.fuzzy import Pairs, lay_out
+from coefdyn.lab.tasks.recall import shift
 
 # MAD's own generator at vocab 7, length 40, keys and values of up to 2, test, numpy seed 3.
 EXAMPLE = "2 0 4|1 2 3|2 0 4|0 2 4|1 2 3|0 1 4 5|2 1 4|1 2 3|2 1 4|1 0 5 4|0 1 4 5|1 2 3"

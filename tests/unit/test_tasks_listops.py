@@ -7,8 +7,8 @@ import torch
 from scipy.stats import chi2_contingency, ks_2samp
 from task_oracles import listops_length, listops_parse, listops_tree, listops_value, seeded
 
-from coefdyn.tasks import IGNORE, ListOpsConfig, sample, split_generator
-from coefdyn.tasks.listops import END, PAD, TOKENS, Level, evaluate, write
+from coefdyn.lab.tasks import IGNORE, ListOpsConfig, sample, split_generator
+from coefdyn.lab.tasks.listops import END, PAD, TOKENS, Level, evaluate, write
 
 EXAMPLE = "[MED 1 [MAX [MIN 8 7 X [MED 8 7 1 X 1 8 X 9 X"
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from coefdyn.tasks import (
+from coefdyn.lab.tasks import (
     IGNORE,
     CompressionConfig,
     MemorizationConfig,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from coefdyn.tasks import IGNORE, macro_accuracy, mean_batch_macro_accuracy, micro_accuracy
+from coefdyn.lab.tasks import IGNORE, macro_accuracy, mean_batch_macro_accuracy, micro_accuracy
 
 
 def macro_by_hand(predictions, targets, num_classes):

@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from coefdyn.tasks import IGNORE, MqarConfig, sample, sample_blocks, split_generator
-from coefdyn.tasks.mqar import BLOCK, PAPER_PAIRS, draw_slots, lay_out
+from coefdyn.lab.tasks import IGNORE, MqarConfig, sample, sample_blocks, split_generator
+from coefdyn.lab.tasks.mqar import BLOCK, PAPER_PAIRS, draw_slots, lay_out
 
 
 def draw(config, n, split="test", seed=0):

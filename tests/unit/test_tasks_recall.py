@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from scipy.stats import chisquare
 
-from coefdyn.tasks import (
+from coefdyn.lab.tasks import (
     IGNORE,
     NoisyRecallConfig,
     RecallConfig,
@@ -16,7 +16,7 @@ from coefdyn.tasks import (
     sample,
     split_generator,
 )
-from coefdyn.tasks.recall import lay_out, shift
+from coefdyn.lab.tasks.recall import lay_out, shift
 
 # MAD's own generator at vocab 12, length 24, 4 noise ids, noise fraction 0.4, numpy seed 1.
 EXAMPLE_INPUT = "2 4 0 4 1 5 3 6 10 11 3 6 3 6 1 5 8 9 9 9 10 9 2"

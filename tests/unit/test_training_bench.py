@@ -7,10 +7,11 @@ import time
 import pytest
 import torch
 
-from coefdyn.analysis.films import Film
-from coefdyn.experiments.trial import EVOLUTIONS, NORMALIZERS, READOUTS, SCALINGS, TASKS, Choices
-from coefdyn.training import TrainOptions, train_group
-from coefdyn.widgets import TrainingBench, TrainingFilm
+from coefdyn.lab.bench import TrainingBench
+from coefdyn.lab.bench.trial import EVOLUTIONS, NORMALIZERS, READOUTS, SCALINGS, TASKS, Choices
+from coefdyn.lab.films import TrainingFilm
+from coefdyn.lab.films.film import Film
+from coefdyn.lab.training import TrainOptions, train_group
 
 PATIENCE_S = 60.0
 
@@ -99,7 +100,7 @@ def test_errors_are_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*args: object, **kwargs: object) -> None:
         raise ValueError("b_j must be positive, got -1.")
 
-    monkeypatch.setattr("coefdyn.experiments.trial.record_run", broken)
+    monkeypatch.setattr("coefdyn.lab.bench.trial.record_run", broken)
     _train(bench)
     assert bench.trials[-1].state == "failed"
     assert "failed at step 0 of 4. ValueError: b_j must be positive" in bench.words.value
@@ -119,7 +120,7 @@ def test_every_task_fits_a_film(task: str) -> None:
 
 
 def test_every_design_builds() -> None:
-    from coefdyn.training import build_model
+    from coefdyn.lab.training import build_model
 
     for name, known in (
         ("evolution", EVOLUTIONS),
@@ -147,7 +148,7 @@ def test_films_of_different_seeds_are_refused(trained: TrainingBench) -> None:
 
 
 def test_a_film_of_the_bench_can_be_kept(trained: TrainingBench, tmp_path) -> None:
-    from coefdyn.experiments.trial import film_of
+    from coefdyn.lab.bench.trial import film_of
 
     film_of(trained.trials).save(tmp_path / "mine.json")
     assert Film.load(tmp_path / "mine.json").steps == (0, 1, 2, 3, 4)

@@ -7,7 +7,7 @@ import sys
 import pytest
 from training_runs import tiny_run
 
-from coefdyn.training import ResultFile, RunOptions, train_runs
+from coefdyn.lab.training import ResultFile, RunOptions, train_runs
 
 ON_RAY = RunOptions(device="cpu", executor="ray", progress=False)
 HERE = RunOptions(device="cpu", workers=1, progress=False)

@@ -6,8 +6,8 @@ import pytest
 import torch
 from training_runs import tiny_model, tiny_run
 
-from coefdyn.training import RunConfig, TrainOptions, build_model, train_group
-from coefdyn.training.ensemble import Ensemble
+from coefdyn.lab.training import RunConfig, TrainOptions, build_model, train_group
+from coefdyn.lab.training.ensemble import Ensemble
 
 #: readouts, structures of A_t, embeddings (which change the number of parameters) and blocks
 VARIANTS = (

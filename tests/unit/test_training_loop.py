@@ -10,7 +10,7 @@ import pytest
 import torch
 from training_runs import TASK, tiny_model, tiny_run
 
-from coefdyn.training import (
+from coefdyn.lab.training import (
     RunConfig,
     Stopped,
     TrainConfig,
@@ -18,8 +18,8 @@ from coefdyn.training import (
     build_model,
     train_group,
 )
-from coefdyn.training.diagnostics import run_diagnostics
-from coefdyn.training.step import Stepper
+from coefdyn.lab.training.diagnostics import run_diagnostics
+from coefdyn.lab.training.step import Stepper
 
 SETTINGS = ((1e-3, 0.0, 0), (3e-3, 0.1, 1), (1e-2, 0.1, 0))
 

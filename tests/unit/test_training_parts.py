@@ -10,14 +10,14 @@ import torch
 from torch.nn import functional
 from training_runs import TASK
 
-from coefdyn.tasks import WikiTextConfig, hub_text, macro_accuracy, micro_accuracy, splits
-from coefdyn.training.adamw import StackedAdamW, clip_by_norm
-from coefdyn.training.checkpoint import load_checkpoint, save_checkpoint
-from coefdyn.training.data import GroupData
-from coefdyn.training.metrics import PredictionTally, masked_loss
-from coefdyn.training.progress import Progress, clock_text
-from coefdyn.training.schedule import learning_rates
-from coefdyn.training.seeds import derive_seed, generator
+from coefdyn.lab.tasks import WikiTextConfig, hub_text, macro_accuracy, micro_accuracy, splits
+from coefdyn.lab.training.adamw import StackedAdamW, clip_by_norm
+from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
+from coefdyn.lab.training.data import GroupData
+from coefdyn.lab.training.metrics import PredictionTally, masked_loss
+from coefdyn.lab.training.progress import Progress, clock_text
+from coefdyn.lab.training.schedule import learning_rates
+from coefdyn.lab.training.seeds import derive_seed, generator
 
 
 def test_stacked_adamw_equals_torchs_for_every_row():

@@ -14,7 +14,7 @@ import pytest
 import torch
 from training_runs import tiny_model, tiny_run
 
-from coefdyn.training import (
+from coefdyn.lab.training import (
     ResultFile,
     ResultsNotWritten,
     RunOptions,
@@ -22,17 +22,17 @@ from coefdyn.training import (
     train_group,
     train_runs,
 )
-from coefdyn.training.groups import fitting, grouped, halves
-from coefdyn.training.loop import _Group
-from coefdyn.training.pool import WorkerFailed, WorkerPool
-from coefdyn.training.runs import _Book, _train_here
+from coefdyn.lab.training.groups import fitting, grouped, halves
+from coefdyn.lab.training.loop import _Group
+from coefdyn.lab.training.pool import WorkerFailed, WorkerPool
+from coefdyn.lab.training.runs import _Book, _train_here
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 
 #: Trains and is killed five steps after the first finished run.
 KILLED = """
 import json, os, signal, sys
-from coefdyn.training import ResultFile, RunConfig, RunOptions, train_runs
+from coefdyn.lab.training import ResultFile, RunConfig, RunOptions, train_runs
 runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[2])]
 file, after = ResultFile(sys.argv[1]), [0]
 
@@ -86,7 +86,7 @@ def test_kill_minus_nine_and_resume(tmp_path, workers):
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     script = (
         "import time\n"
-        "from coefdyn.training.pool import WorkerPool\n"
+        "from coefdyn.lab.training.pool import WorkerPool\n"
         "pool = WorkerPool(1)\n"
         "print(pool._processes[0].pid, flush=True)\n"
         "time.sleep(60)\n"
@@ -187,7 +187,7 @@ def test_a_group_that_does_not_fit_is_halved(monkeypatch):
         settings.on_record(record)
         return [record]
 
-    monkeypatch.setattr("coefdyn.training.runs.train_group", train)
+    monkeypatch.setattr("coefdyn.lab.training.runs.train_group", train)
     runs = [tiny_run(seed=seed) for seed in range(3)]
     book = _Book({run.key: run for run in runs}, None, QUIET)
     _train_here(runs, book, QUIET)

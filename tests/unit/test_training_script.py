@@ -11,9 +11,9 @@ import pytest
 import torch
 from training_runs import TASK, tiny_model
 
-from coefdyn.experiments.plan import Plan, Variant
-from coefdyn.experiments.principle_3 import Principle3
-from coefdyn.training import TrainConfig
+from coefdyn.lab.experiments.plan import Plan, Variant
+from coefdyn.lab.experiments.principle_3 import Principle3
+from coefdyn.lab.training import TrainConfig
 
 SCRIPT = Path(__file__).parents[1] / "gpu" / "training.py"
 

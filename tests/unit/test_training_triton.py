@@ -19,9 +19,9 @@ import json
 import torch
 from training_runs import TASK, tiny_model, tiny_run
 from tolerances import relative_error
-from coefdyn.tasks import sample, split_generator
-from coefdyn.training import build_model
-from coefdyn.training.ensemble import Ensemble
+from coefdyn.lab.tasks import sample, split_generator
+from coefdyn.lab.training import build_model
+from coefdyn.lab.training.ensemble import Ensemble
 
 torch.set_num_threads(1)
 DESIGNS = {

@@ -1,0 +1,183 @@
+"""``python -m coefdyn.lab``: list, run, show, claims, throughput or film."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
+from coefdyn.lab.experiments.plan import PROFILES
+from coefdyn.lab.training import ResultsNotWritten, RunOptions
+from coefdyn.lab.training.runs import EXECUTORS
+from coefdyn.lab.training.step import MODES
+
+__all__ = ["main"]
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of every command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m coefdyn.lab", description="Run the papers' experiments."
+    )
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("list", help="ids, titles, and how many runs of each profile are finished")
+    run = commands.add_parser("run", help="train what is missing; interrupt and repeat at will")
+    run.add_argument("ids", nargs="+", metavar="ID", choices=list(EXPERIMENTS))
+    run.add_argument("--profile", default="quick", choices=PROFILES)
+    run.add_argument(
+        "--seeds", type=int, nargs="+", help="instead of the profile's; `show` adds complete ones"
+    )
+    run.add_argument("--device", help="cpu, cuda or cuda:1; default: a GPU if there is one")
+    run.add_argument("--budget", type=float, metavar="SECONDS", help="start no run after that")
+    run.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
+    run.add_argument("--executor", default="local", choices=EXECUTORS)
+    run.add_argument("--workers", type=int, help="processes on a CPU; default: one per core")
+    run.add_argument("--max-replicas", type=int, default=64, help="trained as one program on a GPU")
+    run.add_argument("--mode", default="auto", choices=MODES)
+    run.add_argument(
+        "--method",
+        default="parallel",
+        help="on a GPU: how coefficients are applied, parallel, chunked or triton",
+    )
+    run.add_argument(
+        "--checkpoints",
+        type=Path,
+        metavar="DIR",
+        help="on a GPU or with --workers 1: go on within a run after a kill (needs safetensors)",
+    )
+    run.add_argument("--quiet", action="store_true", help="no progress bar")
+    show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
+    show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
+    show.add_argument("--profile", default="quick", choices=PROFILES)
+    show.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
+    show.add_argument("--figure", type=Path, metavar="FILE", help="write the figure (.png, .svg)")
+    claims = commands.add_parser("claims", help="every claim: quick and paper-scale verdicts")
+    claims.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
+    film = commands.add_parser("film", help="record coefficients while a model learns")
+    film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.catalogue.FILMS")
+    film.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
+    film.add_argument("--out", type=Path, metavar="DIR", help="default: data/films")
+    speed = commands.add_parser("throughput", help="sequential runs against replicas")
+    speed.add_argument("--device", help="default: a GPU if there is one")
+    speed.add_argument("--steps", type=int, default=300)
+    speed.add_argument("--replicas", type=int, default=6)
+    speed.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status is 0, or 1 when something did not finish."""
+    parsed = build_parser().parse_args(arguments)
+    return {
+        "list": _list,
+        "run": _run,
+        "show": _show,
+        "claims": _claims,
+        "throughput": _throughput,
+        "film": _film,
+    }[parsed.command](parsed)
+
+
+def _list(_: argparse.Namespace) -> int:
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        print(f"{name:<15} {experiment.title} ({experiment.source})")
+        for profile in PROFILES:
+            result = experiment.load(profile)
+            done = len(result.records)
+            print(f"{'':<15} {profile:<6} {done} of {done + result.missing} runs finished")
+    return 0
+
+
+def _run(parsed: argparse.Namespace) -> int:
+    options = RunOptions(
+        device=parsed.device,
+        workers=parsed.workers,
+        executor=parsed.executor,
+        max_replicas=parsed.max_replicas,
+        mode=parsed.mode,
+        method=parsed.method,
+        budget_s=parsed.budget,
+        progress=False if parsed.quiet else None,
+        checkpoint_folder=parsed.checkpoints,
+    )
+    status = 0
+    for name in parsed.ids:
+        experiment = get_experiment(name)
+        out = parsed.out or experiment.file(parsed.profile).path.parents[1]
+        try:
+            result = experiment.run(parsed.profile, seeds=parsed.seeds, out=out, options=options)
+        except ResultsNotWritten as error:
+            print(error, file=sys.stderr)
+            return 1
+        except KeyboardInterrupt:
+            print("interrupted; the same command goes on from here", file=sys.stderr)
+            return 1
+        print(result.caption())
+        _print_claims(experiment.claims(result))
+        status = status or int(result.missing > 0)
+    return status
+
+
+def _show(parsed: argparse.Namespace) -> int:
+    experiment = get_experiment(parsed.id)
+    result: Result = experiment.load(parsed.profile, out=parsed.out)
+    print(f"{experiment.title} ({experiment.source})\n")
+    print(textwrap.fill(experiment.about, 100) + "\n")
+    print(result.caption() + "\n")
+    for line in experiment.table(result):
+        print(line)
+    _print_claims(experiment.claims(result))
+    if parsed.figure is not None:
+        experiment.figure(result).savefig(parsed.figure)
+    return 0
+
+
+def _claims(parsed: argparse.Namespace) -> int:
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        print(f"{name}: {experiment.title} ({experiment.source})")
+        for profile, words in (("quick", "quick"), ("paper", "paper scale")):
+            result = experiment.load(profile, out=parsed.out)
+            print(f"  {words}: {result.caption()}")
+            if result.records:
+                _print_claims(experiment.claims(result), indent="    ")
+            else:
+                print("    not run at paper scale" if profile == "paper" else "    not run")
+    return 0
+
+
+def _print_claims(verdicts: Sequence, indent: str = "  ") -> None:
+    for one in verdicts:
+        numbers = f" [{one.numbers}]" if one.numbers else ""
+        print(f"{indent}{one.status:<9} {one.claim}{numbers}")
+
+
+def _throughput(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.throughput import measure, table
+
+    compiled = not parsed.no_compile
+    rows = measure(parsed.device, steps=parsed.steps, replicas=parsed.replicas, compiled=compiled)
+    print(table(rows))
+    return 0
+
+
+def _film(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.films.catalogue import record
+
+    try:
+        film, path = record(parsed.name, parsed.out, device=parsed.device)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    print(f"{path}: {len(film.steps)} frames, {path.stat().st_size / 1000:.0f} kB, {film.source()}")
+    for run in film.runs:
+        print(f"  {run.name:<26} accuracy {run.accuracy[0]:.3f} to {run.accuracy[-1]:.3f}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

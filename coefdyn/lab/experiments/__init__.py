@@ -1,0 +1,55 @@
+"""Experiments: one module per figure or table of the papers, and the command line.
+
+    from coefdyn.lab.experiments import principle_3
+
+    result = principle_3.run("live", device="cpu")
+    principle_3.figure(result)
+    principle_3.claims(result)
+
+The modules are imported when they are first asked for; running needs torch and numpy only,
+figures need matplotlib.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict
+
+__all__ = ["EXPERIMENTS", "Outcome", "Result", "Verdict", "get_experiment"]
+
+#: ids in the order of the papers, and the module of each
+EXPERIMENTS: dict[str, str] = {
+    "principle-1": "principle_1",
+    "principle-2": "principle_2",
+    "principle-2.1": "principle_2_1",
+    "principle-2.2": "principle_2_2",
+    "principle-3": "principle_3",
+    "principle-4": "principle_4",
+    "principle-5": "principle_5",
+    "principle-5-lm": "principle_5_lm",
+    "principle-6": "principle_6",
+    "dsf-mqar": "dsf_mqar",
+    "dsf-normalizers": "dsf_normalizers",
+    "spectra": "spectra",
+    "spectra-mods": "spectra_mods",
+}
+
+
+def get_experiment(name: str) -> Any:
+    """The experiment with this id.
+
+    Raises:
+        ValueError: for an unknown id, naming the nearest one.
+    """
+    from coefdyn.models.options import check_choice
+
+    check_choice("experiment", name, EXPERIMENTS)
+    return importlib.import_module(f"coefdyn.lab.experiments.{EXPERIMENTS[name]}").EXPERIMENT
+
+
+def __getattr__(name: str) -> Any:
+    if name in EXPERIMENTS.values():
+        return importlib.import_module(f"coefdyn.lab.experiments.{name}")
+    raise AttributeError(f"module 'coefdyn.lab.experiments' has no attribute {name!r}")

@@ -1,0 +1,192 @@
+"""The frame of every experiment: run, load, figure, claims."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from coefdyn.lab.experiments.plan import PROFILES, AnyPlan, Variant
+from coefdyn.lab.experiments.result import Result, Verdict
+from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
+from coefdyn.models.options import check_choice
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["Experiment", "results_folder"]
+
+
+def results_folder() -> Path:
+    """``data/results`` of the checkout this package lies in; else of the working folder."""
+    root = Path(__file__).resolve().parents[3]
+    return (root if (root / "data").is_dir() else Path.cwd()) / "data" / "results"
+
+
+class Experiment(ABC):
+    """One figure of the papers.
+
+    Class attributes: ``id``, ``title``, ``source`` (figure or table), ``about`` (what is varied and
+    measured, and where the quick profile departs from the paper).
+    """
+
+    id: ClassVar[str]
+    title: ClassVar[str]
+    source: ClassVar[str]
+    about: ClassVar[str]
+    #: the id whose result file is used; another one's where both look at the same trained models
+    stored_as: ClassVar[str | None] = None
+    #: an id whose finished runs are taken over where they are the very same runs
+    borrows_from: ClassVar[str | None] = None
+
+    @abstractmethod
+    def plan(self, profile: str) -> AnyPlan:
+        """What the profile trains."""
+
+    @abstractmethod
+    def draw(self, result: Result) -> Figure:
+        """The figure of a result that holds at least one record."""
+
+    @abstractmethod
+    def claims(self, result: Result) -> list[Verdict]:
+        """The paper's claims, each held, not held, without a test or not run in this result."""
+
+    def table(self, result: Result) -> list[str]:
+        """The result as lines of text: every finished variant's accuracy, mean and range."""
+        lines = []
+        for outcome in result.outcomes():
+            values, train = outcome.values(), outcome.records[0]["config"]["train"]
+            spread = f"{min(values):.3f} to {max(values):.3f}"
+            setting = f"lr {train['learning_rate']:g}, wd {train['weight_decay']:g}"
+            note = f", {outcome.diverged} diverged" if outcome.diverged else ""
+            lines.append(
+                f"  {outcome.variant.name:<40} {outcome.accuracy:.3f} ({spread}; {setting}{note})"
+            )
+        return lines
+
+    def file(self, profile: str, out: Path | str | None = None) -> ResultFile:
+        """The result file of a profile under ``out`` (default ``data/results``)."""
+        folder = results_folder() if out is None else Path(out)
+        return ResultFile(folder / (self.stored_as or self.id) / f"{profile}.jsonl")
+
+    def run(
+        self,
+        profile: str = "quick",
+        *,
+        seeds: Sequence[int] | None = None,
+        device: str | None = None,
+        out: Path | str | None = None,
+        options: RunOptions | None = None,
+    ) -> Result:
+        """Train what is missing and return everything that is finished.
+
+        Args:
+            profile: "live", "quick" or "paper".
+            seeds: instead of the profile's.
+            device: "cpu" or "cuda"; None for a GPU if there is one. ``options.device`` goes first.
+            out: folder of the result files; None keeps nothing on disk and trains everything.
+            options: processes, budget, progress, executor.
+
+        Raises:
+            ValueError: for an unknown profile.
+        """
+        plan = self._plan(profile, seeds)
+        options = self._options(options, device, profile, plan)
+        results = None if out is None else self.file(profile, out)
+        if results is not None:
+            self._borrow(plan, results, options)
+        records = train_runs([run for _, run in plan.runs()], results, options)
+        return Result(self.id, profile, plan, tuple(records))
+
+    def _borrow(self, plan: AnyPlan, results: ResultFile, options: RunOptions) -> None:
+        """Copy equal runs' records from another experiment's file, under this one's labels."""
+        if self.borrows_from is None:
+            return
+        finished = results.keys()
+        missing = {run.key: run for _, run in plan.runs() if run.key not in finished}
+        other = results.path.parents[1] / self.borrows_from / results.path.name
+        assert options.extra is not None, "set by _options"
+        for record in ResultFile(other).records():
+            run = missing.pop(record["key"], None)
+            if run is not None and run.matches(record):
+                results.append({**record, **options.extra(record["key"])})
+
+    def load(
+        self,
+        profile: str = "quick",
+        *,
+        seeds: Sequence[int] | None = None,
+        out: Path | str | None = None,
+    ) -> Result:
+        """The finished runs on disk; an empty result if there are none.
+
+        Args:
+            profile: "live", "quick" or "paper".
+            seeds: these alone. None: the profile's, and every further seed with which the whole
+                plan is finished; the caption names a further seed that was cut short.
+            out: folder of the result files; None for ``data/results``.
+        """
+        plan = self._plan(profile, seeds)
+        found = {one["key"]: one for one in self.file(profile, out).records()}
+        cut: dict[int, tuple[int, int]] = {}
+        if seeds is None:
+            plan, cut = _with_further_seeds(plan, found)
+        return Result(self.id, profile, plan, _finished(plan, found), cut)
+
+    def figure(self, result: Result) -> Figure:
+        """The experiment's figure; a plain note where nothing has been run."""
+        from coefdyn.lab.experiments.figures import empty_figure
+
+        if not result.records:
+            return empty_figure(f"{self.id}: not yet run at {result.profile} scale")
+        return self.draw(result)
+
+    def _plan(self, profile: str, seeds: Sequence[int] | None) -> AnyPlan:
+        check_choice("profile", profile, PROFILES)
+        return self.plan(profile).with_seeds(seeds)
+
+    def _options(
+        self, options: RunOptions | None, device: str | None, profile: str, plan: AnyPlan
+    ) -> RunOptions:
+        options = options or RunOptions()
+        by_key: dict[str, tuple[Variant, RunConfig]] = {run.key: (v, run) for v, run in plan.runs()}
+
+        def extra(key: str) -> dict[str, Any]:
+            variant = by_key[key][0]
+            return {
+                "experiment": self.stored_as or self.id,
+                "profile": profile,
+                "variant": variant.facets,
+            }
+
+        return replace(options, device=options.device or device, extra=extra)
+
+
+def _finished(plan: AnyPlan, found: Mapping[str, Record]) -> tuple[Record, ...]:
+    """The records of a plan's runs, among those on disk (key -> record), in the file's order."""
+    wanted = {run.key: run for _, run in plan.runs()}
+    return tuple(
+        record for key, record in found.items() if key in wanted and wanted[key].matches(record)
+    )
+
+
+def _with_further_seeds(
+    plan: AnyPlan, found: Mapping[str, Record]
+) -> tuple[AnyPlan, dict[int, tuple[int, int]]]:
+    """The plan with every further seed that is complete on disk, and (runs, planned) of the others.
+
+    A seed counts for all variants or for none, so that their means stay comparable. Where no run
+    of the profile's own seeds is there, the complete ones stand alone.
+    """
+    complete, cut = [], {}
+    for seed in sorted({record["seed"] for record in found.values()} - set(plan.seeds)):
+        one = plan.with_seeds((seed,))
+        done, planned = len(_finished(one, found)), len(one.runs())
+        if done == planned:
+            complete.append(seed)
+        elif done:
+            cut[seed] = (done, planned)
+    own = plan.seeds if _finished(plan, found) or not complete else ()
+    return plan.with_seeds((*own, *complete)), cut

@@ -1,0 +1,242 @@
+"""Principle 2 (Figures 2, 6, 7): a readout with a larger zero set suppresses tokens more easily."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
+from coefdyn.lab.experiments.plan import (
+    LEARNING_RATES,
+    WEIGHT_DECAYS,
+    Plan,
+    Variant,
+    mad_model,
+    mad_training,
+    quick_model,
+)
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.tasks import (
+    FuzzyRecallConfig,
+    MemorizationConfig,
+    SelectiveCopyingConfig,
+    TaskConfig,
+)
+from coefdyn.lab.training import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "EXPERIMENT",
+    "claims",
+    "figure",
+    "load",
+    "near_zero_set",
+    "readout_variant",
+    "run",
+    "tasks_of",
+    "trained_for",
+]
+
+READOUTS = ("exp", "softplus", "relu", "identity")
+DIAGNOSTICS = ("near_zero_fraction", "large_fraction", "large_to_near_zero")
+#: a difference in the near-zero fraction that counts as one
+STEP = 0.02
+
+
+def tasks_of(profile: str) -> dict[str, TaskConfig]:
+    """The three tasks of the figures at a profile's size."""
+    kinds: dict[str, Any] = {
+        "selective copying": SelectiveCopyingConfig,
+        "fuzzy recall": FuzzyRecallConfig,
+        "memorization": MemorizationConfig,
+    }
+    return {
+        name: kind.paper() if profile == "paper" else kind.quick() for name, kind in kinds.items()
+    }
+
+
+def trained_for(task: TaskConfig, profile: str) -> TrainConfig:
+    """Optimiser settings of a task: the paper's, or a number of steps that two cores can afford."""
+    if profile == "paper":
+        return mad_training(task)
+    steps = {"selective-copying": 600, "fuzzy-recall": 1200, "memorization": 200}[task.task_name]
+    return TrainConfig(
+        steps=300 if profile == "live" else steps,
+        batch=min(32, task.train_examples),
+        final_learning_rate=0.0,
+        evaluate_every=100,
+    )
+
+
+def readout_variant(name: str, task: TaskConfig, readout: str, profile: str) -> Variant:
+    """A = I, b = 1/sqrt(n), eta = row sum, rotary positions; the readout is what varies."""
+    paper = profile == "paper"
+    options = {
+        "n_heads": 16 if paper else 8,
+        "readout": readout,
+        "evolution": "identity",
+        "scaling": "inverse_sqrt",
+        "normalizer": "row_sum",
+    }
+    return Variant(
+        facets={"task": name, "readout": readout},
+        task=task,
+        model=(mad_model if paper else quick_model)(options, position="rotary"),
+        diagnostics=DIAGNOSTICS,
+        train=trained_for(task, profile),
+    )
+
+
+def near_zero_set(readout: str, epsilon: float = 1e-3, reach: float = 10.0) -> float:
+    """Length of {x in [-reach, reach] : abs(phi(x)) <= epsilon}: Figure 2's right panel, bounded.
+
+    The set of exp, softplus and ReLU is an interval without end to the left; ``reach`` makes the
+    lengths comparable. The identity's is [-epsilon, epsilon].
+    """
+    right = {
+        "exp": math.log(epsilon),
+        "softplus": math.log(math.expm1(epsilon)),
+        "relu": epsilon,
+    }
+    return 2 * epsilon if readout == "identity" else right[readout] + reach
+
+
+class Principle2(Experiment):
+    id = "principle-2"
+    title = "A larger near-zero set of the readout lets a model suppress tokens"
+    source = "coefficient-dynamics paper, Figures 2, 6 and 7"
+    about = (
+        "A = I, b = 1/sqrt(n), eta = row sum, rotary positions; the readout varies. The figures' "
+        "legends are not in the paper's text: these are the readouts that it names, and the "
+        "identity. Coefficients are counted after division by eta. Quick: shorter tasks, d = 64, "
+        "8 heads, one learning rate, 200 to 1200 steps. Live: selective copying, 300 steps."
+    )
+
+    def plan(self, profile: str) -> Plan:
+        live = profile == "live"
+        return Plan(
+            variants=tuple(
+                readout_variant(name, task, readout, profile)
+                for name, task in tasks_of(profile).items()
+                for readout in READOUTS
+                if not live or name == "selective copying"
+            ),
+            train=trained_for(MemorizationConfig.quick(), "quick"),
+            learning_rates=LEARNING_RATES if profile == "paper" else (3e-3,),
+            weight_decays=WEIGHT_DECAYS if profile == "paper" else (0.0,),
+            seeds=(0, 1) if profile == "quick" else (0,),
+        )
+
+    def draw(self, result: Result) -> Figure:
+        tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
+        drawn, panels = new_figure(2, len(tasks) + 1, height=2.8)
+        left, right = panels[::2], panels[1::2]
+        for near, ratio, task in zip(left, right, tasks, strict=False):
+            self._draw_task(near, result, task, "near_zero_fraction")
+            self._draw_task(ratio, result, task, "large_to_near_zero")
+            near.set(xlabel="fraction of |coefficients| <= 0.001", title=task)
+            ratio.set(xlabel="number in [0.9, 1] / number near zero", xscale="log")
+        left[0].legend(fontsize="small")
+        widths = [near_zero_set(readout) for readout in READOUTS]
+        left[-1].barh(READOUTS, widths, color="#4A4A4A")
+        left[-1].set(xlabel="length of the near-zero set in [-10, 10]", title="in theory")
+        right[-1].axis("off")
+        return drawn
+
+    def _draw_task(self, axes: Axes, result: Result, task: str, quantity: str) -> None:
+        for place, readout in enumerate(READOUTS):
+            outcome = result.one(task=task, readout=readout)
+            if outcome is not None:
+                xs = outcome.diagnostic(quantity)
+                scatter_outcome(axes, place, xs, outcome, readout)
+        axes.set(ylabel="test accuracy", ylim=(-0.03, 1.05))
+
+    def claims(self, result: Result) -> list[Verdict]:
+        found = []
+        for task in tasks_of(result.profile):
+            outcomes = [result.one(task=task, readout=readout) for readout in READOUTS]
+            found += [
+                verdict(
+                    f"{task}: readouts with more coefficients near zero are at least as accurate",
+                    outcomes,
+                    lambda o=outcomes: _goes_with(o, lambda one: _mean(one, "near_zero_fraction")),
+                ),
+                verdict(
+                    f"{task}: the identity, whose zero set is a point, does worst",
+                    outcomes,
+                    lambda o=outcomes: _identity_last(o),
+                ),
+                verdict(
+                    f"{task}: the larger the theoretical set, the more coefficients near zero",
+                    outcomes,
+                    lambda o=outcomes: _theory_orders(o),
+                ),
+                verdict(
+                    f"{task}: readouts with more coefficients near zero put no fewer in [0.9, 1]",
+                    outcomes,
+                    lambda o=outcomes: _selects_too(o),
+                ),
+            ]
+        return found
+
+
+def _mean(outcome: Outcome, name: str) -> float:
+    values = outcome.diagnostic(name)
+    return sum(values) / len(values)
+
+
+def _goes_with(outcomes: list[Outcome], amount) -> tuple[bool, str]:  # type: ignore[no-untyped-def]
+    """No pair where clearly more near-zeros come with clearly (0.02) less accuracy."""
+    words = [
+        f"{one.variant.facets['readout']} {amount(one):.2f}/{one.accuracy:.3f}" for one in outcomes
+    ]
+    holds = not any(
+        amount(a) > amount(b) + STEP and a.accuracy < b.accuracy - 0.02
+        for a in outcomes
+        for b in outcomes
+    )
+    return holds, "near-zero fraction/accuracy: " + ", ".join(words)
+
+
+def _selects_too(outcomes: list[Outcome]) -> tuple[bool, str]:
+    """No pair where clearly more near-zeros come with fewer large coefficients."""
+    near = [_mean(one, "near_zero_fraction") for one in outcomes]
+    large = [_mean(one, "large_fraction") for one in outcomes]
+    words = [
+        f"{one.variant.facets['readout']} {a:.2f}/{b:.4f}"
+        for one, a, b in zip(outcomes, near, large, strict=True)
+    ]
+    shares = list(zip(near, large, strict=True))
+    holds = not any(a > c + STEP and b < d for a, b in shares for c, d in shares)
+    return holds, "near-zero fraction/fraction in [0.9, 1]: " + ", ".join(words)
+
+
+def _identity_last(outcomes: list[Outcome]) -> tuple[bool, str]:
+    *others, identity = outcomes
+    words = f"identity {identity.accuracy:.3f}, next {min(one.accuracy for one in others):.3f}"
+    return identity.accuracy < min(one.accuracy for one in others), words
+
+
+def _theory_orders(outcomes: list[Outcome]) -> tuple[bool, str]:
+    order = sorted(outcomes, key=lambda one: near_zero_set(one.variant.facets["readout"]))
+    found = [_mean(one, "near_zero_fraction") for one in order]
+    words = [
+        f"{one.variant.facets['readout']} {share:.2f}"
+        for one, share in zip(order, found, strict=True)
+    ]
+    rising = all(a <= b + STEP for a, b in pairwise(found))
+    return rising, "in theory's order: " + ", ".join(words)
+
+
+EXPERIMENT = Principle2()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

@@ -1,0 +1,136 @@
+"""Principle 2.1 (Figure 8): feature maps have almost no zero set, and are less selective."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
+from coefdyn.lab.experiments.plan import LEARNING_RATES, WEIGHT_DECAYS, Plan, Variant
+from coefdyn.lab.experiments.principle_2 import DIAGNOSTICS, readout_variant, tasks_of, trained_for
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.tasks import SelectiveCopyingConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
+
+FEATURES = ("psi_relu", "psi_elu1", "psi_softplus", "psi_exp")
+POINTWISE = ("exp", "identity")
+WORDS = {
+    **dict(
+        zip(FEATURES, ("psi = ReLU", "psi = ELU + 1", "psi = softplus", "psi = exp"), strict=True)
+    ),
+    **{name: f"phi = {name}" for name in POINTWISE},
+}
+TASKS = ("selective copying", "fuzzy recall")
+
+
+class Principle21(Experiment):
+    id = "principle-2.1"
+    title = "Feature maps set fewer coefficients near zero and are less accurate"
+    source = "coefficient-dynamics paper, Figure 8"
+    about = (
+        "As principle-2 with alpha = psi(q)^T psi(b k) for psi in {ReLU, ELU + 1, softplus, exp}; "
+        "exp and the identity as pointwise readouts are the two lines. Quick and live as in "
+        "principle-2."
+    )
+
+    borrows_from = "principle-2"  # the two lines are Figure 2's models
+
+    def plan(self, profile: str) -> Plan:
+        live = profile == "live"
+        names = TASKS[:1] if live else TASKS
+        readouts = ("psi_elu1", "exp") if live else (*FEATURES, *POINTWISE)
+        return Plan(
+            variants=tuple(
+                self._variant(name, readout, profile) for name in names for readout in readouts
+            ),
+            train=trained_for(SelectiveCopyingConfig.quick(), "quick"),
+            learning_rates=LEARNING_RATES if profile == "paper" else (3e-3,),
+            weight_decays=WEIGHT_DECAYS if profile == "paper" else (0.0,),
+            seeds=(0, 1) if profile == "quick" else (0,),
+        )
+
+    def _variant(self, name: str, readout: str, profile: str) -> Variant:
+        from dataclasses import replace
+
+        variant = readout_variant(name, tasks_of(profile)[name], readout, profile)
+        extra = ("zero_counts", "largest_zero_count") if readout.startswith("psi") else ()
+        return replace(variant, diagnostics=(*DIAGNOSTICS, *extra))
+
+    def draw(self, result: Result) -> Figure:
+        tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
+        drawn, panels = new_figure(len(tasks))
+        for axes, task in zip(panels, tasks, strict=True):
+            for place, readout in enumerate(FEATURES):
+                outcome = result.one(task=task, readout=readout)
+                if outcome is not None:
+                    xs = outcome.diagnostic("near_zero_fraction")
+                    scatter_outcome(axes, place, xs, outcome, WORDS[readout])
+            for readout, style in zip(POINTWISE, ("--", ":"), strict=True):
+                outcome = result.one(task=task, readout=readout)
+                if outcome is not None:
+                    axes.axhline(
+                        outcome.accuracy, color="gray", linestyle=style, label=WORDS[readout]
+                    )
+            axes.set(xlabel="fraction of |coefficients| <= 0.001", ylabel="test accuracy")
+            axes.set_ylim(-0.03, 1.05)
+            axes.set_title(task, loc="left")
+        panels[0].legend(fontsize="small")
+        return drawn
+
+    def claims(self, result: Result) -> list[Verdict]:
+        found = []
+        for task in TASKS:
+            features = [result.one(task=task, readout=readout) for readout in FEATURES]
+            softmax = result.one(task=task, readout="exp")
+            linear = result.one(task=task, readout="identity")
+            found += [
+                verdict(
+                    f"{task}: every feature map sets fewer coefficients near zero than exp",
+                    [*features, softmax],
+                    lambda f=features, s=softmax: _all_below(f, s, _near_zero),
+                ),
+                verdict(
+                    f"{task}: every feature map is less accurate than exp",
+                    [*features, softmax],
+                    lambda f=features, s=softmax: _all_below(f, s, lambda one: one.accuracy),
+                ),
+                verdict(
+                    f"{task}: ELU + 1, softplus and exp as psi suppress more than the identity",
+                    [*features[1:], linear],
+                    lambda f=features, i=linear: _all_above(f[1:], i, _near_zero),
+                ),
+            ]
+        return found
+
+
+def _near_zero(outcome: Outcome) -> float:
+    values = outcome.diagnostic("near_zero_fraction")
+    return sum(values) / len(values)
+
+
+def _words(outcomes: list[Outcome], bound: Outcome, measure) -> str:  # type: ignore[no-untyped-def]
+    named = [*outcomes, bound]
+    return ", ".join(f"{WORDS[one.variant.facets['readout']]}: {measure(one):.3f}" for one in named)
+
+
+def _all_below(outcomes: list[Outcome], bound: Outcome, measure) -> tuple[bool, str]:  # type: ignore[no-untyped-def]
+    holds = all(measure(one) < measure(bound) for one in outcomes)
+    return holds, _words(outcomes, bound, measure)
+
+
+def _all_above(outcomes: list[Outcome], bound: Outcome, measure) -> tuple[bool, str]:  # type: ignore[no-untyped-def]
+    holds = all(measure(one) > measure(bound) for one in outcomes)
+    return holds, _words(outcomes, bound, measure)
+
+
+EXPERIMENT = Principle21()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

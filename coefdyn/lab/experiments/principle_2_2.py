@@ -1,0 +1,115 @@
+"""Principle 2.2 (Figure 9): with n numbers per key at most n - 1 coefficients are zero at once."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.plan import Plan
+from coefdyn.lab.experiments.principle_2_1 import EXPERIMENT as PRINCIPLE_2_1
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
+
+SHOWN = ("psi_softplus", "psi_exp")
+STATE = 8  # n per head, in both profiles
+
+
+class Principle22(Experiment):
+    id = "principle-2.2"
+    title = "At most n - 1 coefficients are zero at one time index"
+    source = "coefficient-dynamics paper, Figure 9"
+    about = (
+        "The models that principle-2.1 trained with psi in {softplus, exp}, n = 8 per head: mean "
+        "number of abs(alpha) <= 1e-6 at each time index over 64 test sequences, raw coefficients. "
+        "The bound holds for linearly independent states; repeated tokens give more zeros for free."
+    )
+    stored_as = "principle-2.1"
+
+    def plan(self, profile: str) -> Plan:
+        whole = PRINCIPLE_2_1.plan(profile)
+        kept = tuple(v for v in whole.variants if v.facets["readout"] in SHOWN)
+        if not kept:  # principle-2.1's live part has neither; train the softplus map
+            quick = PRINCIPLE_2_1.plan("quick").variants
+            kept = tuple(
+                replace(v, train=whole.variants[0].train)
+                for v in quick
+                if v.name == f"selective copying, {SHOWN[0]}"
+            )
+        return replace(whole, variants=kept)
+
+    def draw(self, result: Result) -> Figure:
+        drawn, (axes,) = new_figure(width=5.6)
+        for place, outcome in enumerate(result.outcomes()):
+            curves = _curves(outcome)
+            highest = max(curves, key=max)
+            label = f"{outcome.variant.name}, the head with most"
+            axes.plot(range(1, len(highest) + 1), highest, color=PALETTE[place], label=label)
+        axes.axhline(STATE - 1, color="gray", linestyle="--", label="n - 1")
+        axes.set(xlabel="time index i", ylabel="mean count of |coefficients| <= 1e-6")
+        axes.set_ylim(-0.2, STATE + 0.5)
+        axes.legend(fontsize="small")
+        return drawn
+
+    def claims(self, result: Result) -> list[Verdict]:
+        found = []
+        for task in ("selective copying", "fuzzy recall"):
+            for readout in SHOWN:
+                outcome = result.one(task=task, readout=readout)
+                words = f"{task}, {readout.removeprefix('psi_')}"
+                claim = (
+                    f"{words}: on average never more than n - 1 = {STATE - 1} zeros at one index"
+                )
+                found.append(verdict(claim, [outcome], lambda o=outcome: _within(o)))
+        tasks = {v.facets["task"]: v.task.seq_len for v in result.variants}
+        if len(set(tasks.values())) > 1:  # at equal lengths there is nothing to compare
+            by_length = sorted(tasks, key=lambda task: tasks[task])
+            found += [self._longer_has_more(result, readout, by_length) for readout in SHOWN]
+        return found
+
+    def _longer_has_more(self, result: Result, readout: str, tasks: list[str]) -> Verdict:
+        pair = [result.one(task=task, readout=readout) for task in tasks]
+        claim = (
+            f"{readout.removeprefix('psi_')}: {tasks[-1]}, the longer task, has more zeros at its "
+            f"fullest index than {tasks[0]}"
+        )
+        return verdict(claim, pair, lambda: _rises(pair))
+
+
+def _curves(outcome: Outcome) -> list[list[float]]:
+    """Mean counts by time index, one list per seed, layer and head."""
+    seeds = outcome.diagnostic("zero_counts", "raw")
+    return [head for layers in seeds for layer in layers for head in layer]
+
+
+def _within(outcome: Outcome | None) -> tuple[bool | None, str]:
+    assert outcome is not None, "verdict calls the test only with every outcome there"
+    most = max(max(curve) for curve in _curves(outcome))
+    single = max(outcome.diagnostic("largest_zero_count", "raw"))
+    words = f"largest mean {most:.3f}, largest single count {single}"
+    if single == 0:
+        return None, f"{words}: no zero at all"
+    return most <= STATE - 1, words
+
+
+def _rises(outcomes: list[Outcome | None]) -> tuple[bool, str]:
+    present = [one for one in outcomes if one is not None]
+    largest = [max(max(curve) for curve in _curves(one)) for one in present]
+    words = [
+        f"{one.variant.facets['task']} {top:.3f}" for one, top in zip(present, largest, strict=True)
+    ]
+    return largest[-1] > largest[0], ", ".join(words)
+
+
+EXPERIMENT = Principle22()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

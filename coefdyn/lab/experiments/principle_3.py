@@ -1,0 +1,190 @@
+"""Principle 3 (Figure 1): A_t other than the identity can stand in for positional embeddings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.baselines import frequent_value_accuracy
+from coefdyn.lab.experiments.figures import draw_plateau, grouped_points, new_figure
+from coefdyn.lab.experiments.plan import (
+    LEARNING_RATES,
+    WEIGHT_DECAYS,
+    Plan,
+    Variant,
+    mad_model,
+    mad_training,
+    quick_model,
+)
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.tasks import NoisyRecallConfig
+from coefdyn.lab.training import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
+
+READOUTS = ("exp", "softplus", "relu")
+#: the paper says "positional embedding" only; rotary is MAD's, learned is ours and quick only
+EMBEDDINGS = ("rotary", "learned")
+#: accuracy from which on a task counts as solved here
+SOLVED = 0.95
+#: a mean difference in accuracy that counts as one
+MARGIN = 0.1
+
+
+class Principle3(Experiment):
+    id = "principle-3"
+    title = "A_t other than I replaces positional embeddings"
+    source = "coefficient-dynamics paper, Figure 1"
+    about = (
+        "Noisy in-context recall, b = 1/sqrt(n), eta = row sum. Varied: A in {I, lambda I}, "
+        "readout in {exp, softplus, ReLU}, positional embedding in {none, rotary}. The paper does "
+        "not say which embedding it used; rotary is MAD's. Quick: 6 keys, 6 values, length 32 "
+        "(paper: 8, 8, 128), so lambda is 0.85 instead of 0.95 (about 0.95^4); d = 64, 8 heads, "
+        "one learning rate, and learned positions as a second kind of embedding. Live: exp without "
+        "embedding, 600 steps."
+    )
+
+    def plan(self, profile: str) -> Plan:
+        if profile == "paper":
+            return self._paper()
+        steps = 600 if profile == "live" else 1500
+        cells = [
+            (readout, evolution, position)
+            for readout in READOUTS
+            for evolution, position in (
+                ("identity", "none"),
+                ("constant", "none"),
+                ("identity", "rotary"),
+                ("constant", "rotary"),
+                ("identity", "learned"),
+            )
+        ]
+        if profile == "live":
+            cells = [cell for cell in cells if cell[0] == "exp" and cell[2] == "none"]
+        return Plan(
+            variants=tuple(self._variant(*cell, paper=False) for cell in cells),
+            train=TrainConfig(steps=steps, batch=32, final_learning_rate=0.0, evaluate_every=100),
+            learning_rates=(3e-3,),
+            seeds=(0, 1),
+        )
+
+    def _paper(self) -> Plan:
+        return Plan(
+            variants=tuple(
+                self._variant(readout, evolution, position, paper=True)
+                for readout in READOUTS
+                for evolution in ("identity", "constant")
+                for position in ("none", "rotary")
+            ),
+            train=mad_training(NoisyRecallConfig.paper()),
+            learning_rates=LEARNING_RATES,
+            weight_decays=WEIGHT_DECAYS,
+        )
+
+    def _variant(self, readout: str, evolution: str, position: str, *, paper: bool) -> Variant:
+        options: dict[str, Any] = {
+            "n_heads": 16 if paper else 8,
+            "readout": readout,
+            "evolution": evolution,
+            "scaling": "inverse_sqrt",
+            "normalizer": "row_sum",
+        }
+        if evolution == "constant":
+            options["constant"] = 0.95 if paper else 0.85
+        build = mad_model if paper else quick_model
+        return Variant(
+            facets={"readout": readout, "evolution": evolution, "position": position},
+            task=NoisyRecallConfig.paper() if paper else NoisyRecallConfig.quick(),
+            model=build(options, position=position),
+        )
+
+    def draw(self, result: Result) -> Figure:
+        drawn, (axes,) = new_figure(width=6.4, height=3.8)
+        factor = "0.95" if result.profile == "paper" else "0.85"
+        names = {
+            ("identity", "none"): "$A = I$, no embedding",
+            ("constant", "none"): f"$A = {factor} I$, no embedding",
+            ("identity", "rotary"): "$A = I$, rotary",
+            ("constant", "rotary"): f"$A = {factor} I$, rotary",
+            ("identity", "learned"): "$A = I$, learned positions",
+        }
+        planned = {(v.facets["evolution"], v.facets["position"]) for v in result.variants}
+        readouts = [
+            phi for phi in READOUTS if any(v.facets["readout"] == phi for v in result.variants)
+        ]
+        series = {
+            name: [result.one(readout=phi, evolution=a, position=p) for phi in readouts]
+            for (a, p), name in names.items()
+            if (a, p) in planned
+        }
+        plateau = frequent_value_accuracy(result.variants[0].task)
+        draw_plateau(axes, plateau, "answering the most frequent value")
+        grouped_points(axes, readouts, series)
+        axes.set_title(f"Noisy in-context recall ({result.profile} profile)", loc="left")
+        return drawn
+
+    def claims(self, result: Result) -> list[Verdict]:
+        return [
+            *self._solved(result),
+            *(self._unsolved(result, phi) for phi in READOUTS),
+            *(self._gain(result, phi) for phi in READOUTS),
+        ]
+
+    def _solved(self, result: Result) -> list[Verdict]:
+        cases = [("constant", "none", "A other than I, without embedding,")]
+        cases += [("identity", kind, f"A = I with {kind} positions") for kind in EMBEDDINGS]
+        found = []
+        for evolution, position, words in cases:
+            outcomes = [
+                result.one(readout=phi, evolution=evolution, position=position) for phi in READOUTS
+            ]
+            claim = f"{words} solves the task with every readout (accuracy >= {SOLVED})"
+            found.append(verdict(claim, outcomes, lambda o=outcomes: _all_solved(o)))
+        return found
+
+    def _unsolved(self, result: Result, readout: str) -> Verdict:
+        outcome = result.one(readout=readout, evolution="identity", position="none")
+        plateau = frequent_value_accuracy(result.variants[0].task)
+        bound = plateau + MARGIN
+        if readout == "relu":
+            claim = "A = I without embedding, ReLU: better than the most frequent value, not solved"
+        else:
+            claim = f"A = I without embedding, {readout}: no better than the most frequent value"
+
+        def test() -> tuple[bool, str]:
+            assert outcome is not None, "verdict calls the test only with every outcome there"
+            above = outcome.accuracy > bound
+            holds = above and outcome.accuracy < SOLVED if readout == "relu" else not above
+            return holds, f"{outcome.accuracy:.3f}; most frequent value {plateau:.3f} + {MARGIN}"
+
+        return verdict(claim, [outcome], test)
+
+    def _gain(self, result: Result, readout: str) -> Verdict:
+        pair = [
+            result.one(readout=readout, evolution=evolution, position="none")
+            for evolution in ("constant", "identity")
+        ]
+
+        def test() -> tuple[bool, str]:
+            decaying, constant = (outcome.accuracy for outcome in pair)
+            return decaying - constant >= MARGIN, f"{decaying:.3f} against {constant:.3f}"
+
+        claim = f"Without embedding, {readout}: A other than I gains at least {MARGIN} over A = I"
+        return verdict(claim, pair, test)
+
+
+def _all_solved(outcomes: list[Outcome]) -> tuple[bool, str]:
+    words = [f"{one.variant.facets['readout']} {one.accuracy:.3f}" for one in outcomes]
+    return all(one.accuracy >= SOLVED for one in outcomes), ", ".join(words)
+
+
+EXPERIMENT = Principle3()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

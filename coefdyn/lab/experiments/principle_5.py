@@ -1,0 +1,183 @@
+"""Principle 5 (Figure 10): b_j of order 1/sqrt(n) makes training steady across seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.plan import (
+    LEARNING_RATES,
+    WEIGHT_DECAYS,
+    Plan,
+    Variant,
+    mad_model,
+    mad_training,
+    quick_model,
+)
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.tasks import FuzzyRecallConfig
+from coefdyn.lab.training import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
+
+#: (phi, A_t) by the legend's word -> the mixer's options and the model's
+DESIGNS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "exp, I": ({"readout": "exp", "evolution": "identity"}, {"position": "rotary"}),
+    "ReLU, I": ({"readout": "relu", "evolution": "identity"}, {"position": "rotary"}),
+    "Id, scalar": ({"readout": "identity", "evolution": "scalar"}, {"block": "gated"}),
+    "Id, Householder": ({"readout": "identity", "evolution": "householder"}, {"block": "gated"}),
+}
+SCALINGS = {
+    "1": "one",
+    "z": "gate",
+    "1/sqrt(n)": "inverse_sqrt",
+    "z/sqrt(n)": "gate_inverse_sqrt",
+}
+STEADY, LOUD = ("1/sqrt(n)", "z/sqrt(n)"), ("1", "z")
+#: ReLU passes a positive constant on, and the row sum divides it out: b = 1 and 1/sqrt(n) are one
+CANCELS = "ReLU, I"
+HEADS = 4
+
+
+class Principle5(Experiment):
+    id = "principle-5"
+    title = "b_j of order 1/sqrt(n) makes the result independent of the seed"
+    source = "coefficient-dynamics paper, Figure 10"
+    about = (
+        "Fuzzy in-context recall, 4 heads, 3 seeds. Varied: (phi, A_t), b in {1, z, 1/sqrt(n), "
+        "z/sqrt(n)} with z = sigmoid(w x), and n (over all heads; n per head enters b). exp and "
+        "ReLU: type 1 blocks, rotary positions, eta = row sum; identity readout: type 2 blocks, "
+        "eta = 1. Of each sweep the setting with the best mean over seeds is shown. Quick: shorter "
+        "sequences, d = 64, n = 256, one learning rate, 400 steps. Live: exp with b = 1 and "
+        "1/sqrt(n), 200 steps."
+    )
+
+    def plan(self, profile: str) -> Plan:
+        paper, live = profile == "paper", profile == "live"
+        sizes = (128, 256, 512, 1024) if paper else (256,)
+        cells = [(n, design, b) for n in sizes for design in DESIGNS for b in SCALINGS]
+        if live:
+            cells = [(n, d, b) for n, d, b in cells if d == "exp, I" and b in ("1", "1/sqrt(n)")]
+        task = FuzzyRecallConfig.paper() if paper else FuzzyRecallConfig.quick()
+        quick = TrainConfig(
+            steps=200 if live else 400, batch=32, final_learning_rate=0.0, evaluate_every=100
+        )
+        return Plan(
+            variants=tuple(self._variant(task, *cell, paper=paper) for cell in cells),
+            train=mad_training(task) if paper else quick,
+            learning_rates=LEARNING_RATES if paper else (3e-3,),
+            weight_decays=WEIGHT_DECAYS if paper else (0.0,),
+            seeds=(0, 1) if live else (0, 1, 2),
+        )
+
+    def _variant(
+        self, task: FuzzyRecallConfig, n: int, design: str, b: str, *, paper: bool
+    ) -> Variant:
+        chosen, shape = DESIGNS[design]
+        linear = chosen["readout"] == "identity"
+        options = {
+            "n_heads": HEADS,
+            "key_dim": n // HEADS,
+            "scaling": SCALINGS[b],
+            "normalizer": "one" if linear else "row_sum",
+            **chosen,
+        }
+        build = mad_model if paper else quick_model
+        return Variant(
+            facets={"design": design, "b": b, "n": str(n)}, task=task, model=build(options, **shape)
+        )
+
+    def draw(self, result: Result) -> Figure:
+        scalings = [b for b in SCALINGS if any(v.facets["b"] == b for v in result.variants)]
+        drawn, panels = new_figure(2, (len(scalings) + 1) // 2)
+        for axes, b in zip(panels, scalings, strict=True):
+            for place, design in enumerate(DESIGNS):
+                found = [one for one in result.find(design=design, b=b) if one is not None]
+                self._draw_spread(axes, place, design, found)
+            sizes = sorted({int(v.facets["n"]) // HEADS for v in result.variants})
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, [str(size) for size in sizes])
+            axes.set(
+                xlabel="n per head", ylim=(-0.03, 1.05), xlim=(sizes[0] / 1.5, sizes[-1] * 1.5)
+            )
+            axes.set_title(f"$b_j$ = {b}", loc="left")
+            axes.set_ylabel("accuracy, lowest to highest seed")
+        handles, names = panels[0].get_legend_handles_labels()
+        drawn.legend(handles, names, loc="outside lower center", ncols=4, fontsize="small")
+        return drawn
+
+    def _draw_spread(self, axes, place: int, design: str, found: list[Outcome]) -> None:  # type: ignore[no-untyped-def]
+        shift = 1 + 0.08 * (place - 1.5)
+        for index, one in enumerate(found):
+            x, values = int(one.variant.facets["n"]) / HEADS * shift, one.values()
+            label = design if index == 0 else None
+            axes.plot([x, x], [min(values), max(values)], "-", color=PALETTE[place], linewidth=2)
+            axes.plot([x] * len(values), values, "o", color=PALETTE[place], label=label)
+
+    def claims(self, result: Result) -> list[Verdict]:
+        groups = {design: result.find(design=design) for design in DESIGNS}
+        planned = {v.facets["b"] for v in result.variants}
+        if planned != set(SCALINGS):  # the live part compares two scalings of one design
+            groups = {design: [None] for design in DESIGNS}
+        found = [
+            verdict(
+                f"{design}: b of order 1/sqrt(n) spreads less over the seeds than b of order 1",
+                group,
+                lambda g=group, d=design: _steadier(g, same=d == CANCELS),
+            )
+            for design, group in groups.items()
+        ]
+        found.append(
+            verdict(
+                "with b of order 1 the exp readout spreads most",
+                [outcome for group in groups.values() for outcome in group],
+                lambda: _exp_spreads_most(groups),
+            )
+        )
+        return found
+
+
+def _of_order(outcomes: list[Outcome], scalings: Sequence[str]) -> list[Outcome]:
+    return [one for one in outcomes if one.variant.facets["b"] in scalings]
+
+
+def _spread(outcomes: list[Outcome]) -> float:
+    """Highest minus lowest seed, mean over the outcomes: scalings, and n in the paper profile."""
+    return fmean(max(one.values()) - min(one.values()) for one in outcomes)
+
+
+def _words(outcomes: list[Outcome]) -> str:
+    """Spread and mean accuracy of every scaling of one design."""
+    groups = {b: _of_order(outcomes, [b]) for b in (*STEADY, *LOUD)}
+    return "; ".join(
+        f"b = {b}: {_spread(group):.3f} at {fmean(one.accuracy for one in group):.3f}"
+        for b, group in groups.items()
+    )
+
+
+def _steadier(outcomes: list[Outcome], *, same: bool) -> tuple[bool | None, str]:
+    """Whether the smaller scalings spread less; None where they make the same function."""
+    steady, loud = (_spread(_of_order(outcomes, scalings)) for scalings in (STEADY, LOUD))
+    words = f"mean spread {steady:.3f} against {loud:.3f}; at mean accuracy: {_words(outcomes)}"
+    return (None, f"{words}: a constant cancels") if same else (steady < loud, words)
+
+
+def _exp_spreads_most(groups: dict[str, list[Outcome]]) -> tuple[bool, str]:
+    spreads = {design: _spread(_of_order(group, LOUD)) for design, group in groups.items()}
+    words = "; ".join(f"{design}: {value:.3f}" for design, value in spreads.items())
+    return max(spreads, key=lambda name: spreads[name]) == "exp, I", words
+
+
+EXPERIMENT = Principle5()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

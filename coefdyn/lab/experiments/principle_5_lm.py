@@ -1,0 +1,156 @@
+"""Principle 5 on language (Table 3): perplexity against the scaling b_j."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.plan import Plan, Variant
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.tasks import TaskConfig, TokenTextConfig, WikiTextConfig
+from coefdyn.lab.training import TrainConfig
+from coefdyn.models import language_model_config
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENT", "REPORTED", "claims", "figure", "load", "run"]
+
+#: perplexities of the paper's Table 3
+REPORTED = {
+    ("mamba2", "one"): 29.23,
+    ("mamba2", "inverse_sqrt"): 28.84,
+    ("mamba2", "delta"): 28.87,
+    ("softmax", "one"): 32.69,
+    ("softmax", "inverse_sqrt"): 31.73,
+}
+MODELS = {"mamba2": "Mamba-2", "softmax": "softmax"}
+WORDS = {"one": "1", "inverse_sqrt": "1/sqrt(n)", "delta": "Delta"}
+#: a relative difference in perplexity that is none; Table 3's gaps to b = 1 are larger
+ON_PAR = 0.01
+#: windows of 1024 tokens in WikiText-103's training text, about
+WIKITEXT_WINDOWS = 115_000
+
+
+class Principle5LanguageModel(Experiment):
+    id = "principle-5-lm"
+    title = "Perplexity against the scaling b_j"
+    source = "coefficient-dynamics paper, Table 3"
+    about = (
+        "Mamba-2 with b in {1, 1/sqrt(n), Delta_j} and softmax attention with b in {1, 1/sqrt(n)}. "
+        "Paper: WikiText-103 in GPT-2 tokens (needs the network once), 8 layers, d = 768, 130 000 "
+        "steps of 8 x 1024 tokens. Quick: the embedded topics of the Python documentation in 1024 "
+        "byte-pair tokens, length 128, 2 layers, d = 64, 4 heads, 400 steps: a stand-in that shows "
+        "the procedure, not the paper's numbers."
+    )
+
+    def plan(self, profile: str) -> Plan:
+        if profile == "paper":
+            task: TaskConfig = WikiTextConfig.paper().with_changes(
+                {"train_examples": WIKITEXT_WINDOWS}
+            )
+            train = TrainConfig(
+                steps=130_000,
+                batch=8,
+                betas=(0.9, 0.95),
+                warmup=3_000,
+                final_learning_rate=0.0,
+                evaluate_every=5_000,
+                stop_accuracy=None,
+                precision="bfloat16",
+            )
+            rate, decay = 6e-4, 0.1
+        else:
+            task = TokenTextConfig.quick().with_changes({"train_examples": 1600})
+            train = TrainConfig(
+                steps=100 if profile == "live" else 400,
+                batch=8,
+                betas=(0.9, 0.95),
+                warmup=20,
+                final_learning_rate=0.0,
+                evaluate_every=100,
+                stop_accuracy=None,
+            )
+            rate, decay = 3e-3, 0.1
+        return Plan(
+            variants=tuple(self._variant(task, kind, b, profile) for kind, b in REPORTED),
+            train=train,
+            learning_rates=(rate,),
+            weight_decays=(decay,),
+            seeds=(0, 1) if profile == "quick" else (0,),
+        )
+
+    def _variant(self, task: TaskConfig, kind: str, scaling: str, profile: str) -> Variant:
+        model = language_model_config(kind, scaling=scaling)
+        if profile != "paper":
+            model = replace(
+                model, width=64, layers=2, mlp=128, options={**model.options, "n_heads": 4}
+            )
+        return Variant(facets={"model": kind, "b": scaling}, task=task, model=model)
+
+    def table(self, result: Result) -> list[str]:
+        """Perplexity by model and scaling, the paper's beside it."""
+        return [
+            f"  {MODELS[kind]:<8} b = {WORDS[b]:<10} perplexity {_perplexity(one):8.2f}   "
+            f"(paper, WikiText-103: {reported})"
+            for (kind, b), reported in REPORTED.items()
+            for one in [result.one(model=kind, b=b)]
+            if one is not None
+        ]
+
+    def draw(self, result: Result) -> Figure:
+        drawn, (axes,) = new_figure(width=5.2)
+        for place, (kind, b) in enumerate(REPORTED):
+            outcome = result.one(model=kind, b=b)
+            if outcome is None:
+                continue
+            values = outcome.values("perplexity")
+            axes.bar(place, sum(values) / len(values), color=PALETTE[kind == "softmax"], alpha=0.75)
+            axes.plot([place] * len(values), values, "o", color="black", markersize=3)
+        axes.set_xticks(
+            range(len(REPORTED)), [f"{MODELS[kind]}\n$b$ = {WORDS[b]}" for kind, b in REPORTED]
+        )
+        axes.set_ylabel("test perplexity")
+        axes.set_title(f"{result.profile} profile", loc="left")
+        return drawn
+
+    def claims(self, result: Result) -> list[Verdict]:
+        found = []
+        for kind, b in (
+            ("mamba2", "inverse_sqrt"),
+            ("mamba2", "delta"),
+            ("softmax", "inverse_sqrt"),
+        ):
+            pair = [result.one(model=kind, b=b), result.one(model=kind, b="one")]
+            claim = f"{MODELS[kind]}: b = {WORDS[b]} gives a lower perplexity than b = 1"
+            found.append(verdict(claim, pair, lambda p=pair: _lower(*p)))
+        pair = [result.one(model="mamba2", b=b) for b in ("inverse_sqrt", "delta")]
+        claim = f"Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most {ON_PAR:.0%} higher)"
+        found.append(verdict(claim, pair, lambda: _on_par(*pair)))
+        return found
+
+
+def _perplexity(outcome: Outcome) -> float:
+    values = outcome.values("perplexity")
+    return sum(values) / len(values)
+
+
+def _lower(small: Outcome, large: Outcome) -> tuple[bool, str]:
+    a, b = _perplexity(small), _perplexity(large)
+    return a < b, f"{a:.2f} against {b:.2f}"
+
+
+def _on_par(one: Outcome, other: Outcome) -> tuple[bool, str]:
+    a, b = _perplexity(one), _perplexity(other)
+    return a <= (1 + ON_PAR) * b, f"{a:.2f} against {b:.2f}"
+
+
+EXPERIMENT = Principle5LanguageModel()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

@@ -1,0 +1,195 @@
+"""What came out of an experiment: records by variant, and what the claims say about them."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
+from coefdyn.lab.training import Record
+
+__all__ = ["HELD", "NOT_HELD", "NOT_RUN", "NO_TEST", "Outcome", "Result", "Verdict", "verdict"]
+
+#: "no test": the runs are there, and say nothing about the claim
+HELD, NOT_HELD, NO_TEST, NOT_RUN = "held", "not held", "no test", "not run"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One variant at the best learning rate and weight decay of its sweep.
+
+    "Best" is the highest mean final test accuracy over the seeds, as in the paper: the choice is
+    made on the test set.
+
+    Args:
+        variant: which one.
+        records: one per seed, in the order of the plan's seeds.
+    """
+
+    variant: Variant
+    records: tuple[Record, ...]
+
+    def values(self, metric: str = "accuracy") -> list[float]:
+        """A final metric, one value per seed; NaN where it could not be computed."""
+        found = [record["final"].get(metric) for record in self.records]
+        return [float("nan") if value is None else value for value in found]
+
+    @property
+    def accuracy(self) -> float:
+        """Mean final test accuracy over the seeds, in [0, 1]."""
+        return statistics.fmean(self.values())
+
+    @property
+    def diverged(self) -> int:
+        """Number of seeds whose training turned NaN."""
+        return sum(record["diverged_at"] is not None for record in self.records)
+
+    def diagnostic(self, name: str, form: str = "normalized") -> list[Any]:
+        """A diagnostic of the trained model, one value per seed; form "normalized" or "raw"."""
+        return [record["diagnostics"][form][name] for record in self.records]
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the numbers say about one claim.
+
+    Args:
+        claim: what the paper says, in one sentence of ours.
+        status: "held", "not held", "no test" or "not run".
+        numbers: the numbers that decided it, in words; empty if not run.
+    """
+
+    claim: str
+    status: str
+    numbers: str
+
+
+def verdict(
+    claim: str,
+    needed: Sequence[Outcome | None],
+    test: Callable[[], tuple[bool | None, str]],
+) -> Verdict:
+    """Apply a test when every outcome it needs is there; else "not run".
+
+    Args:
+        claim: see ``Verdict``.
+        needed: the outcomes; one None, or none at all, means the claim was not run.
+        test: returns whether the claim holds, or None where these runs cannot tell, and the
+            numbers in words.
+    """
+    if not needed or any(outcome is None for outcome in needed):
+        return Verdict(claim, NOT_RUN, "")
+    holds, numbers = test()
+    return Verdict(claim, NO_TEST if holds is None else HELD if holds else NOT_HELD, numbers)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The finished runs of one experiment and profile.
+
+    Args:
+        experiment: its id.
+        profile: "live", "quick" or "paper".
+        plan: what was to be run.
+        records: what has been run, any order.
+        cut: further seeds that were cut short, and are not among the records: seed -> (finished
+            runs, planned runs).
+    """
+
+    experiment: str
+    profile: str
+    plan: AnyPlan
+    records: tuple[Record, ...]
+    cut: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    _cache: dict[str, Outcome | None] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def _sweep(self) -> Plan:
+        assert isinstance(self.plan, Plan), f"{self.experiment} does not train"
+        return self.plan
+
+    @property
+    def variants(self) -> tuple[Variant, ...]:
+        """The points of the figure, run or not."""
+        return self._sweep.variants
+
+    @property
+    def missing(self) -> int:
+        """Number of planned runs without a record."""
+        return len(self._keys()) - len(self.records)
+
+    def _keys(self) -> set[str]:
+        return {run.key for _, run in self.plan.runs()}
+
+    def outcome(self, variant: Variant) -> Outcome | None:
+        """The variant at its best setting, or None unless all its runs are finished."""
+        cache = self._cache
+        if variant.name not in cache:
+            cache[variant.name] = self._outcome(variant)
+        return cache[variant.name]
+
+    def _outcome(self, variant: Variant) -> Outcome | None:
+        by_key = {record["key"]: record for record in self.records}
+        settings: dict[tuple[float, float], list[Record]] = {}
+        for run in self._sweep.runs_of(variant):
+            if run.key not in by_key:
+                return None
+            pair = (run.train.learning_rate, run.train.weight_decay)
+            settings.setdefault(pair, []).append(by_key[run.key])
+        outcomes = [Outcome(variant, tuple(records)) for records in settings.values()]
+        return max(outcomes, key=lambda outcome: outcome.accuracy)
+
+    def find(self, **facets: str) -> list[Outcome | None]:
+        """Outcomes of every variant with these facets; None for one that is not finished."""
+        return [
+            self.outcome(variant)
+            for variant in self._sweep.variants
+            if all(variant.facets.get(name) == value for name, value in facets.items())
+        ]
+
+    def one(self, **facets: str) -> Outcome | None:
+        """The outcome of the single variant with these facets; None if unfinished or not planned.
+
+        Raises:
+            ValueError: if several variants have these facets.
+        """
+        found = self.find(**facets)
+        if len(found) > 1:
+            raise ValueError(f"{len(found)} variants of {self.experiment} have {facets}.")
+        return found[0] if found else None
+
+    def outcomes(self) -> list[Outcome]:
+        """Every finished variant's outcome, in the plan's order."""
+        found = [self.outcome(variant) for variant in self._sweep.variants]
+        return [outcome for outcome in found if outcome is not None]
+
+    def caption(self) -> str:
+        """Where these numbers come from: runs, seeds, devices, versions, days."""
+        cut = [f"seed {seed} left out ({a} of {b} runs)" for seed, (a, b) in self.cut.items()]
+        if not self.records:
+            nothing = ", ".join(["not yet run", *cut])
+            return f"{self.experiment}, profile {self.profile}: {nothing}."
+        seeds = sorted({record["seed"] for record in self.records})
+        days = sorted({record["timestamp"][:10] for record in self.records})
+        span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        words = [
+            f"{self.experiment}, profile {self.profile}: {len(self.records)} run{_s(self.records)}",
+            f"seed{_s(seeds)} {', '.join(map(str, seeds))}",
+            *cut,
+            " and ".join(sorted({record["device"] for record in self.records})),
+            "torch " + " and ".join(sorted({record["torch"] for record in self.records})),
+            "code " + " and ".join(sorted({record["revision"] for record in self.records})),
+            span,
+        ]
+        if self.missing:
+            words.insert(1, f"{self.missing} not yet run")
+        return ", ".join(words) + "."
+
+
+def _s(things: Sequence[object]) -> str:
+    """The ending of a plural."""
+    return "" if len(things) == 1 else "s"

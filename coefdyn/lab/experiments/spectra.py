@@ -1,0 +1,379 @@
+"""Eigenvalue paper, Figure 1: where the eigenvalues of Lambda_i lie, by task and model."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from coefdyn.analysis.spectra import EDGES
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.plan import Plan, Variant
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.tasks import (
+    ByteTextConfig,
+    Cifar10Config,
+    DigitsConfig,
+    ImdbConfig,
+    ListOpsConfig,
+    MqarConfig,
+    TaskConfig,
+    WikiTextConfig,
+)
+from coefdyn.lab.training import TrainConfig
+from coefdyn.models import ModelConfig
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "EXPERIMENT",
+    "MODELS",
+    "claims",
+    "draw_moduli",
+    "figure",
+    "load",
+    "masses",
+    "model_of",
+    "run",
+    "seed_masses",
+    "spectra_variant",
+]
+
+#: the six models of Figure 1: the mixer, and what it is given besides sizes
+MODELS: dict[str, tuple[str, dict[str, Any]]] = {
+    "S4D": ("S4D", {}),
+    "LRU": ("LRU", {}),
+    "Mamba-2": ("Mamba2", {"output_gate": "none", "output_norm": "none"}),
+    "softmax": ("SoftmaxAttention", {}),
+    "linear": ("LinearAttention", {}),
+    "normalized": ("NormalizedAttention", {"eta": "softplus"}),
+}
+INVARIANT, ATTENTION = ("S4D", "LRU"), ("softmax", "linear", "normalized")
+#: tasks that need a long memory, and tasks that need a selective one (eigenvalue paper, section 4)
+MEMORY, SELECTION = ("ListOps", "pixels", "byte text"), ("MQAR", "language")
+#: (depth, width, state, heads, MLP, epochs or steps, batch) of its Table 1; the batch is of its
+#: evaluation and taken for training too, since the training batch is not in its text
+TABLE_1 = {
+    "pixels": (6, 512, 64, 4, 128, 50, 64),
+    "byte text": (4, 128, 64, 4, 512, 30, 32),
+    "ListOps": (6, 128, 64, 4, 256, 50, 32),
+    "MQAR": (2, 128, 128, 1, None, 40_000, 64),
+    "language": (6, 512, 512, 8, 512, 130_000, 8),
+}
+#: (depth, width, state, heads, MLP, steps, batch) of the quick profile
+QUICK = {
+    "MQAR": (2, 64, 16, 1, 128, 500, 64),
+    "ListOps": (2, 32, 16, 4, 64, 400, 16),
+    "pixels": (2, 32, 16, 4, 64, 400, 16),
+    "language": (2, 32, 16, 4, 64, 400, 16),
+}
+#: ranges of the modulus, fixed before anything was run
+NEAR_ZERO, NEAR_ONE, ABOVE_ONE = (0.0, 0.1), (0.95, 1.05), (1.05, float("inf"))
+#: a share of the eigenvalues that counts as a peak, and a loss in accuracy that is still none
+FEW, CLOSE = 0.05, 0.05
+
+
+def tasks_of(profile: str) -> dict[str, TaskConfig]:
+    """The tasks at a profile's size. IMDb has no embedded stand-in with labels."""
+    if profile == "paper":
+        return {
+            "MQAR": MqarConfig.paper(512).with_changes({"random_filler": True}),
+            "ListOps": ListOpsConfig.paper(),
+            "pixels": Cifar10Config.paper(),
+            "byte text": ImdbConfig.paper(),
+            "language": WikiTextConfig.paper(),
+        }
+    small = {"train_examples": 3_200, "test_examples": 256}
+    return {
+        "MQAR": MqarConfig(
+            vocab_size=32, seq_len=16, pairs=4, **{**small, "train_examples": 6_400}
+        ),
+        "ListOps": ListOpsConfig.quick().with_changes({**small, "min_length": 23}),
+        "pixels": DigitsConfig.quick().with_changes({"test_examples": 256}),
+        "language": ByteTextConfig.quick().with_changes({**small, "seq_len": 64}),
+    }
+
+
+def model_of(name: str, task: str, profile: str, **options: Any) -> ModelConfig:
+    """A model of Figure 1 at the sizes of a task; learned positions for softmax and linear only.
+
+    n of one attention head is width / heads; S4D's, LRU's and Mamba-2's is the state dimension.
+    """
+    mixer, own = MODELS[name]
+    depth, width, state, heads, mlp = (TABLE_1 if profile == "paper" else QUICK)[task][:5]
+    sizes = {"state_dim": state} if name in INVARIANT else {"n_heads": heads}
+    sizes |= {"key_dim": state} if name == "Mamba-2" else {}
+    return ModelConfig(
+        width=width,
+        layers=depth,
+        mixer=mixer,
+        options={**sizes, **own, **options},
+        mlp=mlp,
+        position="learned" if name in ("softmax", "linear") else "none",
+    )
+
+
+def training_of(task: str, config: TaskConfig, profile: str) -> TrainConfig:
+    """Table 1's number of epochs or steps; a warm-up of a tenth, then a cosine to 0."""
+    if profile != "paper":
+        steps, batch = QUICK[task][5:]
+        steps = 150 if profile == "live" else steps
+    else:
+        amount, batch = TABLE_1[task][5:]
+        steps = amount if amount > 1000 else amount * (config.train_examples // batch)
+    return TrainConfig(
+        steps=steps,
+        batch=batch,
+        warmup=steps // 10,
+        final_learning_rate=0.0,
+        clip=1.0,
+        evaluate_every=max(50, steps // 8),
+        stop_accuracy=None,
+        precision="bfloat16" if profile == "paper" else "float32",
+    )
+
+
+def spectra_variant(
+    facets: dict[str, str], model: str, task: str, profile: str, **options: Any
+) -> Variant:
+    """A model on a task with its histograms of moduli; ``layers`` and mixer options may differ."""
+    layers = options.pop("layers", None)
+    config, network = tasks_of(profile)[task], model_of(model, task, profile, **options)
+    return Variant(
+        facets=facets,
+        task=config,
+        model=network if layers is None else replace(network, layers=layers),
+        diagnostics=("moduli",),
+        train=training_of(task, config, profile),
+    )
+
+
+def plan_of(variants: Sequence[Variant], profile: str) -> Plan:
+    """Four learning rates and seeds at the paper's scale; else one rate, and two seeds in quick."""
+    assert variants[0].train is not None, "set by spectra_variant"
+    paper = profile == "paper"
+    return Plan(
+        variants=tuple(variants),
+        train=variants[0].train,
+        learning_rates=(1e-4, 5e-4, 2e-3, 1e-2) if paper else (3e-3,),
+        weight_decays=(0.1,) if paper else (0.0,),
+        seeds={"paper": (0, 1, 2, 3), "quick": (0, 1), "live": (0,)}[profile],
+    )
+
+
+def seed_masses(
+    outcome: Outcome, span: tuple[float, float], when: str = "trained"
+) -> list[list[float]]:
+    """Share of the moduli in [low, high): one list over the layers for every seed.
+
+    Args:
+        outcome: of a variant with the diagnostic "moduli".
+        span: two edges of the histogram.
+        when: "initial" or "trained".
+    """
+    inside = [span[0] <= a and b <= span[1] for a, b in pairwise(EDGES)]
+    return [
+        [sum(s for s, keep in zip(layer["share"], inside, strict=True) if keep) for layer in layers]
+        for layers in (one[when] for one in outcome.diagnostic("moduli"))
+    ]
+
+
+def masses(outcome: Outcome, span: tuple[float, float], when: str = "trained") -> list[float]:
+    """``seed_masses``, mean over the seeds: one share per layer."""
+    seeds = seed_masses(outcome, span, when)
+    return [statistics.fmean(layer) for layer in zip(*seeds, strict=True)]
+
+
+def moved(outcome: Outcome) -> float:
+    """Total variation between the histograms before and after training, mean over layers, seeds."""
+    found = [
+        0.5 * sum(abs(a - b) for a, b in zip(old["share"], new["share"], strict=True))
+        for one in outcome.diagnostic("moduli")
+        for old, new in zip(one["initial"], one["trained"], strict=True)
+    ]
+    return statistics.fmean(found)
+
+
+def draw_moduli(axes: Axes, outcome: Outcome | None, color: str) -> None:
+    """First layer upwards, last layer downwards; grey: at initialisation; one line per seed.
+
+    Every panel has a scale of its own, from 0 to the largest share.
+    """
+    from coefdyn.plots import plot_moduli
+
+    if outcome is None:
+        axes.axis("off")
+        axes.text(0.5, 0.5, "not run", ha="center", transform=axes.transAxes, fontsize="small")
+        return
+    top = 0.0
+    for one in outcome.diagnostic("moduli"):
+        for layer, below in ((0, False), (-1, True)):
+            start, end = one["initial"][layer], one["trained"][layer]
+            plot_moduli(axes, start["share"], color="#8A8A8A", below=below, filled=True)
+            plot_moduli(axes, end["share"], end["deviation"], color=color, below=below)
+            top = max(top, *start["share"], *end["share"])
+    axes.set_ylim(-1.15 * top, 1.15 * top)
+    axes.set_yticks([-top, 0, top], [f"{top:.2f}", "0", f"{top:.2f}"])
+
+
+class Spectra(Experiment):
+    id = "spectra"
+    title = "Eigenvalues near one where memory matters, near zero where selection matters"
+    source = "eigenvalue paper, Figure 1"
+    about = (
+        "Histograms of abs(eigenvalue of Lambda_i), at initialisation and after training, over "
+        "positions, heads and 32 test sequences. S4D stands in for S4. Quick: 2 layers, d = 32, "
+        "state 16; MQAR with 4 pairs (d = 64: at 32 no model learned it), ListOps of 24 to 47 "
+        "tokens, handwritten digits for CIFAR-10, next-byte prediction on the embedded text for "
+        "WikiText-103, and no IMDb (no labelled text is embedded); 400 or 500 steps, one learning "
+        "rate, two seeds. Paper: its Table 1; learning "
+        "rates and training batches are not in its text. Live: two models on the digits."
+    )
+
+    def plan(self, profile: str) -> Plan:
+        cells = [(task, model) for task in tasks_of(profile) for model in MODELS]
+        if profile == "live":
+            cells = [("pixels", "S4D"), ("pixels", "softmax")]
+        variants = [
+            spectra_variant({"task": task, "model": model}, model, task, profile)
+            for task, model in cells
+        ]
+        return plan_of(variants, profile)
+
+    def draw(self, result: Result) -> Figure:
+        tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
+        models = list(dict.fromkeys(v.facets["model"] for v in result.variants))
+        drawn, panels = new_figure(len(tasks), len(models), width=2.1, height=1.45)
+        for place, axes in enumerate(panels):
+            row, column = divmod(place, len(tasks))
+            outcome = result.one(task=tasks[column], model=models[row])
+            draw_moduli(axes, outcome, PALETTE[row])
+            words = "" if outcome is None else f"accuracy {outcome.accuracy:.2f}"
+            axes.set_title(f"{tasks[column]}\n{words}" if row == 0 else words, fontsize="small")
+            if column == 0:
+                axes.set_ylabel(models[row])
+            if row == len(models) - 1:
+                axes.set_xlabel("modulus")
+        return drawn
+
+    def claims(self, result: Result) -> list[Verdict]:
+        found = []
+        for task in tasks_of(result.profile):
+            one = {model: result.one(task=task, model=model) for model in MODELS}
+            every = list(one.values())
+            if task in MEMORY:
+                found.append(
+                    verdict(
+                        f"{task}: models within {CLOSE} of the best accuracy keep less than {FEW} "
+                        "of the eigenvalues below 0.1, and their most frequent modulus in some "
+                        "layer is about 1",
+                        every,
+                        lambda o=every: _remember(o),
+                    )
+                )
+            if task == "ListOps":
+                found.append(
+                    verdict(
+                        f"ListOps: every model keeps less than {FEW} below 0.1 in every layer",
+                        every,
+                        lambda o=every: _all_few(o),
+                    )
+                )
+            found.append(
+                verdict(
+                    f"{task}: softmax attention has at least {FEW} below 0.1 and at least {FEW} "
+                    "above 1.05 in some layer",
+                    [one["softmax"]],
+                    lambda o=one["softmax"]: _both_ends(o),
+                )
+            )
+            if task in SELECTION:
+                found.append(
+                    verdict(
+                        f"{task}: Mamba-2 and softmax attention put at least {FEW} below 0.1 in "
+                        "some layer, S4D and LRU do not and are less accurate than both",
+                        every,
+                        lambda o=one: _selective(o),
+                    )
+                )
+        found.append(self._initialisation(result))
+        return found
+
+    def _initialisation(self, result: Result) -> Verdict:
+        by_model = {
+            model: [result.one(task=task, model=model) for task in tasks_of(result.profile)]
+            for model in ("Mamba-2", "softmax", "linear")
+        }
+        return verdict(
+            "linear attention keeps more of its initial histogram than Mamba-2 and softmax do",
+            [outcome for group in by_model.values() for outcome in group],
+            lambda: _linear_stays(by_model),
+        )
+
+
+def _worst(outcome: Outcome, span: tuple[float, float]) -> float:
+    return max(masses(outcome, span))
+
+
+def _most_frequent(outcome: Outcome) -> list[float]:
+    """Lower edge of the bin that is fullest in the mean over the seeds, per layer."""
+    bins = [masses(outcome, span) for span in pairwise(EDGES)]  # bin by bin, one per layer
+    return [EDGES[shares.index(max(shares))] for shares in zip(*bins, strict=True)]
+
+
+def _listed(values: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
+
+
+def _named(outcomes: list[Outcome], span: tuple[float, float]) -> dict[str, float]:
+    return {one.variant.facets["model"]: _worst(one, span) for one in outcomes}
+
+
+def _remember(outcomes: list[Outcome]) -> tuple[bool, str]:
+    best = max(one.accuracy for one in outcomes)
+    good = [one for one in outcomes if one.accuracy >= best - CLOSE]
+    low = _named(good, NEAR_ZERO)
+    peaked = all(any(0.95 <= edge < 1.05 for edge in _most_frequent(one)) for one in good)
+    words = f"below 0.1: {_listed(low)}; peak about 1 in all of them: {'yes' if peaked else 'no'}"
+    return max(low.values()) < FEW and peaked, words
+
+
+def _all_few(outcomes: list[Outcome]) -> tuple[bool, str]:
+    low = _named(outcomes, NEAR_ZERO)
+    return max(low.values()) < FEW, "below 0.1: " + _listed(low)
+
+
+def _both_ends(outcome: Outcome) -> tuple[bool, str]:
+    pairs = list(zip(masses(outcome, NEAR_ZERO), masses(outcome, ABOVE_ONE), strict=True))
+    words = "; ".join(f"layer {i + 1}: {a:.3f} and {b:.3f}" for i, (a, b) in enumerate(pairs))
+    return any(a >= FEW and b >= FEW for a, b in pairs), words
+
+
+def _selective(one: dict[str, Outcome]) -> tuple[bool, str]:
+    low = _named(list(one.values()), NEAR_ZERO)
+    selects = all(low[name] >= FEW for name in ("Mamba-2", "softmax"))
+    keeps = all(low[name] < FEW for name in INVARIANT)
+    slower = max(one[name].accuracy for name in INVARIANT)
+    behind = slower < min(one[name].accuracy for name in ("Mamba-2", "softmax"))
+    scores = _listed({name: outcome.accuracy for name, outcome in one.items()})
+    return selects and keeps and behind, f"below 0.1: {_listed(low)}; accuracy: {scores}"
+
+
+def _linear_stays(by_model: dict[str, list[Outcome]]) -> tuple[bool, str]:
+    change = {name: statistics.fmean(map(moved, group)) for name, group in by_model.items()}
+    words = "share of the histogram that moved: " + _listed(change)
+    return change["linear"] < min(change["Mamba-2"], change["softmax"]), words
+
+
+EXPERIMENT = Spectra()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

@@ -1,0 +1,213 @@
+"""Eigenvalue paper, section 5: what a change of the architecture does to the eigenvalues."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.plan import Plan
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.spectra import (
+    NEAR_ONE,
+    NEAR_ZERO,
+    draw_moduli,
+    masses,
+    plan_of,
+    seed_masses,
+    spectra_variant,
+)
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
+
+GATE, CONVOLUTION = {"output_gate": "silu"}, {"short_convolution": 4}
+#: the group a variant belongs to, task, model, what was changed -> what the mixer is given
+VARIANTS: dict[tuple[str, str, str, str], dict[str, Any]] = {
+    ("gate", "language", "softmax", "none"): {},
+    ("gate", "language", "softmax", "gate"): GATE,
+    ("gate", "ListOps", "softmax", "none"): {},
+    ("gate", "ListOps", "softmax", "gate"): GATE,
+    ("convolution", "language", "softmax", "convolution"): CONVOLUTION,
+    ("layers", "MQAR", "softmax", "2 layers"): {},
+    ("layers", "MQAR", "softmax", "1 layer"): {"layers": 1},
+    ("layers", "MQAR", "softmax", "1 layer, convolution"): {"layers": 1, **CONVOLUTION},
+    ("layers", "MQAR", "Mamba-2", "1 layer"): {"layers": 1, "short_convolution": 0},
+    ("layers", "MQAR", "Mamba-2", "1 layer, convolution"): {"layers": 1},
+    ("eta", "language", "normalized", "softplus"): CONVOLUTION,
+    ("eta", "language", "normalized", "exp"): {**CONVOLUTION, "eta": "exp"},
+    ("eta", "language", "normalized", "sigmoid"): {**CONVOLUTION, "eta": "sigmoid"},
+    ("Delta", "ListOps", "Mamba-2", "of the token"): {},
+    ("Delta", "ListOps", "Mamba-2", "fixed"): {"fixed_delta": True},
+}
+#: a difference in accuracy that counts as learning the task or not
+LEARNS = 0.2
+
+
+class SpectraMods(Experiment):
+    id = "spectra-mods"
+    title = "Gates, convolutions, depth and eta move the eigenvalues"
+    source = "eigenvalue paper, Section 5"
+    borrows_from = "spectra"
+    about = (
+        "As spectra, with one change at a time: a SiLU output gate, a convolution of width 4 "
+        "before the coefficients, one layer instead of two, eta of normalized attention (all with "
+        "convolution), and Mamba-2 with a fixed Delta. The convolution sits behind the projections "
+        "of q, k and v; the paper's sits before the layer. Language stands in for the paper's IMDb "
+        "plots in the quick profile and at the paper's scale. Live: two of the runs."
+    )
+
+    def plan(self, profile: str) -> Plan:
+        cells = list(VARIANTS)
+        if profile == "live":
+            cells = [cell for cell in cells if cell[0] == "Delta"]
+        variants = [
+            spectra_variant(
+                {"group": group, "task": task, "model": model, "change": change},
+                model,
+                task,
+                profile,
+                **VARIANTS[group, task, model, change],
+            )
+            for group, task, model, change in cells
+        ]
+        return plan_of(variants, profile)
+
+    def draw(self, result: Result) -> Figure:
+        columns, count = 3, len(result.variants)
+        drawn, panels = new_figure(columns, -(-count // columns), width=2.7, height=1.75)
+        groups = list(dict.fromkeys(v.facets["group"] for v in result.variants))
+        for axes in panels[count:]:
+            axes.axis("off")
+        for axes, variant in zip(panels, result.variants, strict=False):
+            facets = variant.facets
+            draw_moduli(axes, result.outcome(variant), PALETTE[groups.index(facets["group"])])
+            title = f"{facets['task']}, {facets['model']}\n{facets['group']}: {facets['change']}"
+            axes.set_title(title, fontsize="small")
+        return drawn
+
+    def claims(self, result: Result) -> list[Verdict]:
+        def one(*names: str) -> Outcome | None:
+            return result.one(**dict(zip(("group", "task", "model", "change"), names, strict=True)))
+
+        plain, gated = (one("gate", "language", "softmax", name) for name in ("none", "gate"))
+        bare, closed = (one("gate", "ListOps", "softmax", name) for name in ("none", "gate"))
+        convolved = one("convolution", "language", "softmax", "convolution")
+        two = one("layers", "MQAR", "softmax", "2 layers")
+        etas = [one("eta", "language", "normalized", n) for n in ("exp", "softplus", "sigmoid")]
+        fixed = one("Delta", "ListOps", "Mamba-2", "fixed")
+        shallow = [
+            one("layers", "MQAR", model, change)
+            for model in ("softmax", "Mamba-2")
+            for change in ("1 layer", "1 layer, convolution")
+        ]
+        return [
+            verdict(
+                "language, softmax: a gate moves eigenvalues from below 0.1 to about 1",
+                [plain, gated],
+                lambda: _moves(plain, gated, less=NEAR_ZERO, more=NEAR_ONE),
+            ),
+            verdict(
+                "ListOps, softmax: with a gate, eigenvalues below 0.1 appear",
+                [bare, closed],
+                lambda: _grows(bare, closed, NEAR_ZERO, "below 0.1"),
+            ),
+            verdict(
+                "language, softmax: a convolution moves eigenvalues from about 1 to below 0.1",
+                [plain, convolved],
+                lambda: _moves(plain, convolved, less=NEAR_ONE, more=NEAR_ZERO),
+            ),
+            verdict(
+                "MQAR, softmax with two layers: the second has more below 0.1 than the first",
+                [two],
+                lambda: _second_selects(two),
+            ),
+            verdict(
+                f"MQAR, one layer: a convolution adds at least {LEARNS} to the accuracy of softmax "
+                "attention and of Mamba-2",
+                shallow,
+                lambda: _convolution_learns(shallow),
+            ),
+            verdict(
+                "language, normalized attention: below 0.1, exp has most and sigmoid least; about "
+                "1, sigmoid has most",
+                etas,
+                lambda: _ordered(etas),
+            ),
+            verdict(
+                "ListOps, Mamba-2 with a fixed Delta: at least 0.95 of the eigenvalues are about 1",
+                [fixed],
+                lambda: _stays_near_one(fixed),
+            ),
+        ]
+
+
+def _mean(outcome: Outcome, span: tuple[float, float]) -> float:
+    found = masses(outcome, span)
+    return sum(found) / len(found)
+
+
+def _shown(outcome: Outcome, span: tuple[float, float]) -> str:
+    """The mean over layers and seeds, and the range over the seeds."""
+    return _spread([sum(layers) / len(layers) for layers in seed_masses(outcome, span)])
+
+
+def _spread(values: list[float]) -> str:
+    mean = sum(values) / len(values)
+    return f"{mean:.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def _moves(
+    before: Any, after: Any, *, less: tuple[float, float], more: tuple[float, float]
+) -> tuple[bool, str]:
+    a, b = _mean(before, less), _mean(after, less)
+    c, d = _mean(before, more), _mean(after, more)
+    names = {NEAR_ZERO: "below 0.1", NEAR_ONE: "about 1"}
+    words = "; ".join(
+        f"{names[span]}: {_shown(before, span)}, then {_shown(after, span)}"
+        for span in (less, more)
+    )
+    return b < a and d > c, words
+
+
+def _grows(before: Any, after: Any, span: tuple[float, float], name: str) -> tuple[bool, str]:
+    a, b = _mean(before, span), _mean(after, span)
+    return b > a, f"{name}: {_shown(before, span)}, then {_shown(after, span)}"
+
+
+def _second_selects(outcome: Any) -> tuple[bool, str]:
+    low = masses(outcome, NEAR_ZERO)
+    return low[-1] > low[0], "below 0.1: " + ", ".join(f"{value:.3f}" for value in low)
+
+
+def _convolution_learns(outcomes: list[Any]) -> tuple[bool, str]:
+    scores = [one.accuracy for one in outcomes]
+    shown = [_spread(one.values()) for one in outcomes]
+    words = f"softmax {shown[0]}, then {shown[1]}; Mamba-2 {shown[2]}, then {shown[3]}"
+    return scores[1] - scores[0] >= LEARNS and scores[3] - scores[2] >= LEARNS, words
+
+
+def _ordered(etas: list[Any]) -> tuple[bool, str]:
+    low = [_mean(one, NEAR_ZERO) for one in etas]
+    near = [_mean(one, NEAR_ONE) for one in etas]
+    words = "; ".join(
+        f"{name}: {_shown(one, NEAR_ZERO)} and {_shown(one, NEAR_ONE)}"
+        for name, one in zip(("exp", "softplus", "sigmoid"), etas, strict=True)
+    )
+    return low[0] > low[1] > low[2] and near[2] > max(near[:2]), words
+
+
+def _stays_near_one(outcome: Any) -> tuple[bool, str]:
+    near = masses(outcome, NEAR_ONE)
+    return min(near) >= 0.95, "about 1: " + ", ".join(f"{value:.3f}" for value in near)
+
+
+EXPERIMENT = SpectraMods()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

@@ -1,0 +1,1 @@
+"""Markdown of the book's generated pages: evidence, captions, benchmark tables."""

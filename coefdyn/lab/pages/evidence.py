@@ -1,0 +1,204 @@
+"""Results as Markdown for the book: generated from the result files, never typed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.plan import Plan
+from coefdyn.lab.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Result, Verdict
+from coefdyn.lab.pages.markdown import table
+
+__all__ = [
+    "OTHER_FIGURES",
+    "caption_markdown",
+    "claims_markdown",
+    "evidence_markdown",
+    "load_results",
+    "others_markdown",
+    "perplexity_markdown",
+    "runtimes_markdown",
+    "show",
+]
+
+MARKS = {HELD: "**held**", NOT_HELD: "**not held**", NO_TEST: "**no test**", NOT_RUN: "not run"}
+#: the profiles whose results are kept, and what the book calls them
+KEPT = {"quick": "quick", "paper": "paper scale"}
+
+#: the chapters of the experiments that belong to no principle
+SECOND_VIEW = {
+    "dsf-mqar": "second_view/dynamical_systems",
+    "dsf-normalizers": "second_view/dynamical_systems",
+    "spectra": "second_view/spectra",
+    "spectra-mods": "second_view/spectra",
+}
+
+#: what the sources measure and no experiment covers: where, what, and why not
+OTHER_FIGURES = (
+    (
+        "dynamical systems framework, Table 1 and Appendix M",
+        "three attentions and S6 on Long Range Arena, the attentions on WikiText-103",
+        "no experiment: 31 days of training for Long Range Arena by the source's own estimate",
+    ),
+    (
+        "dynamical systems framework, Table 2, column LRA Image",
+        "three normalisers of normalized attention on images as pixel sequences",
+        "no experiment: part of Long Range Arena; the other column is dsf-normalizers",
+    ),
+    (
+        "eigenvalue paper, Sections 4 and 5",
+        "S4's and LRU's eigenvalues move away from their start; a gate, or an exponential "
+        "normaliser, costs accuracy on CIFAR-10; a convolution gains it on selective tasks",
+        "no verdict: the histograms and accuracies stand in the figures; only the gain on MQAR "
+        "with one layer is a claim of spectra-mods",
+    ),
+    (
+        "eigenvalue paper, figures of its appendix",
+        "the histograms of its Figure 1 by seed, head and task",
+        "no figure of ours: spectra keeps one histogram per layer",
+    ),
+)
+
+
+def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
+    """The kept results of an experiment: profile -> result, empty where nothing has been run.
+
+    Args:
+        name: its id, such as "principle-6".
+        out: folder of the result files; None for ``data/results``.
+
+    Raises:
+        ValueError: for an unknown id, naming the nearest one.
+    """
+    experiment = get_experiment(name)
+    return {profile: experiment.load(profile, out=out) for profile in KEPT}
+
+
+def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
+    """One row per claim, one column per profile: the verdict, with the numbers that decided it.
+
+    Args:
+        experiment: whose claims.
+        results: profile name -> its result; empty results give "not run".
+    """
+    columns = {name: experiment.claims(result) for name, result in results.items()}
+    claims = list(dict.fromkeys(one.claim for found in columns.values() for one in found))
+    heads = [KEPT.get(name, name) for name in columns]
+    rows = [[claim, *(_cell(claim, found) for found in columns.values())] for claim in claims]
+    return table(["claim", *heads], rows)
+
+
+def _cell(claim: str, found: Sequence[Verdict]) -> str:
+    matching = [one for one in found if one.claim == claim]
+    if not matching:
+        return "not planned"
+    verdict = matching[0]
+    mark = MARKS[verdict.status]
+    return mark if verdict.status == NOT_RUN else f"{mark}: {verdict.numbers}"
+
+
+def caption_markdown(result: Result) -> str:
+    """Where a figure's numbers come from, in one line of small print."""
+    return f"*{result.caption()}*"
+
+
+def show(experiment: Experiment, result: Result) -> None:
+    """Display figure and caption in a notebook; the caption alone while no point is finished."""
+    from IPython.display import Markdown, display
+
+    trained = isinstance(result.plan, Plan)
+    finished = bool(result.outcomes() if trained else result.records)
+    figures = [experiment.figure(result)] if finished else []
+    display(*figures, Markdown(caption_markdown(result)))  # type: ignore[no-untyped-call]
+
+
+def perplexity_markdown(results: Mapping[str, Result]) -> str:
+    """Table 3 of the paper beside each result: mean and range over seeds."""
+    from coefdyn.lab.experiments.principle_5_lm import MODELS, REPORTED, WORDS
+
+    def mean(result: Result, kind: str, b: str) -> str:
+        outcome = result.one(model=kind, b=b)
+        if outcome is None:
+            return "not yet run"
+        values = outcome.values("perplexity")
+        middle = f"{sum(values) / len(values):.2f}"
+        spread = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
+        return middle + spread
+
+    rows = [
+        [MODELS[kind], WORDS[b], *(mean(one, kind, b) for one in results.values()), f"{value:.2f}"]
+        for (kind, b), value in REPORTED.items()
+    ]
+    heads = [f"here, {KEPT.get(name, name)}" for name in results]
+    return table(["model", "b", *heads, "the paper, WikiText-103"], rows)
+
+
+def evidence_markdown(out: Path | str | None = None) -> str:
+    """Every figure with an experiment: two rows each, one per kept profile.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
+    rows = []
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        for profile, result in load_results(name, out).items():
+            rows.append([_figure(experiment, name), KEPT[profile], *_evidence(experiment, result)])
+    heads = ["figure", "size", "claims", "runs", "seeds", "training time", "hardware"]
+    return table(heads, rows)
+
+
+def others_markdown() -> str:
+    """What the sources measure and no experiment of this book covers, with the reason."""
+    return table(["source", "what it measures", "here"], OTHER_FIGURES)
+
+
+def _figure(experiment: Experiment, name: str) -> str:
+    """The figure in words, with a link to the chapter that shows it."""
+    chapter = "principles/" + EXPERIMENTS[name].removesuffix("_lm")
+    words = experiment.source.removeprefix("coefficient-dynamics paper, ")
+    return f"{words}: [{name}]({SECOND_VIEW.get(name, chapter)}.ipynb)"
+
+
+def _evidence(experiment: Experiment, result: Result) -> list[str]:
+    """Verdicts, runs, seeds, training time and hardware of one result."""
+    records = result.records
+    if not records:
+        return ["not yet run", "", "", "", ""]
+    planned = len(records) + result.missing
+    counts = Counter(one.status for one in experiment.claims(result))
+    verdicts = [f"{counts[status]} {status}" for status in MARKS]
+    seconds = sum(record["wall_s"] / record.get("replicas", 1) for record in records)
+    return [
+        ", ".join(words for words in verdicts if not words.startswith("0 ")),
+        f"{len(records)} of {planned}",
+        ", ".join(str(seed) for seed in sorted({record["seed"] for record in records})),
+        _duration(seconds),
+        " and ".join(sorted({record["device"] for record in records})),
+    ]
+
+
+def runtimes_markdown(kept: Mapping[str, Any] | None, profile: str = "quick") -> str:
+    """Seconds of every chapter's execution, with their sum.
+
+    Args:
+        kept: ``data/runtimes.json`` as a dictionary, or None where it has not been written.
+        profile: which executions.
+    """
+    seconds = {} if kept is None else kept["seconds"].get(profile, {})
+    if not seconds:
+        return "Not yet measured: `make execute FORCE=1`, then `make runtimes`."
+    rows = [[f"[{name}]({name}.ipynb)", f"{value:.1f}"] for name, value in sorted(seconds.items())]
+    rows.append(["**all chapters**", f"**{sum(seconds.values()):.1f}**"])
+    return table(["chapter", "seconds"], rows)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in the unit that fits, such as "42 s", "12 min" or "3.5 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

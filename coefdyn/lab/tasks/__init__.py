@@ -1,0 +1,84 @@
+"""Tasks: what a model is asked to do, as a frozen configuration and a pure sampler.
+
+    from coefdyn.lab.tasks import NoisyRecallConfig, explain, splits
+
+    config = NoisyRecallConfig.quick()
+    explain(config)
+    train, test = splits(config, seed=0)
+
+Tasks know nothing of models. Only torch, numpy and the standard library are needed.
+"""
+
+from __future__ import annotations
+
+from coefdyn.lab.tasks.base import (
+    IGNORE,
+    TASKS,
+    Batch,
+    Split,
+    Splits,
+    Task,
+    TaskConfig,
+    config_from_dict,
+    explain,
+    explanation,
+    get_task,
+    make_config,
+    sample,
+    sample_blocks,
+    split_generator,
+    splits,
+    task_of,
+)
+from coefdyn.lab.tasks.compression import CompressionConfig
+from coefdyn.lab.tasks.copying import SelectiveCopyingConfig
+from coefdyn.lab.tasks.fuzzy import FuzzyRecallConfig
+from coefdyn.lab.tasks.hub_text import ImdbConfig, WikiTextConfig, wikitext_windows
+from coefdyn.lab.tasks.listops import ListOpsConfig
+from coefdyn.lab.tasks.memorization import MemorizationConfig
+from coefdyn.lab.tasks.metrics import macro_accuracy, mean_batch_macro_accuracy, micro_accuracy
+from coefdyn.lab.tasks.mqar import MqarConfig
+from coefdyn.lab.tasks.online import DataUnavailableError
+from coefdyn.lab.tasks.pixels import Cifar10Config, DigitsConfig
+from coefdyn.lab.tasks.recall import NoisyRecallConfig, RecallConfig
+from coefdyn.lab.tasks.text import ByteTextConfig, TokenTextConfig, text_windows
+
+__all__ = [
+    "IGNORE",
+    "TASKS",
+    "Batch",
+    "ByteTextConfig",
+    "Cifar10Config",
+    "CompressionConfig",
+    "DataUnavailableError",
+    "DigitsConfig",
+    "FuzzyRecallConfig",
+    "ImdbConfig",
+    "ListOpsConfig",
+    "MemorizationConfig",
+    "MqarConfig",
+    "NoisyRecallConfig",
+    "RecallConfig",
+    "SelectiveCopyingConfig",
+    "Split",
+    "Splits",
+    "Task",
+    "TaskConfig",
+    "TokenTextConfig",
+    "WikiTextConfig",
+    "config_from_dict",
+    "explain",
+    "explanation",
+    "get_task",
+    "macro_accuracy",
+    "make_config",
+    "mean_batch_macro_accuracy",
+    "micro_accuracy",
+    "sample",
+    "sample_blocks",
+    "split_generator",
+    "splits",
+    "task_of",
+    "text_windows",
+    "wikitext_windows",
+]

@@ -1,0 +1,55 @@
+"""The small data sets that ship with the project, under ``data/``; no network is needed.
+
+data/digits: scikit-learn's handwritten digits. data/text: topics of the Python documentation.
+Each folder's README gives source, licence and the script that rebuilt the file.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from functools import lru_cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+END_OF_TOPIC = b"\f"
+
+
+def data_file(name: str) -> Path:
+    """Path of a file of the project's ``data`` folder, beside or inside the package."""
+    package = Path(__file__).resolve().parents[2]
+    candidates = [root / "data" / name for root in (package.parent, package)]
+    for path in candidates:
+        if path.is_file():
+            return path
+    raise FileNotFoundError(
+        f"the embedded file data/{name} is missing; looked for "
+        f"{' and '.join(str(path) for path in candidates)}. Work from a checkout of the project "
+        f"(pip install -e .), or copy its data folder to one of these places."
+    )
+
+
+@lru_cache(maxsize=1)
+def digits() -> tuple[Tensor, Tensor]:
+    """Images (1797, 64) int64 with levels 0..16, rows of 8 x 8 pixels, and labels (1797,)."""
+    with np.load(data_file("digits/digits.npz"), allow_pickle=False) as archive:
+        images = torch.from_numpy(archive["images"].astype(np.int64))
+        labels = torch.from_numpy(archive["labels"].astype(np.int64))
+    return images, labels
+
+
+@lru_cache(maxsize=1)
+def python_topics() -> tuple[bytes, ...]:
+    """The topic texts in order of their names, each ending in a form feed."""
+    text = gzip.decompress(data_file("text/python_topics.txt.gz").read_bytes())
+    return tuple(topic + END_OF_TOPIC for topic in text.split(END_OF_TOPIC) if topic)
+
+
+@lru_cache(maxsize=1)
+def python_topics_merges() -> tuple[tuple[int, int], ...]:
+    """The byte pairs merged in order, learned from the training topics."""
+    merges = json.loads(data_file("text/python_topics_merges.json").read_text())
+    return tuple((left, right) for left, right in merges)

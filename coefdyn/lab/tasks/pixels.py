@@ -1,0 +1,150 @@
+"""Images read pixel by pixel: handwritten digits (embedded) and CIFAR-10 (downloaded).
+
+The pixels of an image in row order are the tokens, their grey levels the ids; the label is the
+target at the last pixel. The digits are a stand-in for CIFAR-10 that works offline: 64 pixels
+of 17 levels instead of 1 024 of 256.
+
+Source: Long Range Arena (Tay et al. 2021), "Image"; the eigenvalue paper, Appendix B.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from coefdyn.lab.tasks._draw import subset
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, register
+from coefdyn.lab.tasks.embedded import digits
+from coefdyn.lab.tasks.online import load_rows, optional_module
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelConfig(TaskConfig):
+    """Ten classes; vocabulary and length are those of the images and cannot be changed."""
+
+    @property
+    def num_classes(self) -> int:
+        return 10
+
+    def check(self) -> None:
+        fixed = type(self).vocab_size, type(self).seq_len
+        if (self.vocab_size, self.seq_len) != fixed:
+            raise ValueError(
+                f"{self.task_name} has {fixed[0]} grey levels and {fixed[1]} pixels; got "
+                f"vocab_size={self.vocab_size}, seq_len={self.seq_len}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DigitsConfig(PixelConfig):
+    """Handwritten digits, 8 x 8 pixels; every fifth image is for test (1 438 and 359)."""
+
+    task_name: ClassVar[str] = "digits"
+
+    vocab_size: int = 17
+    seq_len: int = 64
+    train_examples: int = 1_438
+    test_examples: int = 359
+
+    @classmethod
+    def paper(cls) -> DigitsConfig:
+        """All images. No paper uses them; they stand in for CIFAR-10."""
+        return cls()
+
+    @classmethod
+    def quick(cls) -> DigitsConfig:
+        """All images: the set is small."""
+        return cls()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cifar10Config(PixelConfig):
+    """CIFAR-10 in grey levels, 32 x 32 pixels, through Hugging Face ``datasets``."""
+
+    task_name: ClassVar[str] = "cifar10"
+
+    vocab_size: int = 256
+    seq_len: int = 1_024
+    train_examples: int = 50_000
+    test_examples: int = 10_000
+
+    @classmethod
+    def paper(cls) -> Cifar10Config:
+        """All images, as in Long Range Arena and the eigenvalue paper."""
+        return cls()
+
+    @classmethod
+    def quick(cls) -> Cifar10Config:
+        """A twenty-fifth of the images."""
+        return cls(train_examples=2_000, test_examples=400)
+
+
+def sample_digits(config: DigitsConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
+    """Draw n different images of a split, (n, 64)."""
+    images, labels = digits()
+    is_test = torch.arange(len(labels)) % 5 == 4
+    part = is_test if split == "test" else ~is_test
+    return _draw(images[part], labels[part], n, generator, f"the digits' {split} images")
+
+
+def sample_cifar10(
+    config: Cifar10Config, n: int, generator: torch.Generator, split: Split
+) -> Batch:
+    """Draw n different images of a split, (n, 1024)."""
+    images, labels = _cifar10(split)
+    return _draw(images, labels, n, generator, f"CIFAR-10's {split} images")
+
+
+def _draw(images: Tensor, labels: Tensor, n: int, generator: torch.Generator, what: str) -> Batch:
+    chosen = subset(len(labels), n, generator, what).to(labels.device)
+    inputs = images[chosen].long().to(generator.device)
+    targets = torch.full_like(inputs, IGNORE)
+    targets[:, -1] = labels[chosen].to(generator.device)
+    return Batch(inputs, targets)
+
+
+@lru_cache(maxsize=2)
+def _cifar10(split: Split) -> tuple[Tensor, Tensor]:
+    """Grey images (N, 1024) uint8 and labels (N,) int64."""
+    optional_module("PIL", "CIFAR-10", "digits")  # datasets decodes the pictures with it
+    rows = load_rows("uoft-cs/cifar10", None, split, "CIFAR-10", "digits")
+    images = np.stack([np.asarray(image.convert("L"), dtype=np.uint8) for image in rows["img"]])
+    labels = torch.tensor(list(rows["label"]))
+    return torch.from_numpy(images.reshape(len(labels), -1)), labels
+
+
+def level_name(config: PixelConfig, token: int) -> str:
+    """The grey level."""
+    return str(token)
+
+
+def label_name(config: PixelConfig, label: int) -> str:
+    """The number of the class."""
+    return str(label)
+
+
+register(
+    Task(
+        name="digits",
+        config=DigitsConfig,
+        sampler=sample_digits,
+        token_name=level_name,
+        class_name=label_name,
+        about="after the last of 8 x 8 pixels, name the handwritten digit.",
+    )
+)
+register(
+    Task(
+        name="cifar10",
+        config=Cifar10Config,
+        sampler=sample_cifar10,
+        token_name=level_name,
+        class_name=label_name,
+        about="after the last of 32 x 32 grey pixels, name the class of the picture.",
+    )
+)

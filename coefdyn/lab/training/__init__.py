@@ -1,0 +1,24 @@
+"""Training: one loop for one replica or many, runs that survive, results on disk."""
+
+from __future__ import annotations
+
+from coefdyn.lab.training.config import RunConfig, TrainConfig
+from coefdyn.lab.training.loop import Stopped, TrainOptions, build_model, train_group
+from coefdyn.lab.training.progress import Progress
+from coefdyn.lab.training.results import Record, ResultFile, ResultsNotWritten
+from coefdyn.lab.training.runs import RunOptions, train_runs
+
+__all__ = [
+    "Progress",
+    "Record",
+    "ResultFile",
+    "ResultsNotWritten",
+    "RunConfig",
+    "RunOptions",
+    "Stopped",
+    "TrainConfig",
+    "TrainOptions",
+    "build_model",
+    "train_group",
+    "train_runs",
+]

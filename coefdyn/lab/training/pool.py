@@ -1,0 +1,137 @@
+"""Single-threaded worker processes, one per CPU core, that train replicas side by side.
+
+They are separate programs that exchange JSON lines, so nothing is pickled, no ``__main__`` guard is
+needed, a notebook can start them, and stopping them stops the work.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from coefdyn.lab.training.config import RunConfig
+
+__all__ = ["WorkerFailed", "WorkerPool", "usable_cores"]
+
+Event = dict[str, Any]
+
+
+class WorkerFailed(RuntimeError):
+    """A worker process reported an error or ended; its message is included."""
+
+
+def usable_cores() -> int:
+    """CPU cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _environment() -> dict[str, str]:
+    """The parent's, with one thread per process and this package importable."""
+    root = str(Path(__file__).resolve().parents[3])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+class WorkerPool:
+    """Workers that each train one run at a time.
+
+    Args:
+        workers: number of processes.
+        device: passed to each run.
+        mode: passed to each run.
+    """
+
+    def __init__(self, workers: int, *, device: str = "cpu", mode: str = "auto") -> None:
+        self.device, self.mode = device, mode
+        self._events: queue.Queue[tuple[int, Event]] = queue.Queue()
+        self._processes = [self._start(index) for index in range(workers)]
+
+    def _start(self, index: int) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "coefdyn.lab.training.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=_environment(),
+        )
+        threading.Thread(target=self._listen, args=(index, process), daemon=True).start()
+        return process
+
+    def _listen(self, index: int, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None, "the worker's output is a pipe"
+        for line in process.stdout:
+            self._events.put((index, json.loads(line)))
+        self._events.put((index, {"event": "failed", "message": "the worker process ended"}))
+
+    def run(
+        self, configs: list[RunConfig], may_start: Callable[[RunConfig], bool]
+    ) -> Iterator[tuple[RunConfig, Event]]:
+        """Train every run, each alone in a process; yields (run, event) as events come.
+
+        Args:
+            configs: the runs, started in this order.
+            may_start: asked before each start; a run it refuses is left out.
+
+        Raises:
+            WorkerFailed: with the worker's traceback.
+        """
+        waiting = list(reversed(configs))
+        busy: dict[int, RunConfig] = {}
+
+        def feed(index: int) -> None:
+            while waiting:
+                config = waiting.pop()
+                if may_start(config):
+                    busy[index] = config
+                    self._send(index, config)
+                    return
+
+        for index in range(len(self._processes)):
+            feed(index)
+        while busy:
+            index, event = self._events.get()
+            config = busy.get(index)
+            if config is None:
+                continue
+            if event["event"] == "failed":
+                raise WorkerFailed(f"run {config.key} failed:\n{event['message']}")
+            yield config, event
+            if event["event"] == "done":
+                del busy[index]
+                feed(index)
+
+    def _send(self, index: int, config: RunConfig) -> None:
+        job = {"runs": [config.to_dict()], "device": self.device, "mode": self.mode}
+        stream = self._processes[index].stdin
+        assert stream is not None, "the worker's input is a pipe"
+        try:
+            stream.write(json.dumps(job) + "\n")
+            stream.flush()
+        except BrokenPipeError:
+            pass  # the listener reports the end of the process as a failure
+
+    def close(self) -> None:
+        """End every worker, whatever it is doing."""
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
