@@ -5,6 +5,7 @@ Nothing here draws (see ``coefdyn.plots``) and nothing knows of training.
 
 from coefdyn.analysis.classes import CombinationClass, combination_class, observed_class
 from coefdyn.analysis.positions import PositionalInformation, positional_information
+from coefdyn.analysis.probing import Probe, probe
 from coefdyn.analysis.report import DesignReport, report
 from coefdyn.analysis.selectivity import (
     NearZeroSet,
@@ -22,6 +23,7 @@ __all__ = [
     "DesignReport",
     "NearZeroSet",
     "PositionalInformation",
+    "Probe",
     "ScoreVariance",
     "Selectivity",
     "Spectrum",
@@ -30,6 +32,7 @@ __all__ = [
     "near_zero_set",
     "observed_class",
     "positional_information",
+    "probe",
     "report",
     "score_variance",
     "selectivity",
