@@ -129,7 +129,8 @@ def callers():
         frame = frame.f_back
 sys.meta_path.insert(0, Block())
 import importlib
-for name in ("dynamics", "execution", "mixers", "models", "lab.tasks", "lab.training", "lab.experiments"):
+names = "dynamics execution mixers models lab.tasks lab.training lab.experiments"
+for name in names.split():
     importlib.import_module(f"coefdyn.{name}")
 import coefdyn.lab.__main__
 """

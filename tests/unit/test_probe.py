@@ -140,8 +140,8 @@ def test_each_way_to_fail_is_told_apart() -> None:
 
 
 def test_wrong_calls_are_answered_in_words() -> None:
-    with pytest.raises(ValueError, match=r"\(\.\.\., L, d_v\), got \(3,\)"):
-        probe(lambda v: v, torch.ones(3))
+    with pytest.raises(ValueError, match=r"\(\.\.\., L, d_v\), got \(0, 3\)"):
+        probe(lambda v: v, torch.ones(0, 3))
     with pytest.raises(ValueError, match="all zero"):
         probe(lambda v: v, torch.zeros(3, 2))
     with pytest.raises(ValueError, match="at least 1 or None, got 0"):
