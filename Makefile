@@ -7,6 +7,10 @@ PIP := $(PY) -m pip --disable-pip-version-check
 CORES := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1)
 WORKERS ?= $(CORES)
 PORT ?= 8000
+# Of the order of the tests; `make test-library SEED=1763761027` repeats one.
+ifndef SEED
+SEED := $(shell date +%s)
+endif
 PYTEST := $(PY) -m pytest -q
 on = $(filter-out 0 no false,$(1))
 
@@ -32,7 +36,7 @@ $(BOOK): pins.txt pyproject.toml | $(PY)
 
 $(TEST): $(BOOK)
 	@echo 'installing what tests and linters need into $(VENV) (minutes, the first time)'
-	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,test,peers,lint,ray]'
+	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,test,peers,lint]'
 	@touch $@
 
 book: $(BOOK) ## execute stale chapters, build the pages, print their address
@@ -44,7 +48,9 @@ test: $(TEST) ## unit, equivalence, contract, notebook, page-build and browser t
 	$(MAKE) --no-print-directory test-$$part || status=1; done; exit $$status
 
 test-library: $(TEST)
-	@echo '== library'; $(PYTEST) -n $(WORKERS) --dist worksteal \
+	@echo '== library, in the random order of SEED=$(SEED)'; \
+	$(PYTEST) -n $(WORKERS) --dist worksteal \
+	-p randomly --randomly-seed=$(SEED) --randomly-dont-reset-seed \
 	-m 'not browser and not bench' --ignore=tests/browser tests
 
 test-compile: $(TEST)

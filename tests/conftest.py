@@ -1,4 +1,4 @@
-"""Shared by all tests: shapes checked at run time, one torch thread, a browser.
+"""Shared by all tests: shapes checked at run time, state given back, one torch thread, a browser.
 
 Shape annotations are checked by jaxtyping with beartype while tests run. Tests marked `compile`
 run without that check, since torch.compile cannot trace it: `pytest -m compile --no-shape-checks`
@@ -51,6 +51,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if later:
         config.hook.pytest_deselected(items=later)
         items[:] = [item for item in items if item not in later]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Fixtures of a whole file draw the same whichever of its tests comes first."""
+    from global_state import seed_all
+
+    seed_all(item.nodeid.partition("::")[0])
+
+
+@pytest.fixture(autouse=True)
+def _as_if_alone(request: pytest.FixtureRequest) -> Iterator[None]:
+    """No test sees what another left: random state by name, all other global state given back."""
+    from global_state import give_back, seed_all, take
+
+    before = take()
+    seed_all(request.node.nodeid)
+    yield
+    give_back(before)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
 from coefdyn.lab.experiments.plan import PROFILES
+from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import ResultsNotWritten, RunOptions
-from coefdyn.lab.training.runs import EXECUTORS
 from coefdyn.lab.training.step import MODES
 
 __all__ = ["main"]
@@ -33,7 +33,6 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--device", help="cpu, cuda or cuda:1; default: a GPU if there is one")
     run.add_argument("--budget", type=float, metavar="SECONDS", help="start no run after that")
     run.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
-    run.add_argument("--executor", default="local", choices=EXECUTORS)
     run.add_argument("--workers", type=int, help="processes on a CPU; default: one per core")
     run.add_argument("--max-replicas", type=int, default=64, help="trained as one program on a GPU")
     run.add_argument("--mode", default="auto", choices=MODES)
@@ -71,6 +70,12 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, or 1 when something did not finish."""
     parsed = build_parser().parse_args(arguments)
+    if checkout() is None and getattr(parsed, "out", None) is None:
+        print(
+            f"coefdyn is installed without the repository of the book, whose results are not here; "
+            f"results are read from and written to {data_folder()}.",
+            file=sys.stderr,
+        )
     return {
         "list": _list,
         "run": _run,
@@ -96,7 +101,6 @@ def _run(parsed: argparse.Namespace) -> int:
     options = RunOptions(
         device=parsed.device,
         workers=parsed.workers,
-        executor=parsed.executor,
         max_replicas=parsed.max_replicas,
         mode=parsed.mode,
         method=parsed.method,

@@ -15,6 +15,7 @@ from coefdyn.lab.films.recording import coefficients_of, record_film, record_run
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
 from coefdyn.lab.training import RunConfig, Stopped, TrainConfig, TrainOptions, train_group
 from coefdyn.models import ModelConfig
+from coefdyn.plots import use_style
 
 FILES = sorted(films_folder().glob("*.json"))
 HEADS = 1
@@ -132,7 +133,11 @@ def test_committed_films_are_small_and_reproducible(path: Path) -> None:
         assert all(run.provenance[key] for key in ("timestamp", "device"))
 
 
-def test_the_still_shows_the_films_matrices(film: Film) -> None:
+@pytest.mark.parametrize("styled", [False, True])
+def test_the_still_shows_the_films_matrices(film: Film, styled: bool) -> None:
+    """Whatever style is set: ours puts titles to the left."""
+    if styled:
+        use_style()
     still = film_still(film, run=1, layer=2)
     want = film.coefficients(1)[:, 1, 0]
     assert len(still.axes) == 3
@@ -140,6 +145,7 @@ def test_the_still_shows_the_films_matrices(film: Film) -> None:
         shown = torch.tensor(axes.images[0].get_array().filled(0.0))
         torch.testing.assert_close(shown, matrix)
     still.canvas.draw()
-    assert still.axes[-1].get_title() == f"step 4, accuracy {film.runs[1].accuracy[-1]:.3f}"
+    titles = {still.axes[-1].get_title(loc=place) for place in ("left", "center", "right")}
+    assert titles == {"", f"step 4, accuracy {film.runs[1].accuracy[-1]:.3f}"}
     with pytest.raises(IndexError):
         film_still(film, run=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import subprocess
 import sys
@@ -97,6 +98,48 @@ def test_simplified_markers_mean_what_they_meant() -> None:
     )
     assert pins.simplify(Requirement(f"a==1 ; {long} or sys_platform == 'darwin'")) == "a==1"
     assert pins.simplify(Requirement("a==1 ; sys_platform == 'win32'")) is None
+
+
+#: an import's name, where it is not its package's
+PACKAGES = {"IPython": "ipython", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+PACKAGES |= {"importlinter": "import-linter", "fla": "fla-core", "_pytest": "pytest"}
+#: what an extra brings along by its own declaration: an import -> the declared package
+BROUGHT = {"IPython": "ipykernel", "matplotlib_inline": "ipykernel", "traitlets": "ipywidgets"}
+BROUGHT |= {"yaml": "jupyter-book", "pybtex": "sphinxcontrib-bibtex", "PIL": "matplotlib"}
+BROUGHT |= {"packaging": "jupyterlab"}
+
+
+def imported(folder: str) -> set[str]:
+    """The top-level names that the Python files below a folder import, at any place in them."""
+    found = set()
+    for path in (ROOT / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                found.add(node.module.split(".")[0])
+    return found
+
+
+@pytest.mark.parametrize(
+    ("folder", "extras"),
+    [
+        ("coefdyn", ["plots", "widgets", "triton", "checkpoints", "text", "types", "book"]),
+        ("book/tools", ["book", "lint"]),
+        ("tests", ["book", "test", "lint", "peers"]),
+    ],
+)
+def test_every_import_is_declared(folder: str, extras: list[str]) -> None:
+    """By the dependencies or an extra, or brought along by a package that is declared."""
+    lines = [*PROJECT["dependencies"], *(line for extra in extras for line in EXTRAS[extra])]
+    ours = {pins.canonical(Requirement(line).name) for line in lines}
+    local = {path.stem for path in (ROOT / "tests").glob("*.py")} | {"coefdyn", "book", "tests"}
+    local |= {path.stem for path in (ROOT / "tests").glob("*/")}
+    local |= {path.stem for path in (ROOT / "tests").glob("*/*.py")}
+    others = imported(folder) - set(sys.stdlib_module_names) - local
+    names = {name: pins.canonical(PACKAGES.get(name, name)) for name in others}
+    missing = {name for name, package in names.items() if package not in ours}
+    assert {name for name in missing if BROUGHT.get(name) not in ours} == set()
 
 
 def test_versions_agree() -> None:

@@ -11,6 +11,7 @@ import pytest
 import torch
 from sklearn.datasets import load_digits
 
+from coefdyn.lab.places import data_file
 from coefdyn.lab.tasks import (
     IGNORE,
     ByteTextConfig,
@@ -124,9 +125,9 @@ def test_the_merges_are_those_learned_from_the_training_text():
     assert tuple(train_merges(train, 8)) == embedded.python_topics_merges()[:8]
 
 
-def test_a_missing_data_file_names_where_it_belongs(monkeypatch):
-    with pytest.raises(FileNotFoundError, match=r"data/digits/none.npz is missing.*pip install -e"):
-        embedded.data_file("digits/none.npz")
+def test_a_missing_data_file_names_the_remedy():
+    with pytest.raises(FileNotFoundError, match=r"data/digits/none.npz is needed.*git checkout --"):
+        data_file("digits/none.npz")
 
 
 def module(name, **members):

@@ -237,6 +237,10 @@ def test_a_stopped_group_goes_on_without_its_finished_replicas(tmp_path, monkeyp
             assert found[run.key]["metrics"][name] == pytest.approx(values, rel=1e-4), name
 
 
-def test_unknown_executors_are_refused():
-    with pytest.raises(ValueError, match="local, ray"):
-        train_runs([tiny_run()], options=RunOptions(executor="slurm"))
+def test_processes_apply_the_method_that_was_asked_for():
+    """A method that does not exist is refused by the processes, as it is in this one."""
+    runs = [tiny_run(seed=seed) for seed in range(2)]
+    for workers, kind in ((1, ValueError), (2, WorkerFailed)):
+        options = RunOptions(device="cpu", workers=workers, method="nope", progress=False)
+        with pytest.raises(kind, match="nope"):
+            train_runs(runs, options=options)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from coefdyn.lab.experiments.plan import PROFILES, AnyPlan, Variant
 from coefdyn.lab.experiments.result import Result, Verdict
+from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
 from coefdyn.models.options import check_choice
 
@@ -21,8 +22,7 @@ __all__ = ["Experiment", "results_folder"]
 
 def results_folder() -> Path:
     """``data/results`` of the checkout this package lies in; else of the working folder."""
-    root = Path(__file__).resolve().parents[3]
-    return (root if (root / "data").is_dir() else Path.cwd()) / "data" / "results"
+    return data_folder() / "results"
 
 
 class Experiment(ABC):
@@ -87,7 +87,7 @@ class Experiment(ABC):
             seeds: instead of the profile's.
             device: "cpu" or "cuda"; None for a GPU if there is one. ``options.device`` goes first.
             out: folder of the result files; None keeps nothing on disk and trains everything.
-            options: processes, budget, progress, executor.
+            options: processes, budget, progress.
 
         Raises:
             ValueError: for an unknown profile.

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from coefdyn.lab.places import checkout, data_folder
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["LONGEST", "Film", "FilmRun", "dequantise", "films_folder", "quantise"]
@@ -63,8 +64,7 @@ def dequantise(
 
 def films_folder() -> Path:
     """``data/films`` of the checkout this package lies in; else of the working folder."""
-    root = Path(__file__).resolve().parents[3]
-    return (root if (root / "data").is_dir() else Path.cwd()) / "data" / "films"
+    return data_folder() / "films"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +174,8 @@ class Film:
         path = Path(name) if str(name).endswith(".json") else films_folder() / f"{name}.json"
         if not path.is_file():
             known = ", ".join(sorted(one.stem for one in films_folder().glob("*.json"))) or "none"
-            raise ValueError(f"there is no film at {path}; recorded films: {known}.")
+            remedy = "" if checkout() else " Recorded films lie in the repository of the book."
+            raise ValueError(f"there is no film at {path}; recorded films: {known}.{remedy}")
         values = json.loads(path.read_text(encoding="utf-8"))
         for key in ("steps", "tokens", "targets"):
             values[key] = tuple(values[key])

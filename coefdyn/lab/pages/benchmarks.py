@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab.experiments.base import results_folder
 from coefdyn.lab.pages.markdown import table
+from coefdyn.lab.places import data_folder
 from coefdyn.models.options import check_choice
 
 __all__ = [
@@ -46,7 +46,7 @@ def load_benchmark(name: str, folder: Path | str | None = None) -> dict[str, Any
         ValueError: for another name.
     """
     check_choice("name", name, FILES)
-    folder = results_folder().parent / "benchmarks" if folder is None else Path(folder)
+    folder = data_folder() / "benchmarks" if folder is None else Path(folder)
     path = folder / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 

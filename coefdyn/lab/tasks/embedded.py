@@ -9,27 +9,14 @@ from __future__ import annotations
 import gzip
 import json
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from coefdyn.lab.places import data_file
+
 END_OF_TOPIC = b"\f"
-
-
-def data_file(name: str) -> Path:
-    """Path of a file of the project's ``data`` folder, beside or inside the package."""
-    package = Path(__file__).resolve().parents[2]
-    candidates = [root / "data" / name for root in (package.parent, package)]
-    for path in candidates:
-        if path.is_file():
-            return path
-    raise FileNotFoundError(
-        f"the embedded file data/{name} is missing; looked for "
-        f"{' and '.join(str(path) for path in candidates)}. Work from a checkout of the project "
-        f"(pip install -e .), or copy its data folder to one of these places."
-    )
 
 
 @lru_cache(maxsize=1)

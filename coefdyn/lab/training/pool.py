@@ -13,9 +13,9 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
+from coefdyn.lab.places import PACKAGE
 from coefdyn.lab.training.config import RunConfig
 
 __all__ = ["WorkerFailed", "WorkerPool", "usable_cores"]
@@ -36,8 +36,7 @@ def usable_cores() -> int:
 
 def _environment() -> dict[str, str]:
     """The parent's, with one thread per process and this package importable."""
-    root = str(Path(__file__).resolve().parents[3])
-    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    paths = [str(PACKAGE.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(paths)}
 
@@ -47,12 +46,13 @@ class WorkerPool:
 
     Args:
         workers: number of processes.
-        device: passed to each run.
-        mode: passed to each run.
+        device, mode, method: passed to each run, see ``TrainOptions``.
     """
 
-    def __init__(self, workers: int, *, device: str = "cpu", mode: str = "auto") -> None:
-        self.device, self.mode = device, mode
+    def __init__(
+        self, workers: int, *, device: str = "cpu", mode: str = "auto", method: str = "parallel"
+    ) -> None:
+        self.options = {"device": device, "mode": mode, "method": method}
         self._events: queue.Queue[tuple[int, Event]] = queue.Queue()
         self._processes = [self._start(index) for index in range(workers)]
 
@@ -111,7 +111,7 @@ class WorkerPool:
                 feed(index)
 
     def _send(self, index: int, config: RunConfig) -> None:
-        job = {"runs": [config.to_dict()], "device": self.device, "mode": self.mode}
+        job = {"runs": [config.to_dict()], **self.options}
         stream = self._processes[index].stdin
         assert stream is not None, "the worker's input is a pipe"
         try:

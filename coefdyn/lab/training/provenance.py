@@ -11,25 +11,34 @@ from pathlib import Path
 
 import torch
 
+import coefdyn
+from coefdyn.lab.places import checkout
+
 __all__ = ["code_revision", "device_name", "provenance"]
 
 
 @functools.cache
 def code_revision() -> str:
-    """The git commit of the checkout this module lies in, ``+`` if modified; else the version."""
-    here = Path(__file__).resolve().parent
+    """The git commit of the checkout, ``+`` if modified; for an installed package its version.
+
+    A commit is this project's only where the top folder of its repository is the checkout: an
+    environment inside another project lies in that project's repository.
+    """
+    top, version = checkout(), f"version {coefdyn.__version__}"
 
     def git(*args: str) -> str:
-        command = ["git", "-C", str(here), *args]
+        command = ["git", "-C", str(top), *args]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
         return done.stdout.strip()
 
     try:
+        if top is None or Path(git("rev-parse", "--show-toplevel")).resolve() != top:
+            return version
         revision = git("rev-parse", "--short=12", "HEAD")
-        changed = git("status", "--porcelain", "--untracked-files=no", "--", str(here.parent))
+        changed = git("status", "--porcelain", "--untracked-files=no", "--", "coefdyn")
         return revision + ("+" if changed else "")
     except (OSError, subprocess.SubprocessError):
-        return "version " + _version("coefdyn")
+        return version
 
 
 def _version(package: str) -> str:

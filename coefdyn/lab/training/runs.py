@@ -17,9 +17,7 @@ from coefdyn.lab.training.pool import WorkerPool, usable_cores
 from coefdyn.lab.training.progress import Progress
 from coefdyn.lab.training.results import Record, ResultFile
 
-__all__ = ["EXECUTORS", "RunOptions", "train_runs"]
-
-EXECUTORS = ("local", "ray")
+__all__ = ["RunOptions", "train_runs"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +27,10 @@ class RunOptions:
     Args:
         device: "cpu", "cuda" or "cuda:1"; None for a GPU if there is one, else the CPU.
         workers: processes on a CPU; None for one per core, at most one per run.
-        executor: "local", or "ray" to spread the runs over a Ray cluster.
         max_replicas: largest number of replicas trained as one program on a GPU, of one model or
             of several; a group that does not fit into its memory is halved.
         mode: how a step is run, one of ``coefdyn.lab.training.step.MODES``.
-        method: how coefficients are applied, see ``TrainOptions``; processes use its default.
+        method: how coefficients are applied, see ``TrainOptions``.
         budget_s: no run is started once this many seconds have passed; None for no limit.
         progress: show a bar; None for "on a terminal or in a notebook".
         should_stop: asked after every step; a true answer stops all training at once.
@@ -44,7 +41,6 @@ class RunOptions:
 
     device: str | None = None
     workers: int | None = None
-    executor: str = "local"
     max_replicas: int = 64
     mode: str = "auto"
     method: str = "parallel"
@@ -94,10 +90,6 @@ def train_runs(
         WorkerFailed: when a worker process raised or ended.
     """
     options = options or RunOptions()
-    if options.executor not in EXECUTORS:
-        raise ValueError(
-            f"executor must be one of {', '.join(EXECUTORS)}; got {options.executor!r}."
-        )
     wanted = {config.key: config for config in configs}
     book = _Book(wanted, results, options)
     missing = [config for key, config in wanted.items() if key not in book.found]
@@ -111,11 +103,7 @@ def train_runs(
 def _train(
     wanted: dict[str, RunConfig], missing: list[RunConfig], book: _Book, options: RunOptions
 ) -> None:
-    if options.executor == "ray":
-        from coefdyn.lab.training.cluster import train_on_ray
-
-        train_on_ray(missing, book, options)
-    elif options.local_device().type == "cpu":
+    if options.local_device().type == "cpu":
         workers = min(options.workers or usable_cores(), len(missing))
         if workers > 1:
             _train_in_processes(missing, book, options, workers)
@@ -207,7 +195,7 @@ def _train_in_processes(
 ) -> None:
     from coefdyn.lab.training.loop import Stopped
 
-    with WorkerPool(workers, device="cpu", mode=options.mode) as pool:
+    with WorkerPool(workers, mode=options.mode, method=options.method) as pool:
         for config, event in pool.run(missing, book.may_start):
             if event["event"] == "record":
                 book.add(event["record"])

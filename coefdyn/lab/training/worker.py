@@ -39,6 +39,7 @@ def _run(job: dict[str, Any], send: Any) -> None:
     options = TrainOptions(
         device=job["device"],
         mode=job["mode"],
+        method=job["method"],
         on_step=on_step,
         on_evaluation=lambda step, rows, _: send({"event": "evaluation", "rows": rows}),
         on_record=lambda record: send({"event": "record", "record": record}),
