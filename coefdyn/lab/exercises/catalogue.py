@@ -1,0 +1,392 @@
+"""The exercises of the chapters: hidden inputs, the solution, and the mistakes people make."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import normalize
+
+from coefdyn.lab.exercises.exercise import Exercise
+from coefdyn.shapes import Tensor
+
+__all__ = ["EXERCISES"]
+
+#: (L, n, d_v) of the hidden cases; the first is the smallest in which a mistake can show
+SIZES = ((2, 2, 1), (5, 3, 2), (9, 4, 3), (24, 6, 2))
+
+
+def _draw(case: int, *shapes: tuple[int, ...]) -> list[Tensor]:
+    rng = torch.Generator().manual_seed(100 + case)
+    return [torch.randn(shape, generator=rng, dtype=torch.float64) for shape in shapes]
+
+
+# -- coefficient dynamics --------------------------------------------------------------------------
+
+
+def _coefficient_inputs(case: int) -> dict[str, Any]:
+    L, n, _ = SIZES[case]
+    q, k, A, b = _draw(case, (L, n), (L, n), (L, n, n), (L,))
+    return {"q": q, "k": k, "A": A / n**0.5, "b": b.abs() + 0.5}
+
+
+def _scores(
+    q: Tensor, k: Tensor, A: Tensor, b: Tensor, *, first: int = 1, left: bool = True
+) -> Tensor:
+    """q_i^T A_i ... A_{j+first} b_j k_j; left False multiplies later matrices on the right."""
+    L, n = q.shape
+    alpha = q.new_zeros(L, L)
+    for j in range(L):
+        product = torch.eye(n, dtype=q.dtype)
+        for i in range(j, L):
+            if i >= j + first:
+                product = A[i] @ product if left else product @ A[i]
+            alpha[i, j] = q[i] @ product @ (b[j] * k[j])
+    return alpha
+
+
+def _without_scaling(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
+    return _scores(q, k, A, torch.ones_like(b))
+
+
+def _scaled_by_reader(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
+    return _scores(q, k, A, torch.ones_like(b)) * b[:, None]
+
+
+def _acausal(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
+    above = torch.ones_like(q @ k.T).triu(1)
+    return _scores(q, k, A, b) + above * ((q @ k.T) * b)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def _row_inputs(case: int) -> dict[str, Any]:
+    L, _, d_v = SIZES[case]
+    scores, v = _draw(case, (L,), (L, d_v))
+    return {"scores": scores * (1, 1, 1, 600)[case], "v": v}
+
+
+def _softmax_row(scores: Tensor, v: Tensor) -> Tensor:
+    return scores.softmax(-1) @ v
+
+
+def _unnormalized_row(scores: Tensor, v: Tensor) -> Tensor:
+    return (scores - scores.max()).exp() @ v
+
+
+def _overflowing_row(scores: Tensor, v: Tensor) -> Tensor:
+    weights = scores.exp()
+    return weights @ v / weights.sum()
+
+
+def _stale_row(scores: Tensor, v: Tensor) -> Tensor:
+    """A running maximum that forgets to rescale what was summed before."""
+    largest, total, summed = scores[0], torch.zeros_like(scores[0]), torch.zeros_like(v[0])
+    for s, value in zip(scores, v, strict=True):
+        largest = torch.maximum(largest, s)
+        total = total + (s - largest).exp()
+        summed = summed + (s - largest).exp() * value
+    return summed / total
+
+
+# -- recurrences: one step (S, q, k, v, gates) -> (S, y) -------------------------------------------
+
+Step = tuple[Tensor, Tensor]
+
+
+def _memory(case: int, gates: int) -> tuple[dict[str, Any], Tensor]:
+    """S, q, a unit key, v, and ``gates`` numbers in (0, 1)."""
+    _, n, d_v = SIZES[case]
+    S, q, k, v, g = _draw(case, (n, d_v), (n,), (n,), (d_v,), (gates,))
+    return {"S": S, "q": q, "k": normalize(k, dim=-1), "v": v}, g.sigmoid()
+
+
+def _gla_inputs(case: int) -> dict[str, Any]:
+    tensors, _ = _memory(case, 1)
+    return {**tensors, "a": _draw(50 + case, tuple(tensors["q"].shape))[0].sigmoid()}
+
+
+def _gla_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Step:
+    S = a[:, None] * S + torch.outer(k, v)
+    return S, q @ S
+
+
+def _gla_decays_the_new(S: Tensor, q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Step:
+    S = a[:, None] * (S + torch.outer(k, v))
+    return S, q @ S
+
+
+def _gla_reads_before(S: Tensor, q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Step:
+    return a[:, None] * S + torch.outer(k, v), q @ S
+
+
+def _mamba_inputs(case: int) -> dict[str, Any]:
+    tensors, g = _memory(case, 2)
+    return {**tensors, "delta": g[0], "a": 1 + 3 * g[1]}
+
+
+def _mamba_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, delta: Tensor, a: Tensor) -> Step:
+    S = (-delta * a).exp() * S + delta * torch.outer(k, v)
+    return S, q @ S
+
+
+def _mamba_grows(S: Tensor, q: Tensor, k: Tensor, v: Tensor, delta: Tensor, a: Tensor) -> Step:
+    S = (delta * a).exp() * S + delta * torch.outer(k, v)
+    return S, q @ S
+
+
+def _mamba_untied(S: Tensor, q: Tensor, k: Tensor, v: Tensor, delta: Tensor, a: Tensor) -> Step:
+    S = (-delta * a).exp() * S + torch.outer(k, v)
+    return S, q @ S
+
+
+def _delta_inputs(case: int) -> dict[str, Any]:
+    tensors, g = _memory(case, 1)
+    return {**tensors, "beta": g[0]}
+
+
+def _delta_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Step:
+    S = S + beta * torch.outer(k, v - k @ S)
+    return S, q @ S
+
+
+def _delta_adds(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Step:
+    S = S + beta * torch.outer(k, v)
+    return S, q @ S
+
+
+def _delta_erases_all(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Step:
+    S = S - torch.outer(k, k @ S) + beta * torch.outer(k, v)
+    return S, q @ S
+
+
+def _delta_writes_all(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Step:
+    S = S - beta * torch.outer(k, k @ S) + torch.outer(k, v)
+    return S, q @ S
+
+
+def _gated_inputs(case: int) -> dict[str, Any]:
+    tensors, g = _memory(case, 2)
+    return {**tensors, "beta": g[0], "a": g[1]}
+
+
+def _gated_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Step:
+    return _delta_step(a * S, q, k, v, beta)
+
+
+def _gated_decays_after(
+    S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor
+) -> Step:
+    S = a * _delta_step(S, q, k, v, beta)[0]
+    return S, q @ S
+
+
+def _gated_looks_up_undecayed(
+    S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor
+) -> Step:
+    S = a * S + beta * torch.outer(k, v - k @ S)
+    return S, q @ S
+
+
+# -- mLSTM: the stabiliser -------------------------------------------------------------------------
+
+
+def _stable_inputs(case: int) -> dict[str, Any]:
+    L = SIZES[case][0]
+    f, i = _draw(case, (L,), (L,))
+    return {"f": -f.abs() * (1, 2, 1, 3)[case], "i": 4 * i}
+
+
+def _stabiliser(f: Tensor, i: Tensor) -> Tensor:
+    m, chain = torch.zeros((), dtype=f.dtype), []
+    for t in range(len(f)):
+        m = torch.maximum(f[t] + m, i[t])
+        chain.append(m)
+    return torch.stack(chain)
+
+
+def _no_forgetting(f: Tensor, i: Tensor) -> Tensor:
+    return torch.cummax(torch.cat([torch.zeros(1, dtype=f.dtype), i]), 0).values[1:]
+
+
+def _starts_empty(f: Tensor, i: Tensor) -> Tensor:
+    m, chain = torch.tensor(-torch.inf, dtype=f.dtype), []
+    for t in range(len(f)):
+        m = torch.maximum(f[t] + m, i[t])
+        chain.append(m)
+    return torch.stack(chain)
+
+
+# -- linear attention and chunks -------------------------------------------------------------------
+
+
+def _features(case: int) -> dict[str, Any]:
+    L, n, d_v = SIZES[case]
+    q, k, v = _draw(case, (L, n), (L, n), (L, d_v))
+    return {"q": q.exp(), "k": k.exp(), "v": v}
+
+
+def _linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    alpha = (q @ k.T).tril()
+    return alpha @ v / alpha.sum(-1, keepdim=True)
+
+
+def _divides_by_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.T).tril() @ v / (q @ k.T).sum(-1, keepdim=True)
+
+
+def _not_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    alpha = q @ k.T
+    return alpha @ v / alpha.sum(-1, keepdim=True)
+
+
+def _undivided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.T).tril() @ v
+
+
+def _chunk_inputs(case: int) -> dict[str, Any]:
+    L, n, d_v = SIZES[case]
+    S, q, k, v, g = _draw(case, (n, d_v), (L, n), (L, n), (L, d_v), (L,))
+    return {"S": S, "q": q, "k": k, "v": v, "g": -g.abs()}
+
+
+def _chunk(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Step:
+    total = g.cumsum(0)
+    decay = (total[:, None] - total[None, :]).tril().exp().tril()
+    y = (decay * (q @ k.T)) @ v + total.exp()[:, None] * (q @ S)
+    S = total[-1].exp() * S + (k * (total[-1] - total).exp()[:, None]).T @ v
+    return S, y
+
+
+def _chunk_forgets_state(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Step:
+    return _chunk(S, q, k, v, g)[0], _chunk(torch.zeros_like(S), q, k, v, g)[1]
+
+
+def _chunk_state_undecayed(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Step:
+    total = g.cumsum(0)
+    end, y = _chunk(S, q, k, v, g)
+    return end, y + ((1 - total.exp())[:, None] * (q @ S))
+
+
+def _chunk_keys_undecayed(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Step:
+    return g.sum().exp() * S + k.T @ v, _chunk(S, q, k, v, g)[1]
+
+
+_PAIR = "(S, y): the new state (n, d_v), and the output (d_v,)"
+
+_ALL = (
+    Exercise(
+        name="coefficients",
+        inputs=_coefficient_inputs,
+        solution=_scores,
+        returns="a tensor alpha of shape (L, L), zero above the diagonal",
+        mistakes={
+            "A_j itself acts on the key of token j; the first matrix is A_{j+1}.": lambda **x: (
+                _scores(**x, first=0)
+            ),
+            "a later matrix stands to the left of an earlier one: A_i ... A_{j+1}.": lambda **x: (
+                _scores(**x, left=False)
+            ),
+            "the scaling b is missing.": _without_scaling,
+            "b belongs to the token that is written, j, and not to the one that reads.": (
+                _scaled_by_reader
+            ),
+            "entries above the diagonal are the future; they are 0.": _acausal,
+        },
+    ),
+    Exercise(
+        name="one pass",
+        inputs=_row_inputs,
+        solution=_softmax_row,
+        returns="the output of one row, a tensor of shape (d_v,)",
+        mistakes={
+            "the weights do not sum to 1 yet.": _unnormalized_row,
+            "when the maximum rises, what was summed before has to be rescaled.": _stale_row,
+            "exp of a raw score overflows; subtract the largest score so far.": _overflowing_row,
+        },
+    ),
+    Exercise(
+        name="linear attention",
+        inputs=_features,
+        solution=_linear_attention,
+        returns="the outputs, a tensor of shape (L, d_v)",
+        mistakes={
+            "the row sum of row i ends at token i, like the sum above it.": _divides_by_all,
+            "row i may not read tokens after i.": _not_causal,
+            "the division by the row sum is missing.": _undivided,
+        },
+    ),
+    Exercise(
+        name="fading step",
+        inputs=_gla_inputs,
+        solution=_gla_step,
+        returns=_PAIR,
+        mistakes={
+            "the decay of step t acts on what was stored before; the new token is whole.": (
+                _gla_decays_the_new
+            ),
+            "token t reads the state that already holds it.": _gla_reads_before,
+        },
+    ),
+    Exercise(
+        name="discretized step",
+        inputs=_mamba_inputs,
+        solution=_mamba_step,
+        returns=_PAIR,
+        mistakes={
+            "the state grows; the exponent is -delta a.": _mamba_grows,
+            "a long step also writes more: the key is scaled by delta.": _mamba_untied,
+        },
+    ),
+    Exercise(
+        name="delta rule",
+        inputs=_delta_inputs,
+        solution=_delta_step,
+        returns=_PAIR,
+        mistakes={
+            "that adds; look up what is stored under k and write the difference.": _delta_adds,
+            "the old value is removed whole; beta scales the removal too.": _delta_erases_all,
+            "beta scales the writing as well as the removal.": _delta_writes_all,
+        },
+    ),
+    Exercise(
+        name="gated delta rule",
+        inputs=_gated_inputs,
+        solution=_gated_step,
+        returns=_PAIR,
+        mistakes={
+            "the decay comes first; the new token is not decayed in its own step.": (
+                _gated_decays_after
+            ),
+            "the look-up reads the memory after it has decayed.": _gated_looks_up_undecayed,
+            "the decay is missing.": lambda S, q, k, v, beta, a: _delta_step(S, q, k, v, beta),
+        },
+    ),
+    Exercise(
+        name="stabilizer",
+        inputs=_stable_inputs,
+        solution=_stabiliser,
+        returns="m, a tensor of shape (L,)",
+        mistakes={
+            "the old maximum fades with the forget gate before it is compared.": _no_forgetting,
+            "the chain starts from m_0 = 0.": _starts_empty,
+        },
+    ),
+    Exercise(
+        name="one chunk",
+        inputs=_chunk_inputs,
+        solution=_chunk,
+        returns="(S, y): the state after the chunk (n, d_v), and the outputs (L, d_v)",
+        mistakes={
+            "the outputs also read the state that comes into the chunk.": _chunk_forgets_state,
+            "the incoming state has faded by exp(g_1 + ... + g_i) when token i reads it.": (
+                _chunk_state_undecayed
+            ),
+            "a key written early in the chunk has faded by the end of it.": _chunk_keys_undecayed,
+        },
+    ),
+)
+
+#: name -> exercise
+EXERCISES: dict[str, Exercise] = {exercise.name: exercise for exercise in _ALL}
