@@ -18,7 +18,15 @@ READOUTS = {
     "tanh": readout.Pointwise(torch.tanh, name="tanh"),
     "elu1": readout.FeatureMap(lambda x: functional.elu(x) + 1, name="elu1"),
 }
-STRUCTURES = ("identity", "scalar", "diagonal", "householder", "scaled_householder", "dense")
+STRUCTURES = (
+    "identity",
+    "scalar",
+    "diagonal",
+    "householder",
+    "scaled_householder",
+    "diagonal_plus_rank_one",
+    "dense",
+)
 NORMALIZERS = ("one", "row_sum", "floored", "given")
 
 
@@ -59,6 +67,8 @@ class Inputs:
             "beta": 2 * uniform(length),
             "matrix": 0.4 * normal(length, n, n),
             "eta": 1 + uniform(length),
+            "left": 0.7 * functional.normalize(normal(length, n), dim=-1),
+            "right": functional.normalize(normal(length, n), dim=-1),
         }
         signs = {"sign": normal(length).sign(), "channel_sign": normal(length, n).sign()}
         return cls(
@@ -83,6 +93,13 @@ class Inputs:
                     beta=x["beta"],
                     log_decay=x["log_decay"],
                     sign=s["sign"],
+                )
+            case "diagonal_plus_rank_one":
+                return evolution.DiagonalPlusRankOne(
+                    log_decay=x["channel_decay"],
+                    left=x["left"],
+                    right=x["right"],
+                    sign=s["channel_sign"],
                 )
         return evolution.Dense(matrix=x["matrix"])
 

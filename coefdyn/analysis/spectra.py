@@ -1,7 +1,8 @@
 """Eigenvalues: of A_t, and of the transition Lambda_i = (eta_{i-1}/eta_i) A_i of the second view.
 
 Dynamical systems framework: h_i = Lambda_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i. The
-eigenvalues follow from the structure of A_t; only a dense A_t needs an eigensolver.
+eigenvalues follow from the structure of A_t; only a dense A_t and a diagonal one plus a rank-one
+matrix need an eigensolver.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Dense,
     Diagonal,
+    DiagonalPlusRankOne,
     Evolution,
     Householder,
     Identity,
@@ -92,11 +94,12 @@ def erased(evolution: Householder | ScaledHouseholder) -> Tensor:
 
 
 def eigenvalues(evolution: Evolution, like: Tensor) -> Tensor:
-    """Of every A_t, real except for a dense one, in no particular order.
+    """Of every A_t, complex only where a solver finds them, in no particular order.
 
     Args:
         evolution: its structure says them: 1; s exp(g); s_r exp(g_r) per channel; and for a
-            Householder-like step s exp(g) (1 - beta |z|^2) once and s exp(g) n - 1 times.
+            Householder-like step s exp(g) (1 - beta |z|^2) once and s exp(g) n - 1 times. Those of
+            a diagonal plus rank-one step have no closed form and come from a solver.
         like: queries ``(..., L, n)``, for the shape.
     """
     match evolution:
@@ -111,6 +114,9 @@ def eigenvalues(evolution: Evolution, like: Tensor) -> Tensor:
             return erased(evolution)
         case ScaledHouseholder(log_decay=g, sign=sign):
             return signed(g.exp(), sign)[..., None] * erased(evolution)
+        case DiagonalPlusRankOne(log_decay=g, sign=sign, left=left, right=right):
+            diagonal = torch.diag_embed(signed(g.exp(), sign))
+            return torch.linalg.eigvals(diagonal - left[..., :, None] * right[..., None, :])
         case Dense(matrix=matrix):
             return torch.linalg.eigvals(matrix)
     raise ValueError(f"no rule for the evolution {evolution!r}; use one of coefdyn.evolution.")

@@ -24,6 +24,7 @@ from coefdyn.shapes import Float, Tensor
 __all__ = [
     "Dense",
     "Diagonal",
+    "DiagonalPlusRankOne",
     "Evolution",
     "Householder",
     "Identity",
@@ -195,6 +196,46 @@ class ScaledHouseholder(Evolution):
 
     def rotate(self, h: Tensor, t: int) -> Tensor:
         return _signed(_reflect(h, self.direction, self.beta, t), self.sign, t)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class DiagonalPlusRankOne(Evolution):
+    r"""A_t = diag(s_t exp(g_t)) - left_t right_t^T (Kimi delta attention, RWKV-7, Comba).
+
+    Every channel forgets at its own rate, and one direction is read (``right``) and erased along
+    another (``left``). A Householder-like A_t is the case left = beta z, right = z (times exp(g)
+    where it is scaled); those structures keep faster algorithms of their own.
+
+        KDA     (I - beta k k^T) diag(a):        left = beta k,     right = a * k
+        RWKV-7  diag(w) - (eta * kappa) kappa^T:  left = eta * kappa, right = kappa
+
+    Args:
+        log_decay: g, ``(..., L, n)``, nats per token and channel, finite, either sign.
+        left: ``(..., L, n)``, the direction that is taken from a stored key.
+        right: ``(..., L, n)``; right^T h says how much of it.
+        sign: s, ``(..., L, n)`` of +1 and -1, or None for +1.
+    """
+
+    structure: ClassVar[str] = "diagonal_plus_rank_one"
+    axes: ClassVar[dict[str, str]] = {
+        "log_decay": "Ln",
+        "left": "Ln",
+        "right": "Ln",
+        "sign": "Ln",
+    }
+    log_decay: Float[Tensor, "*#batch L n"]
+    left: Float[Tensor, "*#batch L n"]
+    right: Float[Tensor, "*#batch L n"]
+    sign: Float[Tensor, "*#batch L n"] | None = None
+
+    def rotate(self, h: Tensor, t: int) -> Tensor:
+        growth = self.log_decay[..., t, None, :].exp()
+        kept = h * (growth if self.sign is None else growth * self.sign[..., t, None, :])
+        return kept - (h @ self.right[..., t, :, None]) * self.left[..., t, None, :]
+
+    def diagonal_part(self) -> Diagonal:
+        """diag(s_t exp(g_t))."""
+        return Diagonal(log_decay=self.log_decay, sign=self.sign)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

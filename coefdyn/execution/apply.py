@@ -18,6 +18,7 @@ from coefdyn.execution.chunked.dispatch import (
 )
 from coefdyn.execution.chunked.policy import cpu_method
 from coefdyn.execution.state import has_finite_state
+from coefdyn.execution.triton.dispatch import STRUCTURES as TRITON_STRUCTURES
 from coefdyn.execution.triton.dispatch import check_triton, run_triton
 from coefdyn.shapes import Float, Tensor
 
@@ -26,7 +27,15 @@ __all__ = ["METHODS", "TABLE", "apply", "coefficients", "resolve"]
 Run = Callable[[CoefficientDynamics, Tensor], Tensor]
 
 METHODS = ("auto", "reference", "recurrent", "parallel", "chunked", "triton")
-STRUCTURES = ("identity", "scalar", "diagonal", "householder", "scaled_householder", "dense")
+STRUCTURES = (
+    "identity",
+    "scalar",
+    "diagonal",
+    "householder",
+    "scaled_householder",
+    "diagonal_plus_rank_one",
+    "dense",
+)
 
 #: (structure of A_t, method) -> how. What is not in here cannot be asked for.
 TABLE: dict[tuple[str, str], Run] = {
@@ -34,7 +43,7 @@ TABLE: dict[tuple[str, str], Run] = {
     **{(structure, "recurrent"): recurrent.apply for structure in STRUCTURES},
     **{(structure, "parallel"): parallel.apply for structure in STRUCTURES},
     **{(structure, "chunked"): run_chunked for structure in STRUCTURES if structure != "dense"},
-    **{(structure, "triton"): run_triton for structure in STRUCTURES if structure != "dense"},
+    **{(structure, "triton"): run_triton for structure in TRITON_STRUCTURES},
 }
 
 

@@ -10,6 +10,7 @@ import torch
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Diagonal,
+    DiagonalPlusRankOne,
     Householder,
     Identity,
     Scalar,
@@ -95,6 +96,29 @@ def householder_scores(q: Tensor, k: Tensor, z: Tensor, beta: Tensor) -> Tensor:
     return q @ k.transpose(-1, -2) - (q @ zt).tril() @ erased
 
 
+def rank_one_scores(q: Tensor, k: Tensor, evolution: DiagonalPlusRankOne) -> Tensor:
+    """q_i^T A_i ... A_{j+1} k_j for A_t = diag(d_t) - left_t right_t^T by a triangular solve.
+
+    With D(a, b)_ij = a_i^T diag(d_i ... d_{j+1}) b_j and right moved one token earlier (it reads
+    the state before its own token), the erased amounts solve
+    (I + tril(D(right, left), -1)) U = tril(D(right, k), -1); the scores are D(q, k) - D(q, left) U.
+    """
+    left, right, decay = evolution.left, evolution.right, evolution.diagonal_part()
+    early = torch.nn.functional.pad(right[..., 1:, :], (0, 0, 0, 1))
+
+    def one_later(rows: Tensor) -> Tensor:
+        return torch.nn.functional.pad(rows[..., :-1, :], (0, 0, 1, 0)).tril(-1)
+
+    overlap = one_later(diagonal_scores(early, left, decay))
+    erased = one_later(diagonal_scores(early, k, decay))
+    batch = torch.broadcast_shapes(overlap.shape[:-2], erased.shape[:-2])
+    size = overlap.shape[-2:]
+    erased = torch.linalg.solve_triangular(
+        overlap.expand(*batch, *size), erased.expand(*batch, *size), upper=False, unitriangular=True
+    )
+    return diagonal_scores(q, k, decay) - diagonal_scores(q, left, decay).tril() @ erased
+
+
 def scores(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor | None]:
     """(scores, log weights) of all pairs; entries above the diagonal are arbitrary."""
     q, k, evolution = dynamics.q, dynamics.scaled_keys(), dynamics.evolution
@@ -106,6 +130,8 @@ def scores(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor | None]:
             pairs = diagonal_scores(q, k, evolution)
         case Householder() | ScaledHouseholder():
             pairs = householder_scores(q, k, evolution.direction, evolution.beta)
+        case DiagonalPlusRankOne():
+            pairs = rank_one_scores(q, k, evolution)
         case _:
             pairs = (all_states(dynamics) @ q[..., :, :, None])[..., 0]
     if isinstance(evolution, (Scalar, ScaledHouseholder)) and evolution.sign is not None:

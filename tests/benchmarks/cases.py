@@ -110,6 +110,43 @@ def gated_delta_fla(size: Size) -> Pair:
     return _gated_delta_rule(size, naive_chunk_gated_delta_rule)
 
 
+def _delta_rule_per_channel(size: Size, peer: Callable[..., tuple]) -> Pair:
+    """Kimi delta attention: A_t = (I - beta k k^T) diag(exp(g))."""
+    x = _draw(size)
+    parts = (x["q"], x["k"], x["v"], x["log_gates"], x["beta"])
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
+        return CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.DiagonalPlusRankOne(
+                log_decay=g, left=beta[..., None] * k, right=g.exp() * k
+            ),
+            scaling=beta * size.dim**-0.5,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        ).apply(v, method="chunked")
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
+        return peer(q, k, v, g=g, beta=beta)[0].transpose(1, 2)
+
+    return Pair(
+        ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_sequence_first(*parts)
+    )
+
+
+def kimi_transformers(size: Size) -> Pair:
+    from transformers.models.kimi_linear import modeling_kimi_linear as source
+
+    return _delta_rule_per_channel(size, inspect.unwrap(source.chunk_kimi_delta_attention))
+
+
+def kimi_fla(size: Size) -> Pair:
+    from fla.ops.kda.naive import naive_recurrent_kda
+
+    return _delta_rule_per_channel(size, naive_recurrent_kda)
+
+
 def mamba2_transformers(size: Size) -> Pair:
     from transformers.models.mamba2 import modeling_mamba2 as source
 
@@ -206,6 +243,22 @@ CASES = (
         build=gated_delta_fla,
         forward_repeats=3,
         both_repeats=3,
+    ),
+    Case(
+        name="KDA (diagonal plus rank one)",
+        peer="transformers chunk_kimi_delta_attention",
+        build=kimi_transformers,
+        both_target=3.0,
+        forward_repeats=3,
+        both_repeats=3,
+    ),
+    Case(
+        name="KDA (diagonal plus rank one)",
+        peer="fla naive_recurrent_kda",
+        build=kimi_fla,
+        both_target=10.0,
+        forward_repeats=3,
+        both_repeats=1,
     ),
     Case(
         name="Mamba-2 (scalar)",

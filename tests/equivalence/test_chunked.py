@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 from chunked_cases import agrees_with_reference, draw_rounded, own_key
-from designs import NORMALIZERS, Inputs
+from designs import NORMALIZERS, STRUCTURES, Inputs
 from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.execution.chunked.dispatch import apply_chunked
 
-LENGTHS = (1, 63, 64, 65, 200)
-LINEAR = ("identity", "scalar", "diagonal", "householder", "scaled_householder")
+LENGTHS = (1, 63, 64, 65, 200, 300)
+LINEAR = tuple(structure for structure in STRUCTURES if structure != "dense")
 OWN_KEY = ("householder", "scaled_householder")
 
 

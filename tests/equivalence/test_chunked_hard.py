@@ -14,6 +14,7 @@ from coefdyn import CoefficientDynamics, normalizer, readout
 from coefdyn.execution.chunked.dispatch import apply_chunked
 
 HOUSEHOLDER = ("householder", "scaled_householder")
+DECAYING = ("scalar", "diagonal", "scaled_householder", "diagonal_plus_rank_one")
 
 
 def chunked(d: CoefficientDynamics, v: torch.Tensor) -> torch.Tensor:
@@ -58,7 +59,7 @@ def test_dependent_keys(structure: str, kind: str, phi: str) -> None:
 
 @pytest.mark.parametrize("phi", ["identity", "softplus"])
 @pytest.mark.parametrize("nats", [1.4, 6.0, 40.0, 1000.0])
-@pytest.mark.parametrize("structure", ["scalar", "diagonal", "scaled_householder"])
+@pytest.mark.parametrize("structure", DECAYING)
 def test_strong_decays(structure: str, nats: float, phi: str) -> None:
     inputs = Inputs.draw(length=80, seed=12)
     spread = inputs.leaves["channel_decay"].detach().abs()
@@ -70,7 +71,7 @@ def test_strong_decays(structure: str, nats: float, phi: str) -> None:
 
 
 @pytest.mark.parametrize("phi", ["identity", "exp", "softplus"])
-@pytest.mark.parametrize("structure", ["scalar", "diagonal", "scaled_householder", "own_key"])
+@pytest.mark.parametrize("structure", [*DECAYING, "own_key"])
 def test_gradient_of_a_decay_that_leaves_almost_nothing(structure: str, phi: str) -> None:
     """It is e^-8 and less of what a token says about itself, and equal to the last digits."""
     inputs = Inputs.draw(length=40, seed=27)
@@ -90,7 +91,7 @@ def test_gradient_of_a_decay_that_leaves_almost_nothing(structure: str, phi: str
 
 
 @pytest.mark.parametrize("phi", ["identity", "relu"])
-@pytest.mark.parametrize("structure", ["scalar", "diagonal", "scaled_householder"])
+@pytest.mark.parametrize("structure", DECAYING)
 def test_growth(structure: str, phi: str) -> None:
     inputs = Inputs.draw(length=80, n=16, seed=13)
     rate = inputs.leaves["channel_decay"].detach()
@@ -106,7 +107,7 @@ def test_complete_resets() -> None:
     inputs = with_leaves(
         inputs, log_decay=resets, channel_decay=resets[..., None].expand(2, 70, 5).contiguous()
     )
-    for structure in ("scalar", "diagonal", "scaled_householder"):
+    for structure in DECAYING:
         for phi in ("identity", "softplus"):
             both_precisions(lambda x, s=structure, p=phi: x.dynamics(s, p, "one"), inputs)
 
@@ -186,7 +187,7 @@ def test_floored_rows_of_huge_scale_without_any_positive_score() -> None:
 def test_scores_of_hundreds_stay_finite_under_exp() -> None:
     inputs = Inputs.draw(length=70, seed=16)
     hot = with_leaves(inputs, q=60 * inputs.leaves["q"])
-    for structure in ("identity", "scalar", "diagonal", "householder"):
+    for structure in ("identity", "scalar", "diagonal", "householder", "diagonal_plus_rank_one"):
         both_precisions(
             lambda x, s=structure: replace(
                 x.dynamics(s, "exp", "row_sum"), normalizer=normalizer.RowSum()
@@ -219,7 +220,7 @@ def test_softplus_just_above_twenty_in_float64() -> None:
 def test_readout_of_ones_own() -> None:
     """A readout without a hand-written derivative, through every structure."""
     cubic = readout.Pointwise(lambda s: s + 0.1 * s**3, name="cubic")
-    for structure in ("identity", "scalar", "diagonal", "householder", "scaled_householder"):
+    for structure in ("identity", "householder", *DECAYING):
         inputs = with_leaves(Inputs.draw(length=40, seed=18))
         both_precisions(
             lambda x, s=structure: replace(x.dynamics(s, "tanh", "one"), readout=cubic),

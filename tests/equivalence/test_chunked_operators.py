@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 import torch
-from designs import Inputs
+from designs import STRUCTURES, Inputs
 
 from coefdyn import CoefficientDynamics
 from coefdyn.execution.chunked.dispatch import apply_chunked, continue_chunked
 from coefdyn.execution.chunked.linear import kernels
 
-LINEAR = ("identity", "scalar", "diagonal", "householder", "scaled_householder")
+LINEAR = tuple(structure for structure in STRUCTURES if structure != "dense")
 CASES = [(s, p) for s in LINEAR for p in ("identity", "exp", "softplus", "tanh")]
 
 
@@ -50,7 +50,9 @@ def test_gradcheck(structure: str, phi: str) -> None:
     )
 
 
-@pytest.mark.parametrize("structure", ["scalar", "diagonal", "householder", "householder_general"])
+@pytest.mark.parametrize(
+    "structure", ["scalar", "diagonal", "householder", "householder_general", "rank_one"]
+)
 def test_gradcheck_of_states(structure: str) -> None:
     """Initial and final state of every kernel, all optional inputs given."""
     generator = torch.Generator().manual_seed(22)
@@ -59,12 +61,13 @@ def test_gradcheck_of_states(structure: str) -> None:
         return torch.randn(2, *shape, generator=generator, dtype=torch.float64).requires_grad_()
 
     q, k, v, z, state = draw(7, 3), draw(7, 3), draw(7, 2), draw(7, 3), draw(3, 2)
-    beta, weight, g, gates = draw(7), draw(7), draw(7), draw(7, 3)
+    beta, weight, g, gates, right = draw(7), draw(7), draw(7), draw(7, 3), draw(7, 3)
     tensors = {
         "scalar": (q, k, v, weight, g, state),
         "diagonal": (q, k, v, weight, gates, state),
         "householder": (q, k, v, beta, weight, g, state),
         "householder_general": (q, k, v, z, beta, weight, g, state),
+        "rank_one": (q, k, v, z, right, weight, gates, state),
     }[structure]
     kernel = kernels[structure]
     assert torch.autograd.gradcheck(lambda *x: kernel(*x, 3, 0.7), tensors)
@@ -116,6 +119,8 @@ def test_vmap_of_gradients(structure: str, phi: str) -> None:
         ("scalar", "identity"),
         ("diagonal", "identity"),
         ("scaled_householder", "identity"),
+        ("diagonal_plus_rank_one", "identity"),
+        ("diagonal_plus_rank_one", "softplus"),
         ("identity", "softplus"),
         ("householder", "relu"),
     ],

@@ -54,6 +54,9 @@ def dense(d: CoefficientDynamics, t: int, n: int) -> torch.Tensor:
         return e.matrix[..., t, :, :]
     if e.structure == "diagonal":
         return torch.diag_embed(e.log_decay[..., t, :].exp() * e.sign[..., t, :])
+    if e.structure == "diagonal_plus_rank_one":
+        diagonal = torch.diag_embed(e.log_decay[..., t, :].exp() * e.sign[..., t, :])
+        return diagonal - e.left[..., t, :, None] * e.right[..., t, None, :]
     scale = torch.ones((), dtype=d.dtype)
     if e.structure in ("scalar", "scaled_householder"):
         scale = e.log_decay[..., t].exp() * e.sign[..., t]

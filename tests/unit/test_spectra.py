@@ -36,6 +36,12 @@ STRUCTURES = {
         log_decay=normal(2, 7, seed=2),
         sign=flips(2, 7),
     ),
+    "diagonal_plus_rank_one": evolution.DiagonalPlusRankOne(
+        log_decay=normal(2, 7, 4),
+        left=normal(2, 7, 4, seed=1),
+        right=normal(2, 7, 4, seed=2),
+        sign=flips(2, 7, 4),
+    ),
     "dense": evolution.Dense(matrix=normal(2, 7, 4, 4)),
 }
 NORMALIZERS = {

@@ -7,12 +7,19 @@ from typing import NamedTuple
 import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import Diagonal, Householder, ScaledHouseholder
+from coefdyn.dynamics.evolution import (
+    Diagonal,
+    DiagonalPlusRankOne,
+    Evolution,
+    Householder,
+    ScaledHouseholder,
+)
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.diagonal import diagonal_kernel
 from coefdyn.execution.chunked.householder import householder_kernel
 from coefdyn.execution.chunked.householder_general import householder_general_kernel
 from coefdyn.execution.chunked.operators import flatten_batch
+from coefdyn.execution.chunked.rank_one import rank_one_kernel
 from coefdyn.execution.chunked.scalar import scalar_kernel
 from coefdyn.execution.chunked.stabilize import shifted, stabilize
 from coefdyn.execution.rows import normalize
@@ -27,7 +34,13 @@ kernels = {
     "diagonal": diagonal_kernel,
     "householder": householder_kernel,
     "householder_general": householder_general_kernel,
+    "rank_one": rank_one_kernel,
 }
+
+
+def per_channel(evolution: Evolution) -> bool:
+    """Whether log_decay and sign are those of every channel, ``(..., L, n)``."""
+    return isinstance(evolution, (Diagonal, DiagonalPlusRankOne))
 
 
 class Gates(NamedTuple):
@@ -38,6 +51,7 @@ class Gates(NamedTuple):
     log_decay: Tensor | None  # (..., L), or (..., L, n) for a diagonal evolution
     sign: Tensor | None  # s_1 ... s_i, shaped like log_decay
     offset: Tensor | None  # m_i of a stabilised scan, (..., L)
+    shift: Tensor | None = None  # m_{i-1} - m_i, already within log_decay
 
 
 def linear_scan(
@@ -57,7 +71,7 @@ def linear_scan(
     out = out.unflatten(0, batch) if batch else out[0]
     final = (final.unflatten(0, batch) if batch else final[0]).transpose(-1, -2)
     if gates.sign is not None:  # S_L = (s_1 ... s_L) S'_L, see _scan
-        diagonal = isinstance(dynamics.evolution, Diagonal)
+        diagonal = per_channel(dynamics.evolution)
         last = gates.sign[..., -1, None, :] if diagonal else gates.sign[..., -1, None, None]
         final = final * last
     end = None if gates.offset is None else gates.offset[..., -1].expand(batch)
@@ -80,7 +94,7 @@ def _gates(dynamics: CoefficientDynamics, start: Tensor | None) -> Gates:
     evolution, log_b = dynamics.evolution, dynamics.log_scaling
     g = getattr(evolution, "log_decay", None)
     sign = getattr(evolution, "sign", None)
-    diagonal = isinstance(evolution, Diagonal)
+    diagonal = per_channel(evolution)
     if sign is not None:
         sign = sign.cumprod(-2 if diagonal else -1)
     weight, scale = None, 1.0
@@ -95,10 +109,14 @@ def _gates(dynamics: CoefficientDynamics, start: Tensor | None) -> Gates:
         factor = None if log_b is None else log_b.exp()
         return Gates(_product(weight, factor), scale, g, sign, None)
     logs = torch.zeros_like(growth) if log_b is None else log_b
-    gates = stabilize(g.amax(-1) if diagonal else growth, logs, start)
+    if diagonal:
+        growth = g.amax(-1)
+    if isinstance(evolution, DiagonalPlusRankOne):  # what right reads does not decay with g
+        growth = growth.clamp(min=0.0)
+    gates = stabilize(growth, logs, start)
     shift = gates.shift[..., None] if diagonal else gates.shift
     g = shifted(g, shift, dynamics.dtype)
-    return Gates(_product(weight, gates.weight), scale, g, sign, gates.offset)
+    return Gates(_product(weight, gates.weight), scale, g, sign, gates.offset, gates.shift)
 
 
 def _product(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -110,7 +128,7 @@ def _product(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 def _scan(dynamics, batch, q, k, v, gates: Gates, start, chunk: int) -> tuple[Tensor, Tensor]:
     """Flatten the leading axes and call the kernel of the structure."""
     evolution = dynamics.evolution
-    diagonal = isinstance(evolution, Diagonal)
+    diagonal = per_channel(evolution)
 
     def flat(x: Tensor | None, trailing: int) -> Tensor | None:
         return None if x is None else flatten_batch(x, batch, trailing)
@@ -122,6 +140,9 @@ def _scan(dynamics, batch, q, k, v, gates: Gates, start, chunk: int) -> tuple[Te
     weight, start = flat(gates.weight, 1), flat(start, 2)
     g = flat(gates.log_decay, 2 if diagonal else 1)
     rest = (weight, g, start, chunk, gates.scale)
+    if isinstance(evolution, DiagonalPlusRankOne):
+        left, right = (flat(x, 2) for x in _rank_one(evolution, gates))
+        return kernels["rank_one"](q, k, v, left, right, *rest)
     if diagonal:
         return kernels["diagonal"](q, k, v, *rest)
     if not isinstance(evolution, (Householder, ScaledHouseholder)):
@@ -130,6 +151,17 @@ def _scan(dynamics, batch, q, k, v, gates: Gates, start, chunk: int) -> tuple[Te
     if evolution.direction is dynamics.k:
         return kernels["householder"](q, k, v, beta, *rest)
     return kernels["householder_general"](q, k, v, flat(evolution.direction, 2), beta, *rest)
+
+
+def _rank_one(evolution: DiagonalPlusRankOne, gates: Gates) -> tuple[Tensor, Tensor]:
+    """left and right as the scan takes them: flips folded in, right_t as of t - 1, and shifted."""
+    left, right = evolution.left, evolution.right
+    if gates.sign is not None:
+        before = torch.nn.functional.pad(gates.sign[..., :-1, :], (0, 0, 1, 0), value=1.0)
+        left, right = left * gates.sign, right * before
+    if gates.shift is not None:
+        right = right * gates.shift.exp()[..., None].to(right.dtype)
+    return left, right
 
 
 def _divide(dynamics: CoefficientDynamics, out: Tensor, offset: Tensor | None) -> Tensor:

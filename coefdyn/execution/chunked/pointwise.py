@@ -9,7 +9,13 @@ from torch.nn import functional
 
 from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import Diagonal, Householder, Identity, ScaledHouseholder
+from coefdyn.dynamics.evolution import (
+    Diagonal,
+    DiagonalPlusRankOne,
+    Householder,
+    Identity,
+    ScaledHouseholder,
+)
 from coefdyn.dynamics.normalizer import RowSum
 from coefdyn.execution.chunked.operators import Kernel, flatten_batch
 from coefdyn.execution.chunked.pointwise_scores import (
@@ -19,6 +25,7 @@ from coefdyn.execution.chunked.pointwise_scores import (
     householder_tiles,
 )
 from coefdyn.execution.chunked.pointwise_tiles import groups, tiled_backward, tiled_forward
+from coefdyn.execution.chunked.rank_one_tiles import rank_one_tiles
 from coefdyn.execution.chunked.readouts import rule
 from coefdyn.execution.chunked.stabilize import shifted, stabilize
 from coefdyn.execution.chunked.tiles import cut
@@ -141,7 +148,7 @@ def _inputs(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor, Tensor | Non
     q, k, g = dynamics.q, dynamics.scaled_keys(), dynamics.evolution.common_log_decay
     sign = getattr(evolution, "sign", None)
     if sign is not None:
-        diagonal = isinstance(evolution, Diagonal)
+        diagonal = isinstance(evolution, (Diagonal, DiagonalPlusRankOne))
         sign = sign.cumprod(-2) if diagonal else sign.cumprod(-1)[..., None]
         q, k = q * sign, k * sign
     tracked = dynamics.readout.is_homogeneous and dynamics.normalizer.cancels_scale
@@ -162,6 +169,13 @@ def _structured(
     if isinstance(evolution, Diagonal):
         power = max(4, 1 << (rows - 1).bit_length())
         return (q, k, flatten_batch(evolution.log_decay, batch, 2), None), "diagonal", power
+    if isinstance(evolution, DiagonalPlusRankOne):
+        rows = max(4, 1 << (min(rows, q.shape[1]) - 1).bit_length())
+        left, right = (flatten_batch(x, batch, 2) for x in _flipped(evolution))
+        g = flatten_batch(evolution.log_decay, batch, 2)
+        pad = (0, 0, 0, -q.shape[1] % rows)
+        inputs = (functional.pad(x, pad).unflatten(1, (-1, rows)) for x in (q, k, left, right, g))
+        return rank_one_tiles(*inputs), "householder", rows
     if isinstance(evolution, (Householder, ScaledHouseholder)):
         rows = min(rows, q.shape[1])
         pad = -q.shape[1] % rows
@@ -170,6 +184,15 @@ def _structured(
         beta = functional.pad(flatten_batch(evolution.beta, batch, 1), (0, pad))
         return householder_tiles(q, k, z, beta.unflatten(1, (-1, rows))), "householder", rows
     return (q, k, None, None), "plain", rows
+
+
+def _flipped(evolution: DiagonalPlusRankOne) -> tuple[Tensor, Tensor]:
+    """left and right with the flips folded in; right_t reads what token t - 1 left."""
+    if evolution.sign is None:
+        return evolution.left, evolution.right
+    sign = evolution.sign.cumprod(-2)
+    before = functional.pad(sign[..., :-1, :], (0, 0, 1, 0), value=1.0)
+    return evolution.left * sign, evolution.right * before
 
 
 def is_softmax(dynamics: CoefficientDynamics) -> bool:

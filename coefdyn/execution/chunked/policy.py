@@ -27,12 +27,14 @@ PARALLEL_UP_TO: dict[tuple[str, str], int] = {
     ("linear", "diagonal"): 0,
     ("linear", "householder"): 32,
     ("linear", "scaled_householder"): 32,
+    ("linear", "diagonal_plus_rank_one"): 32,
     ("softmax", "identity"): 0,
     ("pointwise", "identity"): 128,
     ("pointwise", "scalar"): 64,
     ("pointwise", "diagonal"): 32,
     ("pointwise", "householder"): 128,
     ("pointwise", "scaled_householder"): 128,
+    ("pointwise", "diagonal_plus_rank_one"): 32,
 }
 #: linear readouts: the most numbers that the matrices of all batch entries may hold together for
 #: that; more do not stay in cache. A triangular solve of each matrix brings the limit down
@@ -60,7 +62,8 @@ def cpu_method(dynamics: CoefficientDynamics, learnable: bool = False) -> str:
 
 
 def _erases(dynamics: CoefficientDynamics) -> bool:
-    return dynamics.evolution.structure in ("householder", "scaled_householder")
+    structure = dynamics.evolution.structure
+    return structure in ("householder", "scaled_householder", "diagonal_plus_rank_one")
 
 
 def default_chunk(dynamics: CoefficientDynamics) -> int:

@@ -41,8 +41,8 @@ def check_triton(dynamics: CoefficientDynamics) -> None:
         )
     if structure not in STRUCTURES:
         raise ValueError(
-            f"method='triton' is not available for a {structure} evolution; "
-            "available: reference, recurrent, parallel."
+            f"method='triton' has no kernel for a {structure} evolution; available: reference, "
+            f"recurrent, parallel{'' if structure == 'dense' else ', chunked'}."
         )
     if not has_finite_state(dynamics):
         _check_readout(dynamics)

@@ -1,0 +1,302 @@
+r"""Linear readout, A_t = diag(exp(g_t)) - left_t right_t^T: chunked forward and backward.
+
+With e_t = S_{t-1}^T right_t, what is erased, the state changes by two outer products per token,
+S_t = diag(e^{g_t}) S_{t-1} + b_t k_t v_t^T - left_t e_t^T. As in diagonal.py, l is the inclusive
+sum of g inside a piece, T its total, a = T / 2, and primes carry the anchored decay,
+
+    q' = q e^{l - a},   k' = k e^{a - l},   left' = left e^{a - l},   S' = e^a S,
+    right'_t = right_t e^{l_{t-1} - a}                  (it reads the state before token t)
+
+Stacking K' = [k'; left'] and V' = [b V; -E] leaves a scan without decay:
+
+    (I + tril(right' left'^T, -1)) E = right' S' + tril(right' k'^T, -1) (b V)
+    O = tril(q' K'^T) V' + q' S',    S <- e^{T - a} (S' + K'^T V')
+
+A piece whose exponents are not safe is cut into shorter ones, at last into single tokens.
+
+The gradient of l_i is q_i * dq_i - k_i * dk_i - left_i * dleft_i + right_{i+1} * dright_{i+1}.
+Pairs between which no decay lies, (i, i) for q and (i, i - 1) for right, are left out of it: their
+shares cancel, and would bury what a strong decay leaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+
+from coefdyn.execution.chunked.diagonal import SHORTER, anchored_sums
+from coefdyn.execution.chunked.householder import solve_lower, solve_upper
+from coefdyn.execution.chunked.operators import Kernel
+from coefdyn.execution.chunked.scalar import output_shapes, own_pairs, tile_bytes, write_factor
+from coefdyn.execution.chunked.tiles import batch_groups, chunk_bounds, cut, scaled
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["rank_one_kernel"]
+
+
+class _Piece(NamedTuple):
+    """Bounds, e^{l-a}, e^a, and e^{l-a} one token earlier; a single token has only e^g, in half."""
+
+    start: int
+    stop: int
+    reach: Tensor | None
+    half: Tensor
+    before: Tensor | None
+
+
+def _pieces(
+    g: Float[Tensor, "B L n"], start: int, stop: int, sizes: tuple[int, ...]
+) -> Iterator[_Piece]:
+    """Cut tokens start .. stop - 1 into pieces of sizes[0], and further where that is unsafe."""
+    for a, b in chunk_bounds(stop - start, sizes[0]):
+        a, b = start + a, start + b
+        if b - a == 1:
+            yield _Piece(a, b, None, g[:, a:b].exp(), None)
+            continue
+        sums, half, safe = anchored_sums(g[:, a:b])
+        if safe:
+            before = torch.cat([-half, sums[:, :-1]], 1).exp_()
+            yield _Piece(a, b, sums.exp_(), half.exp_(), before)
+        else:
+            yield from _pieces(g, a, b, sizes[1:])
+
+
+def _cut(g: Float[Tensor, "B L n"], chunk: int) -> list[_Piece]:
+    """The pieces of one group's sequence."""
+    shorter = tuple(size for size in (*SHORTER, 1) if size < chunk)
+    return list(_pieces(g, 0, g.shape[1], (chunk, *shorter)))
+
+
+class _Anchored(NamedTuple):
+    """One piece in anchored variables, with E solved for."""
+
+    q: Tensor
+    right: Tensor
+    stacked: Tensor  # K' = [k'; left'], (B, 2 C, n)
+    values: Tensor  # V' = [b V; -E], (B, 2 C, dv)
+    rows: Tensor  # right' K'^T, strictly lower where it counts
+    state: Tensor | None  # S'
+
+
+class _Tokens:
+    """The inputs of one group of batch entries, cut into pieces."""
+
+    def __init__(self, group, q, k, v, left, right, weight, log_decay, chunk, scale) -> None:
+        self.q, self.k, self.v = q[group], k[group], v[group]
+        self.left, self.right = left[group], right[group]
+        self.weight, self.scale = cut(weight, group), scale
+        self.pieces = _cut(log_decay[group], chunk)
+
+    def factor(self, piece: _Piece) -> Tensor | float | None:
+        """b_j of one piece."""
+        return write_factor(self.weight, self.scale, piece.start, piece.stop)
+
+    def written(self, piece: _Piece) -> Tensor:
+        """b V of one piece."""
+        return scaled(self.v[:, piece.start : piece.stop], self.factor(piece))
+
+    def anchored(self, piece: _Piece, state: Tensor | None) -> _Anchored:
+        here = (slice(None), slice(piece.start, piece.stop))
+        size = piece.stop - piece.start
+        values, right = self.written(piece), self.right[here] * piece.before
+        stacked = torch.cat([self.k[here] / piece.reach, self.left[here] / piece.reach], 1)
+        rows = torch.bmm(right, stacked.transpose(1, 2))
+        rows[:, :, :size].tril_(-1)
+        erased = torch.bmm(rows[:, :, :size], values)
+        inner = None if state is None else state * piece.half.transpose(1, 2)
+        if inner is not None:
+            erased.baddbmm_(right, inner)
+        erased = solve_lower(rows[:, :, size:], erased)
+        values = torch.cat([values, -erased], 1)
+        return _Anchored(self.q[here] * piece.reach, right, stacked, values, rows, inner)
+
+    def advance(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, _Anchored | None]:
+        """(S_end, the piece in anchored variables or None for a single token)."""
+        if piece.reach is None:
+            return self._step(piece, state), None
+        x = self.anchored(piece, state)
+        end = torch.bmm(x.stacked.transpose(1, 2), x.values)
+        if x.state is not None:
+            end += x.state
+        return end.mul_(piece.half.transpose(1, 2)), x
+
+    def _step(self, piece: _Piece, state: Tensor | None) -> Tensor:
+        """S_t of a single token, from its definition."""
+        here = (slice(None), slice(piece.start, piece.stop))
+        written = torch.bmm(self.k[here].transpose(1, 2), self.written(piece))
+        if state is None:
+            return written
+        erased = torch.bmm(self.right[here], state)
+        written.baddbmm_(self.left[here].transpose(1, 2), erased, alpha=-1)
+        return written.addcmul_(state, piece.half.transpose(1, 2))
+
+
+def _causal(scores: Tensor) -> Tensor:
+    """Both squares of (B, C, 2 C) with zeros above their diagonals, in place."""
+    size = scores.shape[1]
+    scores[:, :, :size].tril_()
+    scores[:, :, size:].tril_()
+    return scores
+
+
+def forward(
+    q, k, v, left, right, weight, log_decay, state, chunk: int, scale: float
+) -> tuple[Tensor, Tensor]:
+    """(O, state after the last token)."""
+    out = torch.empty_like(v)
+    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
+    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
+        tokens = _Tokens(group, q, k, v, left, right, weight, log_decay, chunk, scale)
+        s = cut(state, group)
+        for piece in tokens.pieces:
+            here = (group, slice(piece.start, piece.stop))
+            end, x = tokens.advance(piece, s)
+            if x is None:
+                out[here] = torch.bmm(q[here], end)
+            else:
+                tile = torch.bmm(_causal(torch.bmm(x.q, x.stacked.transpose(1, 2))), x.values)
+                out[here] = tile if x.state is None else tile.baddbmm_(x.q, x.state)
+            s = end
+        final[group] = s
+    return out, final
+
+
+def backward(
+    q,
+    k,
+    v,
+    left,
+    right,
+    weight,
+    log_decay,
+    state,
+    out,
+    final,
+    grad_out,
+    grad_final,
+    chunk: int,
+    scale: float,
+) -> tuple[Tensor | None, ...]:
+    """Gradients of (q, k, v, left, right, weight, log_decay, state)."""
+    dq, dk, dv, dleft, dright, dg = (torch.empty_like(x) for x in (q, k, v, left, right, log_decay))
+    dweight, dstate = (None if x is None else torch.empty_like(x) for x in (weight, state))
+    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
+        tokens = _Tokens(group, q, k, v, left, right, weight, log_decay, chunk, scale)
+        path = [cut(state, group)]
+        for piece in tokens.pieces:
+            path.append(tokens.advance(piece, path[-1])[0])
+        ds = grad_final[group]
+        for piece in reversed(tokens.pieces):
+            here = (group, slice(piece.start, piece.stop))
+            end = path.pop()
+            back = _step_backward if piece.reach is None else _piece_backward
+            tile = back(tokens, piece, path[-1], end, grad_out[here], ds)
+            dq[here], dk[here], dleft[here], dright[here] = tile.q, tile.k, tile.left, tile.right
+            dg[here] = tile.log_decay
+            if dweight is not None:
+                dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
+            dv[here] = scaled(tile.values, tokens.factor(piece))
+            ds = tile.state
+        if dstate is not None:
+            dstate[group] = ds
+    return dq, dk, dv, dleft, dright, dweight, dg, dstate
+
+
+class _Gradients(NamedTuple):
+    """Of q, k, left, right, b V, g and the first state of one piece."""
+
+    q: Tensor
+    k: Tensor
+    left: Tensor
+    right: Tensor
+    values: Tensor
+    log_decay: Tensor
+    state: Tensor
+
+
+def _step_backward(tokens: _Tokens, piece: _Piece, state, end, grad, ds) -> _Gradients:
+    """Back through S = e^g S_0 - left (right^T S_0) + b k v^T and o = S^T q."""
+    here = (slice(None), slice(piece.start, piece.stop))
+    q, k, left, right = (x[here] for x in (tokens.q, tokens.k, tokens.left, tokens.right))
+    ds = torch.baddbmm(ds, q.transpose(1, 2), grad)
+    dq = torch.bmm(grad, end.transpose(1, 2))
+    dk, values = torch.bmm(tokens.written(piece), ds.transpose(1, 2)), torch.bmm(k, ds)
+    kept = ds * piece.half.transpose(1, 2)
+    if state is None:
+        nothing = torch.zeros_like(k)
+        return _Gradients(dq, dk, nothing, nothing, values, nothing, kept)
+    erased, derased = torch.bmm(right, state), torch.bmm(left, ds).neg_()
+    return _Gradients(
+        dq,
+        dk,
+        torch.bmm(erased, ds.transpose(1, 2)).neg_(),
+        torch.bmm(derased, state.transpose(1, 2)),
+        values,
+        (kept * state).sum(2)[:, None],
+        kept.baddbmm_(right.transpose(1, 2), derased),
+    )
+
+
+def _piece_backward(tokens: _Tokens, piece: _Piece, state, end, grad, ds) -> _Gradients:
+    """Back through one piece; the erase rows' gradient is tril(R V'^T, -1), R = (I + N)^-T dE."""
+    x, size = tokens.anchored(piece, state), piece.stop - piece.start
+    half = piece.half.transpose(1, 2)
+    dend = ds * half
+    scores = _causal(torch.bmm(x.q, x.stacked.transpose(1, 2)))
+    dscores = _causal(torch.bmm(grad, x.values.transpose(1, 2)))
+    dvalues = torch.bmm(scores.transpose(1, 2), grad).baddbmm_(x.stacked, dend)
+    r = solve_upper(x.rows[:, :, size:], dvalues[:, size:].neg())
+    drows = torch.bmm(r, x.values.transpose(1, 2))
+    drows[:, :, :size].tril_(-1)
+    drows[:, :, size:].tril_(-1)
+    own, next_to = own_pairs(dscores).unflatten(1, (2, size)), _adjacent_pairs(drows)
+
+    dq, dright = torch.bmm(dscores, x.stacked), torch.bmm(drows, x.stacked)
+    dstacked = torch.bmm(x.values, dend.transpose(1, 2))
+    dstacked.baddbmm_(dscores.transpose(1, 2), x.q).baddbmm_(drows.transpose(1, 2), x.right)
+    written = dvalues[:, :size].baddbmm(x.rows[:, :, :size].transpose(1, 2), r)
+    dstate = torch.baddbmm(dend, x.q.transpose(1, 2), grad).baddbmm_(x.right.transpose(1, 2), r)
+    if x.state is not None:
+        dq.baddbmm_(grad, x.state.transpose(1, 2))
+        dright.baddbmm_(r, x.state.transpose(1, 2))
+
+    sums = (x.q * dq).sub_((x.stacked * dstacked).unflatten(1, (2, size)).sum(1))
+    sums[:, :-1].addcmul_(x.right[:, 1:], dright[:, 1:])
+    sums = sums.flip(1).cumsum(1).flip(1).add_((end * ds).sum(2)[:, None])
+
+    stacked, pairs = x.stacked.unflatten(1, (2, size)), dstacked.unflatten(1, (2, size))
+    dq += (own * stacked).sum(1)
+    pairs.addcmul_(own, x.q[:, None])
+    dright[:, 1:] += (next_to * stacked[:, :, :-1]).sum(1)
+    pairs[:, :, :-1].addcmul_(next_to, x.right[:, None, 1:])
+    pairs = pairs / piece.reach[:, None]
+    return _Gradients(
+        dq.mul_(piece.reach),
+        pairs[:, 0],
+        pairs[:, 1],
+        dright.mul_(piece.before),
+        written,
+        sums,
+        dstate.mul_(half),
+    )
+
+
+def _adjacent_pairs(drows: Tensor) -> Float[Tensor, "B 2 C 1"]:
+    """Take the entries (i, i - 1) out of two squares side by side."""
+    entries = drows.unflatten(2, (2, -1)).diagonal(-1, dim1=1, dim2=3)
+    taken = entries[..., None].clone()
+    entries.zero_()
+    return taken
+
+
+rank_one_kernel = Kernel(
+    "chunked_rank_one",
+    forward,
+    backward,
+    tensors=("q", "k", "v", "left", "right", "weight?", "log_decay", "state?"),
+    options=("int chunk", "float scale"),
+    shapes=output_shapes,
+    outputs=2,
+)
