@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.result import Result, Verdict
 
 
@@ -11,6 +12,8 @@ def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics)
         "key": run.key,
         "config": run.to_dict(),
         "seed": run.seed,
+        "metrics": {"step": [50, 100], "accuracy": [accuracy / 2, accuracy]},
+        "wall_s": 1.0,
         "final": {"accuracy": accuracy, "perplexity": 1 / max(accuracy, 1e-3)},
         "diagnostics": {"normalized": diagnostics, "raw": diagnostics},
         "diverged_at": diverged_at,
@@ -27,22 +30,27 @@ def result_of(experiment, profile: str, score, seen=lambda facets: {}) -> Result
     ``seen(facets)`` replaces diagnostics of the trained model.
     """
     plan = experiment.plan(profile)
-    records = []
-    for variant, run in plan.runs():
-        accuracy, diverged_at = score(variant.facets, run)
-        diagnostics = {
-            "near_zero_fraction": accuracy,
-            "large_fraction": accuracy / 10,
-            "large_to_near_zero": accuracy / 100,
-            "zero_counts": [[[1.0, 2.0]]],
-            "largest_zero_count": 9,
-            "moduli": {
-                when: [{"share": [1 / 41] * 41, "deviation": [0.0] * 41}] * 2
-                for when in ("initial", "trained")
-            },
-        } | seen(variant.facets)
-        records.append(made_up(run, accuracy, diverged_at, **diagnostics))
-    return Result(experiment.id, profile, plan, tuple(records))
+    records = {}
+    while missing := [(v, run) for v, run in plan.runs() if run.key not in records]:
+        records |= {run.key: _record(v, run, score, seen) for v, run in missing}
+        plan = plan.settled(records) if isinstance(plan, Plan) else plan
+    return Result(experiment.id, profile, plan, tuple(records.values()))
+
+
+def _record(variant, run, score, seen) -> dict:
+    accuracy, diverged_at = score(variant.facets, run)
+    diagnostics = {
+        "near_zero_fraction": accuracy,
+        "large_fraction": accuracy / 10,
+        "large_to_near_zero": accuracy / 100,
+        "zero_counts": [[[1.0, 2.0]]],
+        "largest_zero_count": 9,
+        "moduli": {
+            when: [{"share": [1 / 41] * 41, "deviation": [0.0] * 41}] * 2
+            for when in ("initial", "trained")
+        },
+    } | seen(variant.facets)
+    return made_up(run, accuracy, diverged_at, **diagnostics)
 
 
 def status(verdicts: list[Verdict], *words: str) -> str:

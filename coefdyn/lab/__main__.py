@@ -90,10 +90,10 @@ def _list(_: argparse.Namespace) -> int:
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         print(f"{name:<15} {experiment.title} ({experiment.source})")
-        for profile in PROFILES:
+        for profile in experiment.profiles:
             result = experiment.load(profile)
             done = len(result.records)
-            print(f"{'':<15} {profile:<6} {done} of {done + result.missing} runs finished")
+            print(f"{'':<15} {profile:<8} {done} of {done + result.missing} runs finished")
     return 0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from made_up_results import made_up, result_of, status
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, principle_3
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
-from coefdyn.lab.experiments.plan import PROFILES
 from coefdyn.lab.experiments.principle_1 import _growth
 from coefdyn.lab.experiments.principle_2 import near_zero_set
 from coefdyn.lab.experiments.result import (
@@ -31,9 +29,10 @@ from coefdyn.lab.training.results import config_key
 from coefdyn.models import SequenceModel
 
 TRAINED = [name for name in EXPERIMENTS if name != "principle-1"]
+CASES = [(name, profile) for name in TRAINED for profile in get_experiment(name).profiles]
 
 
-@pytest.mark.parametrize(("name", "profile"), list(product(TRAINED, PROFILES)))
+@pytest.mark.parametrize(("name", "profile"), CASES)
 def test_plans_hold_distinct_runs_and_named_variants(name, profile):
     plan = get_experiment(name).plan(profile)
     runs = plan.runs()
@@ -42,7 +41,7 @@ def test_plans_hold_distinct_runs_and_named_variants(name, profile):
     assert runs[0][1].seed == runs[min(len(plan.variants), len(runs)) - 1][1].seed
 
 
-@pytest.mark.parametrize(("name", "profile"), list(product(TRAINED, ("quick", "paper"))))
+@pytest.mark.parametrize(("name", "profile"), [case for case in CASES if case[1] != "live"])
 def test_every_variant_of_every_plan_can_be_built(name, profile):
     for variant in get_experiment(name).plan(profile).variants:
         with torch.device("meta"):
@@ -100,7 +99,7 @@ def test_without_results_every_claim_is_not_run_and_the_figure_says_so(name, tmp
     assert "not yet run at paper scale" in text.get_text()
 
 
-@pytest.mark.parametrize(("name", "profile"), list(product(TRAINED, PROFILES)))
+@pytest.mark.parametrize(("name", "profile"), CASES)
 def test_claims_and_figures_of_complete_results(name, profile):
     experiment = get_experiment(name)
     result = result_of(experiment, profile, lambda facets, run: (0.5, None))

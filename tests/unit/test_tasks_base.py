@@ -143,7 +143,7 @@ def test_unknown_names_point_to_the_nearest_known_one():
 
 def test_wrong_arguments_are_named(no_shape_checks):
     config = make_config("mqar", "quick")
-    with pytest.raises(ValueError, match="'train' or 'test'; got 'tests'"):
+    with pytest.raises(ValueError, match="'train', 'validation' or 'test'; got 'tests'"):
         sample(config, 3, split_generator(0, "test"), "tests")
     with pytest.raises(ValueError, match="at least 1; got n=0"):
         sample(config, 0, split_generator(0, "test"))

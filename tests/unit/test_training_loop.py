@@ -16,6 +16,8 @@ from coefdyn.lab.training import (
     TrainConfig,
     TrainOptions,
     build_model,
+    loop,
+    step,
     train_group,
 )
 from coefdyn.lab.training.diagnostics import run_diagnostics
@@ -270,3 +272,30 @@ def test_the_compiled_step_gives_the_same_numbers():
     for one, other in zip(compiled, eager, strict=True):
         assert one["mode"] == "compiled"
         assert one["final"]["loss"] == pytest.approx(other["final"]["loss"], rel=1e-9)
+
+
+def test_with_a_validation_split_the_test_split_is_looked_at_once(monkeypatch):
+    looked = []
+    measure = loop._Group._measure
+
+    def spy(group, split):
+        looked.append(split)
+        return measure(group, split)
+
+    monkeypatch.setattr(loop._Group, "_measure", spy)
+    (record,) = train_group([tiny_run(validation=16)])
+    assert looked == ["validation", "validation", "test"]
+    assert record["validation"]["accuracy"] == record["metrics"]["accuracy"][-1]
+    assert record["validation"]["loss"] != record["final"]["loss"], "other sequences"
+    (plain,) = train_group([tiny_run()])
+    assert "validation" not in plain
+    assert plain["final"]["loss"] == pytest.approx(record["final"]["loss"]), "the same weights"
+
+
+def test_long_runs_compile_on_a_cpu_with_a_compiler(monkeypatch):
+    cpu, long = torch.device("cpu"), step.COMPILING_PAYS_STEPS
+    monkeypatch.setattr(step, "compiler", lambda: "/usr/bin/g++")
+    assert step.default_mode(cpu, long) == "compiled"
+    assert step.default_mode(cpu, long - 1) == "eager"
+    monkeypatch.setattr(step, "compiler", lambda: None)
+    assert step.default_mode(cpu, long) == "eager"

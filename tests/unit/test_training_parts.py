@@ -157,7 +157,7 @@ def test_data_is_kept_small_and_handed_out_as_the_task_draws_it():
         order = torch.randperm(TASK.train_examples, generator=generator(seed, "order", 0))[:16]
         assert inputs[row].equal(drawn.train.inputs[order])
         assert targets[row].equal(drawn.train.targets[order])
-        shown = torch.cat([chunk[0][row] for chunk in data.test_chunks(10)])
+        shown = torch.cat([chunk[0][row] for chunk in data.chunks("test", 10)])
         assert shown.equal(drawn.test.inputs)
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from coefdyn.lab.experiments.plan import PROFILES, AnyPlan, Variant
+from coefdyn.lab.experiments.claim import Claim
+from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
+from coefdyn.lab.experiments.registration import registration
 from coefdyn.lab.experiments.result import Result, Verdict
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
@@ -36,6 +39,8 @@ class Experiment(ABC):
     title: ClassVar[str]
     source: ClassVar[str]
     about: ClassVar[str]
+    #: the profiles that it has
+    profiles: ClassVar[tuple[str, ...]] = ("live", "quick", "paper")
     #: the id whose result file is used; another one's where both look at the same trained models
     stored_as: ClassVar[str | None] = None
     #: an id whose finished runs are taken over where they are the very same runs
@@ -49,9 +54,19 @@ class Experiment(ABC):
     def draw(self, result: Result) -> Figure:
         """The figure of a result that holds at least one record."""
 
+    def registered_claims(self) -> list[Claim]:
+        """What the standard profile decides; fixed before its first run."""
+        return []
+
     @abstractmethod
+    def claims_by_means(self, result: Result) -> list[Verdict]:
+        """The claims of the profiles that follow the sources: means, and no interval."""
+
     def claims(self, result: Result) -> list[Verdict]:
-        """The paper's claims, each held, not held, without a test or not run in this result."""
+        """The source's claims, and what this result says about each of them."""
+        if result.profile == STANDARD:
+            return [claim.judge(result) for claim in self.registered_claims()]
+        return self.claims_by_means(result)
 
     def table(self, result: Result) -> list[str]:
         """The result as lines of text: every finished variant's accuracy, mean and range."""
@@ -83,7 +98,7 @@ class Experiment(ABC):
         """Train what is missing and return everything that is finished.
 
         Args:
-            profile: "live", "quick" or "paper".
+            profile: one of ``profiles``.
             seeds: instead of the profile's.
             device: "cpu" or "cuda"; None for a GPU if there is one. ``options.device`` goes first.
             out: folder of the result files; None keeps nothing on disk and trains everything.
@@ -93,12 +108,21 @@ class Experiment(ABC):
             ValueError: for an unknown profile.
         """
         plan = self._plan(profile, seeds)
-        options = self._options(options, device, profile, plan)
         results = None if out is None else self.file(profile, out)
-        if results is not None:
-            self._borrow(plan, results, options)
-        records = train_runs([run for _, run in plan.runs()], results, options)
-        return Result(self.id, profile, plan, tuple(records))
+        options = replace(options or RunOptions(), device=(options and options.device) or device)
+        end = None if options.budget_s is None else time.monotonic() + options.budget_s
+        found: dict[str, Record] = {}
+        while True:  # a second time once the pilot has chosen the settings of the other seeds
+            left = None if end is None else max(0.0, end - time.monotonic())
+            labelled = replace(options, budget_s=left, extra=self._labels(profile, plan, results))
+            if results is not None:
+                self._borrow(plan, results, labelled)
+            missing = [run for _, run in plan.runs() if run.key not in found]
+            found |= {one["key"]: one for one in train_runs(missing, results, labelled)}
+            settled = plan.settled(found) if isinstance(plan, Plan) else plan
+            if settled == plan:
+                return Result(self.id, profile, plan, tuple(found.values()))
+            plan = settled
 
     def _borrow(self, plan: AnyPlan, results: ResultFile, options: RunOptions) -> None:
         """Copy equal runs' records from another experiment's file, under this one's labels."""
@@ -123,13 +147,15 @@ class Experiment(ABC):
         """The finished runs on disk; an empty result if there are none.
 
         Args:
-            profile: "live", "quick" or "paper".
+            profile: one of ``profiles``.
             seeds: these alone. None: the profile's, and every further seed with which the whole
                 plan is finished; the caption names a further seed that was cut short.
             out: folder of the result files; None for ``data/results``.
         """
         plan = self._plan(profile, seeds)
         found = {one["key"]: one for one in self.file(profile, out).records()}
+        if isinstance(plan, Plan):
+            plan = plan.settled(found)
         cut: dict[int, tuple[int, int]] = {}
         if seeds is None:
             plan, cut = _with_further_seeds(plan, found)
@@ -145,13 +171,19 @@ class Experiment(ABC):
 
     def _plan(self, profile: str, seeds: Sequence[int] | None) -> AnyPlan:
         check_choice("profile", profile, PROFILES)
+        if profile not in self.profiles:
+            raise ValueError(
+                f"{self.id} has no profile {profile!r}; it has {', '.join(self.profiles)}."
+            )
         return self.plan(profile).with_seeds(seeds)
 
-    def _options(
-        self, options: RunOptions | None, device: str | None, profile: str, plan: AnyPlan
-    ) -> RunOptions:
-        options = options or RunOptions()
+    def _labels(
+        self, profile: str, plan: AnyPlan, results: ResultFile | None
+    ) -> Callable[[str], dict[str, Any]]:
+        """What every record of a profile carries besides its numbers, by run key."""
         by_key: dict[str, tuple[Variant, RunConfig]] = {run.key: (v, run) for v, run in plan.runs()}
+        claims = self.registered_claims() if profile == STANDARD else []
+        registered = registration(claims, results) if claims else {}
 
         def extra(key: str) -> dict[str, Any]:
             variant = by_key[key][0]
@@ -159,9 +191,10 @@ class Experiment(ABC):
                 "experiment": self.stored_as or self.id,
                 "profile": profile,
                 "variant": variant.facets,
+                **registered,
             }
 
-        return replace(options, device=options.device or device, extra=extra)
+        return extra
 
 
 def _finished(plan: AnyPlan, found: Mapping[str, Record]) -> tuple[Record, ...]:

@@ -6,13 +6,39 @@ from functools import lru_cache
 
 import torch
 
-from coefdyn.lab.tasks import IGNORE, MqarConfig, RecallConfig, splits
+from coefdyn.lab.tasks import (
+    IGNORE,
+    FuzzyRecallConfig,
+    MqarConfig,
+    RecallConfig,
+    TaskConfig,
+    sample,
+    split_generator,
+    splits,
+)
 
-__all__ = ["accuracy_by_place", "frequent_value_accuracy"]
+__all__ = ["accuracy_by_place", "baseline", "frequent_class_accuracy", "frequent_value_accuracy"]
+
+
+def baseline(task: TaskConfig) -> tuple[float, str]:
+    """Accuracy of a guess on a task, and the guess in words; what "has learned" is measured by."""
+    if isinstance(task, (RecallConfig, FuzzyRecallConfig)):
+        return frequent_value_accuracy(task), "answering the most frequent value"
+    if isinstance(task, MqarConfig):
+        return accuracy_by_place(task), "guessing by the query's place"
+    return frequent_class_accuracy(task), "always giving the most frequent answer"
+
+
+@lru_cache(maxsize=32)
+def frequent_class_accuracy(task: TaskConfig, seed: int = 0) -> float:
+    """Share of the most frequent class among the scored targets of the test split, in [0, 1]."""
+    targets = sample(task, task.test_examples, split_generator(seed, "test"), "test").targets
+    counts = torch.bincount(targets[targets != IGNORE], minlength=task.num_classes)
+    return float(counts.max() / counts.sum())
 
 
 @lru_cache(maxsize=8)
-def frequent_value_accuracy(task: RecallConfig, seed: int = 0) -> float:
+def frequent_value_accuracy(task: RecallConfig | FuzzyRecallConfig, seed: int = 0) -> float:
     """Accuracy of answering, at every question, the value shown most often so far.
 
     This is where a model stands that knows which tokens are values but not which key each belongs

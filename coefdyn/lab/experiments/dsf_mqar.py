@@ -168,7 +168,7 @@ class DsfMqar(Experiment):
             axes.axis("off")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         groups = {model: result.find(model=model) for model in (*EXPANDED, *GATES)}
         if result.profile == "live":
             groups = {model: [None] for model in groups}

@@ -71,7 +71,7 @@ class DsfNormalizers(Experiment):
         axes.set_title(f"{task.pairs} pairs in {task.seq_len} tokens", loc="left")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         found = [result.one(eta=eta) for eta in REPORTED]
         return [
             verdict(

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
 from typing import Any
 
 from coefdyn.lab.tasks import TaskConfig
-from coefdyn.lab.training import RunConfig, TrainConfig
+from coefdyn.lab.training import Record, RunConfig, TrainConfig
 from coefdyn.models import ModelConfig
 
-__all__ = ["PROFILES", "AnyPlan", "Plan", "Variant", "mad_model", "mad_training", "quick_model"]
+__all__ = [
+    "PROFILES",
+    "STANDARD",
+    "AnyPlan",
+    "Plan",
+    "Setting",
+    "Variant",
+    "mad_model",
+    "mad_training",
+    "quick_model",
+    "standard_plan",
+    "standard_training",
+]
 
-#: "live" is a part of "quick" that a chapter trains while it is read; "paper" is for a GPU
-PROFILES = ("live", "quick", "paper")
+#: "live" is a part of "quick" that a chapter trains while it is read; "quick" is a smoke test of
+#: the machinery; "standard" decides claims on CPU cores; "paper" is the source's size, for a GPU
+PROFILES = ("live", "quick", "standard", "paper")
+STANDARD = "standard"
+#: learning rate and weight decay
+Setting = tuple[float, float]
 
 #: the sweep of the coefficient-dynamics paper, Table 4
 LEARNING_RATES = (1e-4, 5e-4, 1e-3, 5e-3, 1e-2)
@@ -69,6 +86,10 @@ class Plan(AnyPlan):
         train: optimiser settings; learning rate and weight decay are replaced by the sweep.
         learning_rates, weight_decays: the sweep; the best pair per variant is shown.
         seeds: repetitions of everything.
+        pilot: these seeds try the whole sweep, and the others only the setting that the pilot's
+            validation sequences chose; None: every seed tries all of it.
+        chosen: variant name -> setting, as far as the pilot is finished; see ``settled``.
+        by_loss: choose by the lowest loss instead of the highest accuracy.
     """
 
     variants: tuple[Variant, ...]
@@ -76,32 +97,132 @@ class Plan(AnyPlan):
     learning_rates: tuple[float, ...]
     weight_decays: tuple[float, ...] = (0.0,)
     seeds: tuple[int, ...] = (0,)
+    pilot: tuple[int, ...] | None = None
+    chosen: Mapping[str, Setting] = field(default_factory=dict)
+    by_loss: bool = False
 
     def with_seeds(self, seeds: Sequence[int] | None) -> Plan:
         """The same plan for other seeds; unchanged for None."""
         return self if seeds is None else replace(self, seeds=tuple(seeds))
 
-    def runs_of(self, variant: Variant) -> list[RunConfig]:
-        """Every run of one variant."""
+    @property
+    def sweep(self) -> list[Setting]:
+        """Every pair of learning rate and weight decay."""
+        return [(rate, decay) for rate in self.learning_rates for decay in self.weight_decays]
+
+    def run_of(self, variant: Variant, seed: int, setting: Setting) -> RunConfig:
+        """One run."""
+        rate, decay = setting
         base = variant.train or self.train
+        return RunConfig(
+            task=variant.task,
+            model=variant.model,
+            train=replace(base, learning_rate=rate, weight_decay=decay),
+            seed=seed,
+            diagnostics=variant.diagnostics,
+        )
+
+    def runs_of(self, variant: Variant) -> list[RunConfig]:
+        """Every run of one variant that is known by now."""
+        later = [self.chosen[variant.name]] if variant.name in self.chosen else []
         return [
-            RunConfig(
-                task=variant.task,
-                model=variant.model,
-                train=replace(base, learning_rate=rate, weight_decay=decay),
-                seed=seed,
-                diagnostics=variant.diagnostics,
-            )
+            self.run_of(variant, seed, setting)
             for seed in self.seeds
-            for rate in self.learning_rates
-            for decay in self.weight_decays
+            for setting in (self.sweep if self.pilot is None or seed in self.pilot else later)
         ]
+
+    @property
+    def waiting(self) -> int:
+        """Runs that are not known yet because their pilot is not finished."""
+        if self.pilot is None:
+            return 0
+        seeds = len([seed for seed in self.seeds if seed not in self.pilot])
+        return seeds * len([one for one in self.variants if one.name not in self.chosen])
+
+    def setting_of(self, variant: Variant, records: Mapping[str, Record]) -> Setting | None:
+        """The best setting of a variant: over its pilot, or over all seeds; None if unfinished.
+
+        "Best" is the highest mean accuracy, then the lowest mean loss, on the validation split; a
+        run without one was judged on its test split, as in the sources.
+
+        Args:
+            variant: which one.
+            records: finished runs by key.
+        """
+        scores: dict[Setting, tuple[float, ...]] = {}
+        for setting in self.sweep:
+            keys = [self.run_of(variant, s, setting).key for s in self.pilot or self.seeds]
+            if not all(key in records for key in keys):
+                return None
+            seen = [records[key].get("validation", records[key]["final"]) for key in keys]
+            losses = [one.get("loss") for one in seen]
+            loss = fmean(float("inf") if value is None else value for value in losses)
+            right = fmean(one.get("accuracy") or 0.0 for one in seen)
+            scores[setting] = (-loss,) if self.by_loss else (right, -loss)
+        return max(scores, key=lambda setting: scores[setting]) if scores else None
+
+    def settled(self, records: Mapping[str, Record]) -> Plan:
+        """The plan with the choice of every variant whose pilot is among the records (by key)."""
+        if self.pilot is None:
+            return self
+        found = {one.name: self.setting_of(one, records) for one in self.variants}
+        chosen = {name: setting for name, setting in found.items() if setting is not None}
+        return replace(self, chosen=chosen)
 
     def runs(self) -> list[tuple[Variant, RunConfig]]:
         """All runs; the first seed of every variant comes first, so that a cut still compares."""
         pairs = [(variant, run) for variant in self.variants for run in self.runs_of(variant)]
         order = {seed: place for place, seed in enumerate(self.seeds)}
         return sorted(pairs, key=lambda pair: order[pair[1].seed])
+
+
+#: learning rates of the standard profile, a factor of 3 apart
+STANDARD_RATES = (1e-3, 3e-3, 1e-2)
+#: sequences on which the standard profile chooses its learning rate
+VALIDATION = 512
+
+
+def standard_training(steps: int, **changes: Any) -> TrainConfig:
+    """A run of the standard profile: cosine to 0 over ``steps``, ended early where solved.
+
+    The validation split is looked at 20 to 60 times; a run whose accuracy on it exceeds 0.999 is
+    finished. ``changes`` replace fields of ``TrainConfig``.
+    """
+    settings = {
+        "steps": steps,
+        "batch": 32,
+        "warmup": steps // 20,
+        "final_learning_rate": 0.0,
+        "clip": 1.0,
+        "evaluate_every": 100,
+        "validation": VALIDATION,
+    }
+    return TrainConfig(**{**settings, **changes})
+
+
+def standard_plan(
+    variants: Sequence[Variant],
+    train: TrainConfig,
+    *,
+    learning_rates: tuple[float, ...] = STANDARD_RATES,
+    weight_decay: float = 0.0,
+    seeds: int = 4,
+    pilot: int = 2,
+    by_loss: bool = False,
+) -> Plan:
+    """The protocol as a plan: seeds 0, 1, ...; the first ``pilot`` of them try every learning rate.
+
+    Seed by seed, so that what is finished compares all variants.
+    """
+    return Plan(
+        variants=tuple(variants),
+        train=train,
+        learning_rates=learning_rates,
+        weight_decays=(weight_decay,),
+        seeds=tuple(range(seeds)),
+        pilot=tuple(range(pilot)),
+        by_loss=by_loss,
+    )
 
 
 def mad_training(task: TaskConfig, *, epochs: int = 200, batch: int = 128) -> TrainConfig:

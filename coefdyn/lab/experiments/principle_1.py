@@ -206,7 +206,7 @@ class Principle1(Experiment):
         axes.legend(fontsize="small")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         growth = {design: _growth(_points(result, design)) for design in DESIGNS}
 
         def judged(claim: str, design: str, low: float, high: float) -> Verdict:

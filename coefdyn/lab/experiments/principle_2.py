@@ -156,7 +156,7 @@ class Principle2(Experiment):
                 scatter_outcome(axes, place, xs, outcome, readout)
         axes.set(ylabel="test accuracy", ylim=(-0.03, 1.05))
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         found = []
         for task in tasks_of(result.profile):
             outcomes = [result.one(task=task, readout=readout) for readout in READOUTS]

@@ -81,7 +81,7 @@ class Principle21(Experiment):
         panels[0].legend(fontsize="small")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         found = []
         for task in TASKS:
             features = [result.one(task=task, readout=readout) for readout in FEATURES]

@@ -56,7 +56,7 @@ class Principle22(Experiment):
         axes.legend(fontsize="small")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         found = []
         for task in ("selective copying", "fuzzy recall"):
             for readout in SHOWN:

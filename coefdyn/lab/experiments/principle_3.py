@@ -1,20 +1,29 @@
-"""Principle 3 (Figure 1): A_t other than the identity can stand in for positional embeddings."""
+"""Principle 3 (Figure 1): A_t other than the identity can stand in for positional embeddings.
+
+The standard profile adds one layer, where the statement is a theorem, and a short convolution,
+which gives positions with A = I (the paper's Remark 3).
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Guess, Reaches
 from coefdyn.lab.experiments.figures import draw_plateau, grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
+    STANDARD,
     WEIGHT_DECAYS,
     Plan,
     Variant,
     mad_model,
     mad_training,
     quick_model,
+    standard_plan,
+    standard_training,
 )
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.lab.tasks import NoisyRecallConfig
@@ -32,24 +41,45 @@ EMBEDDINGS = ("rotary", "learned")
 SOLVED = 0.95
 #: a mean difference in accuracy that counts as one
 MARGIN = 0.1
+#: the standard profile: what gives positions (A, embedding, convolution) -> its name
+SOURCES: dict[str, tuple[str, str, int]] = {
+    "nothing": ("identity", "none", 0),
+    "decay": ("constant", "none", 0),
+    "learned embedding": ("identity", "learned", 0),
+    "rotary": ("identity", "rotary", 0),
+    "convolution": ("identity", "none", 4),
+}
+#: and its cells: readout, number of layers, source of positions, what decides most first
+STANDARD_CELLS = (
+    *((phi, "2", source) for phi in READOUTS for source in ("nothing", "decay")),
+    *(("exp", "1", source) for source in ("nothing", "decay", "convolution")),
+    ("relu", "1", "nothing"),
+    ("exp", "2", "convolution"),
+    *((phi, "2", source) for phi in READOUTS for source in ("learned embedding", "rotary")),
+)
 
 
 class Principle3(Experiment):
     id = "principle-3"
     title = "A_t other than I replaces positional embeddings"
     source = "coefficient-dynamics paper, Figure 1"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "Noisy in-context recall, b = 1/sqrt(n), eta = row sum. Varied: A in {I, lambda I}, "
         "readout in {exp, softplus, ReLU}, positional embedding in {none, rotary}. The paper does "
         "not say which embedding it used; rotary is MAD's. Quick: 6 keys, 6 values, length 32 "
         "(paper: 8, 8, 128), so lambda is 0.85 instead of 0.95 (about 0.95^4); d = 64, 8 heads, "
         "one learning rate, and learned positions as a second kind of embedding. Live: exp without "
-        "embedding, 600 steps."
+        "embedding, 600 steps. Standard: the quick task and model, up to 6000 steps, "
+        "also one layer and a short convolution."
     )
 
     def plan(self, profile: str) -> Plan:
         if profile == "paper":
             return self._paper()
+        if profile == STANDARD:
+            variants = [self._standard_variant(*cell) for cell in STANDARD_CELLS]
+            return standard_plan(variants, standard_training(6000, evaluate_every=150))
         steps = 600 if profile == "live" else 1500
         cells = [
             (readout, evolution, position)
@@ -101,7 +131,92 @@ class Principle3(Experiment):
             model=build(options, position=position),
         )
 
+    def _standard_variant(self, readout: str, layers: str, source: str) -> Variant:
+        evolution, position, taps = SOURCES[source]
+        one = self._variant(readout, evolution, position, paper=False)
+        options = one.model.options | ({"short_convolution": taps} if taps else {})
+        return replace(
+            one,
+            facets={"readout": readout, "layers": layers, "positions": source},
+            model=replace(one.model, layers=int(layers), options=options),
+        )
+
+    def registered_claims(self) -> list[Claim]:
+        def at(readout: str, source: str, layers: str = "2") -> dict[str, str]:
+            return {"readout": readout, "layers": layers, "positions": source}
+
+        theorem = Reaches(a=at("exp", "nothing", "1"), bound=SOLVED, less=True)
+        why = "one layer with A = I and no embedding sees which tokens came before, not their order"
+        solved = [
+            Claim(
+                sentence=f"{words} solves the task with every readout",
+                test=Every(tuple(Reaches(a=at(phi, source), bound=SOLVED) for phi in READOUTS)),
+                control=theorem,
+                why=why,
+            )
+            for words, source in (
+                ("A other than I, without embedding,", "decay"),
+                ("A = I with learned positions", "learned embedding"),
+                ("A = I with rotary positions", "rotary"),
+            )
+        ]
+        chance = [
+            Claim(
+                sentence=f"A = I without embedding, {phi}: no better than the most frequent value",
+                test=Guess(a=at(phi, "nothing")),
+                control=theorem,
+                why=why,
+            )
+            for phi in READOUTS[:2]
+        ]
+        partly = Claim(
+            sentence="A = I without embedding, ReLU: better than the most frequent value, "
+            "not solved",
+            test=Every(
+                (
+                    Guess(a=at("relu", "nothing"), beats=True),
+                    Reaches(a=at("relu", "nothing"), bound=SOLVED, less=True),
+                )
+            ),
+            control=Reaches(a=at("relu", "nothing", "1"), bound=SOLVED, less=True),
+            why=why,
+        )
+        gains = [
+            Claim(
+                sentence=f"without embedding, {phi}: A other than I gains more than {MARGIN} over "
+                "A = I",
+                test=Ahead(a=at(phi, "decay"), b=at(phi, "nothing"), by=MARGIN),
+                why="no further control: the pair differs in A alone",
+            )
+            for phi in READOUTS
+        ]
+        shallow = [
+            Claim(
+                sentence=f"one layer, exp: {source} gains more than {MARGIN} over A = I without "
+                "embedding",
+                test=Ahead(a=at("exp", source, "1"), b=at("exp", "nothing", "1"), by=MARGIN),
+                control=theorem,
+                why=why,
+            )
+            for source in ("decay", "convolution")
+        ]
+        remark = Claim(
+            sentence="a short convolution gives positions with A = I: it solves the task with exp",
+            test=Reaches(a=at("exp", "convolution"), bound=SOLVED),
+            control=theorem,
+            why=why,
+        )
+        unordered = Claim(
+            sentence="one layer, A = I without embedding, exp: no better than the most frequent "
+            "value",
+            test=Guess(a=at("exp", "nothing", "1")),
+            why="no control: what order-blind counts are worth is measured here",
+        )
+        return [*solved, *chance, partly, *gains, *shallow, unordered, remark]
+
     def draw(self, result: Result) -> Figure:
+        if result.profile == STANDARD:
+            return _draw_standard(result)
         drawn, (axes,) = new_figure(width=6.4, height=3.8)
         factor = "0.95" if result.profile == "paper" else "0.85"
         names = {
@@ -126,7 +241,7 @@ class Principle3(Experiment):
         axes.set_title(f"Noisy in-context recall ({result.profile} profile)", loc="left")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         return [
             *self._solved(result),
             *(self._unsolved(result, phi) for phi in READOUTS),
@@ -174,6 +289,22 @@ class Principle3(Experiment):
 
         claim = f"Without embedding, {readout}: A other than I gains at least {MARGIN} over A = I"
         return verdict(claim, pair, test)
+
+
+def _draw_standard(result: Result) -> Figure:
+    """One group per readout and depth, one colour per source of positions."""
+    drawn, (axes,) = new_figure(width=8.0, height=3.8)
+    groups = list(dict.fromkeys((phi, layers) for phi, layers, _ in STANDARD_CELLS))
+    series = {
+        source: [result.one(readout=a, layers=b, positions=source) for a, b in groups]
+        for source in SOURCES
+    }
+    plateau = frequent_value_accuracy(result.variants[0].task)
+    draw_plateau(axes, plateau, "answering the most frequent value")
+    names = [phi if layers == "2" else f"{phi}, 1 layer" for phi, layers in groups]
+    grouped_points(axes, names, series)
+    axes.set_title("Noisy in-context recall (standard)", loc="left")
+    return drawn
 
 
 def _all_solved(outcomes: list[Outcome]) -> tuple[bool, str]:

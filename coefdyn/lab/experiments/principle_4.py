@@ -99,7 +99,7 @@ class Principle4(Experiment):
             axes.set_title(f"{task} ({result.profile} profile)", loc="left")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         found = []
         for task in TASKS:
             every = [result.one(task=task, structure=s, parameters=p) for s, p in DESIGNS]

@@ -120,7 +120,7 @@ class Principle5(Experiment):
             axes.plot([x, x], [min(values), max(values)], "-", color=PALETTE[place], linewidth=2)
             axes.plot([x] * len(values), values, "o", color=PALETTE[place], label=label)
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         groups = {design: result.find(design=design) for design in DESIGNS}
         planned = {v.facets["b"] for v in result.variants}
         if planned != set(SCALINGS):  # the live part compares two scalings of one design

@@ -116,7 +116,7 @@ class Principle5LanguageModel(Experiment):
         axes.set_title(f"{result.profile} profile", loc="left")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         found = []
         for kind, b in (
             ("mamba2", "inverse_sqrt"),

@@ -1,4 +1,8 @@
-"""Principle 6 (Figure 11): an unstable A_t needs a normaliser that counters its growth."""
+"""Principle 6 (Figure 11): an unstable A_t needs a normaliser that counters its growth.
+
+The standard profile adds the control: the same design with A = I and with A = .95 I. What turns NaN
+with 1.05 I and not with these does so because of A.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,19 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
+from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Guess, Reaches, Some, Test
 from coefdyn.lab.experiments.figures import draw_plateau, grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
+    STANDARD,
     WEIGHT_DECAYS,
     Plan,
     Variant,
     mad_model,
     mad_training,
     quick_model,
+    standard_plan,
+    standard_training,
 )
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.lab.tasks import NoisyRecallConfig
@@ -30,21 +38,28 @@ READOUTS = ("exp", "softplus", "relu")
 NORMALIZERS = {"one": "$\\eta = 1$", "geometric": "$\\eta_i = 1.05^i$", "row_sum": "row sum"}
 SOLVED = 0.95
 MARGIN = 0.1
+#: constant of A = c I -> its facet; 1 and .95 are the controls of the standard profile
+GROWTH = {"1.05": 1.05, "1": 1.0, "0.95": 0.95}
 
 
 class Principle6(Experiment):
     id = "principle-6"
     title = "With A_t = 1.05 I the normaliser decides whether training survives"
     source = "coefficient-dynamics paper, Figure 11"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "Noisy in-context recall, A = 1.05 I, b = 1. Varied: readout in {exp, softplus, ReLU}, eta "
         "in {1, 1.05^i, row sum}. The paper's table of this experiment ends before the line on "
         "positional embeddings; the paper profile uses rotary, MAD's. Quick: 6 keys, 6 values, "
         "length 32 instead of 128, so A grows 4.8-fold instead of 500-fold over a sequence; d = "
-        "64, 8 heads, learned positions, one learning rate, 1200 steps. Live: exp, 100 steps."
+        "64, 8 heads, learned positions, one learning rate, 1200 steps. Live: exp, 100 steps. "
+        "Standard: the paper's length of 128 and so its growth, the quick model with rotary "
+        "positions, 3000 steps of 16 sequences, and the same designs with A = I and A = 0.95 I."
     )
 
     def plan(self, profile: str) -> Plan:
+        if profile == STANDARD:
+            return self._standard()
         cells = [(readout, eta) for readout in READOUTS for eta in NORMALIZERS]
         if profile == "paper":
             return Plan(
@@ -65,6 +80,87 @@ class Principle6(Experiment):
             seeds=(0,) if live else (0, 1),
         )
 
+    def _standard(self) -> Plan:
+        """The exp readout and its controls first: they end within few steps where they diverge."""
+        cells = [(phi, eta, "1.05") for phi in READOUTS for eta in NORMALIZERS]
+        controls = [(phi, "one", growth) for phi in READOUTS for growth in ("1", "0.95")]
+        task = NoisyRecallConfig.quick().with_changes({"seq_len": 128})
+        order = sorted(cells + controls, key=lambda cell: READOUTS.index(cell[0]))
+        variants = []
+        for readout, normalizer, growth in order:
+            one = self._variant(readout, normalizer, paper=False)
+            options = {**one.model.options, "constant": GROWTH[growth]}
+            variants.append(
+                replace(
+                    one,
+                    facets={**one.facets, "A": growth},
+                    task=task,
+                    model=replace(one.model, options=options, position="rotary"),
+                )
+            )
+        return standard_plan(
+            variants,
+            standard_training(3000, batch=16, evaluate_every=150, clip=None),
+            learning_rates=(3e-4, 1e-3, 3e-3),
+        )
+
+    def registered_claims(self) -> list[Claim]:
+        def at(readout: str, normalizer: str, growth: str = "1.05") -> dict[str, str]:
+            return {"readout": readout, "normalizer": normalizer, "A": growth}
+
+        tame: Test = Every(
+            tuple(Diverges(a=at("exp", "one", growth), never=True) for growth in ("1", "0.95"))
+        )
+        fails = [
+            Claim(
+                sentence=f"exp with {words}: training diverges, or learns nothing",
+                test=Some((Diverges(a=at("exp", eta)), Guess(a=at("exp", eta), margin=MARGIN))),
+                control=tame,
+                why="the same design with A = I and A = 0.95 I does not turn NaN, so A does it",
+            )
+            for eta, words in (("one", "eta = 1"), ("geometric", "eta_i = 1.05^i"))
+        ]
+        learns = [
+            Claim(
+                sentence=f"{words}: trains without NaN and beats the most frequent value",
+                test=Every(
+                    tuple(
+                        one
+                        for phi in readouts
+                        for one in (
+                            Diverges(a=at(phi, eta), never=True),
+                            Guess(a=at(phi, eta), margin=MARGIN, beats=True),
+                        )
+                    )
+                ),
+                why="no control: the claim is about one design at a time",
+            )
+            for words, readouts, eta in (
+                ("exp with row sum", ("exp",), "row_sum"),
+                ("softplus and ReLU with eta = 1", ("softplus", "relu"), "one"),
+            )
+        ]
+        solves = [
+            Claim(
+                sentence=f"{words} solves the task",
+                test=Every(tuple(Reaches(a=at(phi, eta), bound=SOLVED) for phi in readouts)),
+                why="no control: an accuracy against a bound",
+            )
+            for words, readouts, eta in (
+                ("row sum with every readout", READOUTS, "row_sum"),
+                ("eta_i = 1.05^i with softplus and ReLU", READOUTS[1:], "geometric"),
+            )
+        ]
+        counters = [
+            Claim(
+                sentence=f"{phi}: eta_i = 1.05^i is more accurate than eta = 1",
+                test=Ahead(a=at(phi, "geometric"), b=at(phi, "one")),
+                why="no further control: the pair differs in eta alone",
+            )
+            for phi in READOUTS[1:]
+        ]
+        return [*fails, *learns, *solves, *counters]
+
     def _variant(self, readout: str, normalizer: str, *, paper: bool) -> Variant:
         options = {
             "n_heads": 16 if paper else 8,
@@ -82,6 +178,8 @@ class Principle6(Experiment):
         )
 
     def draw(self, result: Result) -> Figure:
+        if result.profile == STANDARD:
+            return _draw_standard(result)
         drawn, (axes,) = new_figure(width=6.0, height=3.8)
         readouts = list(dict.fromkeys(v.facets["readout"] for v in result.variants))
         series = {
@@ -94,7 +192,7 @@ class Principle6(Experiment):
         axes.set_title(f"Noisy in-context recall, $A = 1.05 I$ ({result.profile})", loc="left")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         def at(readout: str, normalizer: str) -> Outcome | None:
             return result.one(readout=readout, normalizer=normalizer)
 
@@ -139,6 +237,26 @@ class Principle6(Experiment):
             )
         )
         return found
+
+
+def _draw_standard(result: Result) -> Figure:
+    """As the paper's figure, with eta = 1 at A = I and 0.95 I beside it."""
+    drawn, (axes,) = new_figure(width=7.2, height=3.8)
+    series = {
+        f"{words}, $A = 1.05 I$": [
+            result.one(readout=phi, normalizer=eta, A="1.05") for phi in READOUTS
+        ]
+        for eta, words in NORMALIZERS.items()
+    }
+    for growth in ("1", "0.95"):
+        series[f"control: {NORMALIZERS['one']}, $A = {growth} I$"] = [
+            result.one(readout=phi, normalizer="one", A=growth) for phi in READOUTS
+        ]
+    plateau = frequent_value_accuracy(result.variants[0].task)
+    draw_plateau(axes, plateau, "answering the most frequent value")
+    grouped_points(axes, READOUTS, series)
+    axes.set_title("Noisy in-context recall, length 128 (standard)", loc="left")
+    return drawn
 
 
 def _fails(outcome: Outcome | None, plateau: float) -> tuple[bool, str]:

@@ -8,20 +8,25 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
+from coefdyn.lab.experiments.rule import HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
 from coefdyn.lab.training import Record
 
-__all__ = ["HELD", "NOT_HELD", "NOT_RUN", "NO_TEST", "Outcome", "Result", "Verdict", "verdict"]
-
-#: "no test": the runs are there, and say nothing about the claim
-HELD, NOT_HELD, NO_TEST, NOT_RUN = "held", "not held", "no test", "not run"
+__all__ = [
+    "HELD",
+    "NOT_HELD",
+    "NOT_RUN",
+    "NO_TEST",
+    "UNDECIDED",
+    "Outcome",
+    "Result",
+    "Verdict",
+    "verdict",
+]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One variant at the best learning rate and weight decay of its sweep.
-
-    "Best" is the highest mean final test accuracy over the seeds, as in the paper: the choice is
-    made on the test set.
+    """One variant at the best learning rate and weight decay of its sweep (``Plan.setting_of``).
 
     Args:
         variant: which one.
@@ -35,6 +40,20 @@ class Outcome:
         """A final metric, one value per seed; NaN where it could not be computed."""
         found = [record["final"].get(metric) for record in self.records]
         return [float("nan") if value is None else value for value in found]
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds, in the order of the records."""
+        return [record["seed"] for record in self.records]
+
+    def steps_to(self, level: float = 0.9) -> list[int | None]:
+        """First evaluated step at which accuracy reached ``level``, per seed; None for never."""
+        found: list[int | None] = []
+        for record in self.records:
+            curve = record["metrics"]
+            steps = zip(curve["step"], curve["accuracy"], strict=True)
+            found.append(next((int(t) for t, x in steps if x is not None and x >= level), None))
+        return found
 
     @property
     def accuracy(self) -> float:
@@ -57,13 +76,17 @@ class Verdict:
 
     Args:
         claim: what the paper says, in one sentence of ours.
-        status: "held", "not held", "no test" or "not run".
+        status: one of ``coefdyn.lab.experiments.rule.STATUSES``.
         numbers: the numbers that decided it, in words; empty if not run.
+        test: the comparison and its threshold, where the claim is registered.
+        control: the control and what it found, or why there is none.
     """
 
     claim: str
     status: str
     numbers: str
+    test: str = ""
+    control: str = ""
 
 
 def verdict(
@@ -91,7 +114,7 @@ class Result:
 
     Args:
         experiment: its id.
-        profile: "live", "quick" or "paper".
+        profile: one of ``coefdyn.lab.experiments.plan.PROFILES``.
         plan: what was to be run.
         records: what has been run, any order.
         cut: further seeds that were cut short, and are not among the records: seed -> (finished
@@ -120,13 +143,17 @@ class Result:
     @property
     def missing(self) -> int:
         """Number of planned runs without a record."""
-        return len(self._keys()) - len(self.records)
+        waiting = self.plan.waiting if isinstance(self.plan, Plan) else 0
+        return len(self._keys()) - len(self.records) + waiting
 
     def _keys(self) -> set[str]:
         return {run.key for _, run in self.plan.runs()}
 
     def outcome(self, variant: Variant) -> Outcome | None:
-        """The variant at its best setting, or None unless all its runs are finished."""
+        """The variant at its best setting, or None while runs are missing.
+
+        With a pilot: None while the pilot is missing, then with the seeds finished so far.
+        """
         cache = self._cache
         if variant.name not in cache:
             cache[variant.name] = self._outcome(variant)
@@ -134,14 +161,12 @@ class Result:
 
     def _outcome(self, variant: Variant) -> Outcome | None:
         by_key = {record["key"]: record for record in self.records}
-        settings: dict[tuple[float, float], list[Record]] = {}
-        for run in self._sweep.runs_of(variant):
-            if run.key not in by_key:
-                return None
-            pair = (run.train.learning_rate, run.train.weight_decay)
-            settings.setdefault(pair, []).append(by_key[run.key])
-        outcomes = [Outcome(variant, tuple(records)) for records in settings.values()]
-        return max(outcomes, key=lambda outcome: outcome.accuracy)
+        plan = self._sweep
+        setting = plan.setting_of(variant, by_key)
+        if setting is None:
+            return None
+        keys = [plan.run_of(variant, seed, setting).key for seed in plan.seeds]
+        return Outcome(variant, tuple(by_key[key] for key in keys if key in by_key))
 
     def find(self, **facets: str) -> list[Outcome | None]:
         """Outcomes of every variant with these facets; None for one that is not finished."""

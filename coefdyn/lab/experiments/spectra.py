@@ -261,7 +261,7 @@ class Spectra(Experiment):
                 axes.set_xlabel("modulus")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         found = []
         for task in tasks_of(result.profile):
             one = {model: result.one(task=task, model=model) for model in MODELS}

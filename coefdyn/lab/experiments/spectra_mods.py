@@ -88,7 +88,7 @@ class SpectraMods(Experiment):
             axes.set_title(title, fontsize="small")
         return drawn
 
-    def claims(self, result: Result) -> list[Verdict]:
+    def claims_by_means(self, result: Result) -> list[Verdict]:
         def one(*names: str) -> Outcome | None:
             return result.one(**dict(zip(("group", "task", "model", "change"), names, strict=True)))
 

@@ -107,7 +107,7 @@ def _untrained(config: RunConfig, device: torch.device) -> tuple[list[dict[str, 
     ensemble = Ensemble([config], build_model, device, config.train.precision)
     data = GroupData(config.task, [config.seed], config.train.batch, device)
     tally = PredictionTally(1, config.task.num_classes, device)
-    for inputs, targets in data.test_chunks(64):
+    for inputs, targets in data.chunks("test", 64):
         tally.add(ensemble.logits(inputs), targets)
     return tally.results(), ensemble
 

@@ -22,9 +22,9 @@ from torch import Tensor
 from coefdyn.shapes import Int
 
 IGNORE = -100
-Split = Literal["train", "test"]
+Split = Literal["train", "validation", "test"]
 Config = TypeVar("Config", bound="TaskConfig")
-SPLITS: tuple[Split, ...] = ("train", "test")
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 
 
 class Batch(NamedTuple):
@@ -201,16 +201,17 @@ def split_generator(seed: int, split: Split, device: torch.device | str = "cpu")
 
 
 def check_split(split: str) -> None:
-    """Raise ``ValueError`` unless the split is ``"train"`` or ``"test"``."""
+    """Raise ``ValueError`` unless the split is one of ``SPLITS``."""
     if split not in SPLITS:
-        raise ValueError(f"split must be 'train' or 'test'; got {split!r}.")
+        raise ValueError(f"split must be 'train', 'validation' or 'test'; got {split!r}.")
 
 
 def sample(config: TaskConfig, n: int, generator: torch.Generator, split: Split = "train") -> Batch:
     """Draw n sequences of a split, on the generator's device.
 
     Where training and test sequences differ (the three recall tasks score every next token in
-    training and only derivable values in test) ``split`` selects the kind. Raises ``ValueError``
+    training and only derivable values in test) ``split`` selects the kind; validation sequences are
+    of the test's kind. Raises ``ValueError``
     for n < 1, an unknown split, or a configuration of no registered task.
     """
     blocks = list(sample_blocks(config, n, generator, split))

@@ -42,7 +42,10 @@ class PixelConfig(TaskConfig):
 
 @dataclass(frozen=True, kw_only=True)
 class DigitsConfig(PixelConfig):
-    """Handwritten digits, 8 x 8 pixels; every fifth image is for test (1 438 and 359)."""
+    """Handwritten digits, 8 x 8 pixels; every fifth image is for test (1 438 and 359).
+
+    validation_images: keep another fifth out of the training images, for the validation split.
+    """
 
     task_name: ClassVar[str] = "digits"
 
@@ -50,6 +53,7 @@ class DigitsConfig(PixelConfig):
     seq_len: int = 64
     train_examples: int = 1_438
     test_examples: int = 359
+    validation_images: bool = False
 
     @classmethod
     def paper(cls) -> DigitsConfig:
@@ -87,9 +91,21 @@ class Cifar10Config(PixelConfig):
 def sample_digits(config: DigitsConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
     """Draw n different images of a split, (n, 64)."""
     images, labels = digits()
-    is_test = torch.arange(len(labels)) % 5 == 4
-    part = is_test if split == "test" else ~is_test
+    part = _digits_part(len(labels), split, config.validation_images)
     return _draw(images[part], labels[part], n, generator, f"the digits' {split} images")
+
+
+def _digits_part(count: int, split: Split, validation_images: bool) -> Tensor:
+    """Which images belong to a split, (count,) bool: every fifth is for test."""
+    place = torch.arange(count) % 5
+    if validation_images:
+        return {"train": place < 3, "validation": place == 3, "test": place == 4}[split]
+    if split == "validation":
+        raise ValueError(
+            "digits keeps no validation images; set validation_images=True, which takes every "
+            "fifth out of the training images."
+        )
+    return place == 4 if split == "test" else place < 4
 
 
 def sample_cifar10(

@@ -2,7 +2,7 @@
 
 The text is the topics of the Python documentation, 0.47 MB. It stands in for WikiText-103 and
 is far smaller; its loss says nothing about a model's rank on natural language. Every eighth
-topic is for test.
+topic is for test; with ``validation_topics`` the one before it is for validation.
 
 Bytes are their own ids. Tokens are those of a byte-pair encoding with 768 merges, learned from
 the training topics (``bytepair``).
@@ -29,7 +29,10 @@ TOPICS_MERGES = 768
 
 @dataclass(frozen=True, kw_only=True)
 class ByteTextConfig(TaskConfig):
-    """Bytes of the Python documentation topics; vocab_size is 256."""
+    """Bytes of the Python documentation topics; vocab_size is 256.
+
+    validation_topics: keep every eighth topic out of the training text, for the validation split.
+    """
 
     task_name: ClassVar[str] = "byte-text"
 
@@ -37,6 +40,7 @@ class ByteTextConfig(TaskConfig):
     seq_len: int = 1_024
     train_examples: int = 1_600
     test_examples: int = 256
+    validation_topics: bool = False
 
     @classmethod
     def paper(cls) -> ByteTextConfig:
@@ -79,18 +83,40 @@ def split_topics(topics: tuple[bytes, ...]) -> tuple[bytes, bytes]:
     return train, b"".join(topics[7::8])
 
 
-@lru_cache(maxsize=4)
-def text_ids(task_name: str, split: Split) -> Int[Tensor, " T"]:
-    """All ids of a split in order, (T,) int64."""
+def topics_of(topics: tuple[bytes, ...], split: Split) -> bytes:
+    """The text of a split where every eighth topic, the one before a test topic, is validated on.
+
+    The byte-pair merges were learned from these topics, too: they are vocabulary, not weights.
+    """
+    held_out = {6: "validation", 7: "test"}
+    return b"".join(t for i, t in enumerate(topics) if held_out.get(i % 8, "train") == split)
+
+
+@lru_cache(maxsize=6)
+def text_ids(task_name: str, split: Split, validation_topics: bool = False) -> Int[Tensor, " T"]:
+    """All ids of a split in order, (T,) int64.
+
+    Raises:
+        ValueError: for the validation split of a text that keeps none.
+    """
     check_split(split)
-    text = split_topics(python_topics())[split == "test"]
+    if validation_topics:
+        text = topics_of(python_topics(), split)
+    elif split == "validation":
+        raise ValueError(
+            f"{task_name} keeps no validation text; set validation_topics=True, which takes it "
+            "out of the training text."
+        )
+    else:
+        text = split_topics(python_topics())[split == "test"]
     ids = list(text) if task_name == "byte-text" else encode(text, python_topics_merges())
     return torch.tensor(ids)
 
 
 def sample_text(config: ByteTextConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
     """Draw n windows, (n, seq_len), at uniform places of the split's text."""
-    return draw_windows(text_ids(config.task_name, split), config.seq_len, n, generator)
+    ids = text_ids(config.task_name, split, config.validation_topics)
+    return draw_windows(ids, config.seq_len, n, generator)
 
 
 def draw_windows(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
@@ -111,7 +137,8 @@ def text_windows(config: ByteTextConfig, split: Split = "test") -> Batch:
     Every id but the first is a target exactly once; the last window is filled with id 0, not
     scored. For perplexities that do not depend on a draw.
     """
-    return cut_windows(text_ids(config.task_name, split), config.seq_len)
+    ids = text_ids(config.task_name, split, config.validation_topics)
+    return cut_windows(ids, config.seq_len)
 
 
 def cut_windows(ids: Int[Tensor, " T"], length: int) -> Batch:

@@ -32,7 +32,11 @@ class TrainConfig:
         cosine_per_epoch: hold the rate constant within an epoch, as MAD does.
         clip: largest gradient norm, or None.
         evaluate_every: steps between two evaluations; the last step is always evaluated.
-        stop_accuracy: a replica whose test accuracy exceeds this is finished, or None.
+        stop_accuracy: a replica is finished once its accuracy at an evaluation exceeds this; None
+            for never.
+        validation: sequences of the validation split. Curves, early stop and the choice of a
+            learning rate then rest on these, and the test split is looked at once, at the end; 0:
+            the test split serves for all of it, as in the sources.
         precision: "float64", "float32", "tf32" (float32 with TF32 products on a GPU) or "bfloat16"
             (torch's automatic mixed precision).
     """
@@ -50,6 +54,7 @@ class TrainConfig:
     clip: float | None = None
     evaluate_every: int = 100
     stop_accuracy: float | None = 0.999
+    validation: int = 0
     precision: str = "float32"
 
     def __post_init__(self) -> None:

@@ -32,10 +32,16 @@ class GroupData:
         seeds: one per replica; equal seeds share their sequences and their order.
         batch: sequences per step, at most ``task.train_examples``.
         device: where they are kept.
+        validation: sequences of the validation split; 0 keeps none.
     """
 
     def __init__(
-        self, task: TaskConfig, seeds: Sequence[int], batch: int, device: torch.device
+        self,
+        task: TaskConfig,
+        seeds: Sequence[int],
+        batch: int,
+        device: torch.device,
+        validation: int = 0,
     ) -> None:
         if batch > task.train_examples:
             raise ValueError(
@@ -47,7 +53,9 @@ class GroupData:
         self._row = torch.tensor([self.seeds.index(seed) for seed in seeds], device=device)
         endless = task_of(task).endless
         self._train = None if endless else self._kept("train", task.train_examples)
-        self._test = self._kept("test", task.test_examples)
+        self._held: dict[Split, Batch] = {"test": self._kept("test", task.test_examples)}
+        if validation:
+            self._held["validation"] = self._kept("validation", validation)
         self._epoch = -1
         self._order = torch.empty(0)
 
@@ -82,14 +90,11 @@ class GroupData:
         targets = torch.stack([one.targets for one in drawn]).to(self.device)
         return inputs[self._row], targets[self._row]
 
-    def test_chunks(self, size: int) -> list[tuple[Tensor, Tensor]]:
-        """The test set of every replica in chunks of ``size`` sequences."""
-        starts = range(0, self.task.test_examples, size)
-        return [self._test_chunk(slice(start, start + size)) for start in starts]
-
-    def _test_chunk(self, chosen: slice) -> tuple[Tensor, Tensor]:
-        inputs, targets = self._test
-        return inputs[self._row, chosen].long(), targets[self._row, chosen].long()
+    def chunks(self, split: Split, size: int) -> list[tuple[Tensor, Tensor]]:
+        """Every replica's sequences of "test" or "validation", ``size`` at a time."""
+        inputs, targets = self._held[split]
+        parts = [slice(start, start + size) for start in range(0, inputs.shape[1], size)]
+        return [(inputs[self._row, p].long(), targets[self._row, p].long()) for p in parts]
 
     def _kept(self, split: Split, count: int) -> Batch:
         """A split of every seed, ``(seeds, count, L)``; filled block by block as it is drawn."""

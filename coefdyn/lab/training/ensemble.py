@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from types import FunctionType, MethodType
@@ -13,6 +14,7 @@ from torch.nn import functional
 
 from coefdyn.lab.training.config import RunConfig
 from coefdyn.lab.training.population import Gradients, Population
+from coefdyn.lab.training.results import config_key
 from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["Ensemble"]
@@ -53,6 +55,15 @@ class Ensemble:
         for part in self.parts:
             ends.append(ends[-1] + part.replicas)
         self._ranges = list(pairwise(ends))
+        first = configs[0]
+        self._models = [runs[0].model.to_dict() for runs in _stretches(configs)]
+        self._shapes = {
+            "task": first.task.to_dict(),
+            "batch": first.train.batch,
+            "precision": precision,
+            "method": method,
+            "device": str(device),
+        }
         self.flat, self.decayed = self._share_one_matrix()
         self._steps: list[Gradients] = [part.loss_and_gradients for part in self.parts]
         several = device.type == "cuda" and len(self.parts) > 1
@@ -107,8 +118,15 @@ class Ensemble:
         raise IndexError(f"there are {self.replicas} replicas; got number {replica}.")
 
     def compile(self) -> None:
-        """Pass each part's loss and gradient through torch.compile, which compiles at first use."""
-        self._steps = [torch.compile(_with_own_code(part), dynamic=False) for part in self.parts]
+        """Pass each part's loss and gradient through torch.compile, which compiles at first use.
+
+        Parts of equal runs but for seed and learning rate share what was compiled, also one after
+        another in the same process: rows are arguments of the graph, not constants.
+        """
+        self._steps = [
+            _compiled(part, config_key({**self._shapes, "model": model, "rows": part.replicas}))
+            for part, model in zip(self.parts, self._models, strict=True)
+        ]
 
     def restore(self) -> None:
         """Undo ``compile``."""
@@ -135,15 +153,30 @@ class Ensemble:
         return found
 
 
-def _with_own_code(part: Population) -> Gradients:
-    """``part.stacked_loss_and_gradients`` with a code object of its own.
+#: what this process compiled: name of an architecture, its shapes and numerics -> the function
+_COMPILED: OrderedDict[str, Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]] = (
+    OrderedDict()
+)
+#: functions that are kept; the oldest goes first
+KEPT = 48
 
-    torch files what it compiled under the code object, and gives up after a few versions of one
-    (``recompile_limit``): parts that shared it would take each other's places.
+
+def _compiled(part: Population, name: str) -> Gradients:
+    """The part's step through torch.compile; parts of equal names share one function.
+
+    It has a code object of its own: torch files what it compiled under the code object, and gives
+    up after a few versions of one (``recompile_limit``), so that parts which shared it would take
+    each other's places.
     """
-    function = Population.stacked_loss_and_gradients
-    copied = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
-    return MethodType(copied, part)
+    if name not in _COMPILED:
+        function = Population.gradients_at
+        copied = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
+        bound = MethodType(copied, part.without_rows())
+        _COMPILED[name] = torch.compile(bound, dynamic=False)
+        if len(_COMPILED) > KEPT:
+            _COMPILED.popitem(last=False)
+    step = _COMPILED[name]
+    return lambda inputs, targets: step(part.flat, inputs, targets)
 
 
 def _stretches(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:

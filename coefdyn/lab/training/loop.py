@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from coefdyn.lab.tasks import Split
 from coefdyn.lab.training.adamw import StackedAdamW
 from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
 from coefdyn.lab.training.config import RunConfig
@@ -98,7 +99,7 @@ def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = Non
     equal models are computed as one batch, so put these side by side.
 
     A replica is finished, and its record made, when the last step is done, when it diverged, or
-    when its test accuracy exceeded ``stop_accuracy``; later its weights stay as they are.
+    when its accuracy exceeded ``stop_accuracy``; later its weights stay as they are.
 
     Args:
         configs: runs with equal ``RunConfig.group``.
@@ -137,7 +138,9 @@ class _Group:
         first = configs[0]
         self.settings, self.started = first.train, time.perf_counter()
         seeds = [config.seed for config in configs]
-        self.data = GroupData(first.task, seeds, self.settings.batch, self.device)
+        self.data = GroupData(
+            first.task, seeds, self.settings.batch, self.device, self.settings.validation
+        )
         self.ensemble = Ensemble(
             configs, build_model, self.device, self.settings.precision, options.method
         )
@@ -190,7 +193,7 @@ class _Group:
 
     def _evaluate(self, done: int) -> None:
         """Metrics of every replica; finish those that diverged, are solved, or are at the end."""
-        counts, results = self.stepper.take_counts(), self._test()
+        counts, results = self.stepper.take_counts(), self._measure(self.watched)
         rows = [{"step": done, **a, **b} for a, b in zip(counts, results, strict=True)]
         died = self.stepper.diverged_at.tolist()
         goal = self.settings.stop_accuracy
@@ -206,25 +209,37 @@ class _Group:
         if self.options.on_evaluation is not None:
             self.options.on_evaluation(done, rows, self.ensemble)
 
-    def _test(self) -> list[dict[str, float]]:
+    @property
+    def watched(self) -> Split:
+        """The split that evaluations during training look at."""
+        return "validation" if self.settings.validation else "test"
+
+    def _measure(self, split: Split) -> list[dict[str, float]]:
+        """Every replica's metrics on its own sequences of a split."""
         task = self.replicas[0].config.task
         tally = PredictionTally(self.ensemble.replicas, task.num_classes, self.device)
         per_sequence = task.input_length * task.num_classes * self.ensemble.replicas
         size = max(1, min(max(self.settings.batch, 64), LOGITS_AT_ONCE // per_sequence))
-        for inputs, targets in self.data.test_chunks(size):
+        for inputs, targets in self.data.chunks(split, size):
             tally.add(self.ensemble.logits(inputs), targets)
         return tally.results()
 
     def _finish(self, index: int, done: int, diverged_at: int, solved: bool) -> None:
         replica = self.replicas[index]
         config = replica.config
-        inputs = self.data.test_chunks(64)[0][0][index]
+        inputs = self.data.chunks("test", 64)[0][0][index]
+        final = {name: values[-1] for name, values in replica.curve.items()}
+        looked_at = {}
+        if self.settings.validation:
+            looked_at["validation"] = final
+            final = {**final, **self._measure("test")[index]}
         record = {
             "key": config.key,
             "config": config.to_dict(),
             "seed": config.seed,
             "metrics": replica.curve,
-            "final": {name: values[-1] for name, values in replica.curve.items()},
+            "final": final,
+            **looked_at,
             "diagnostics": run_diagnostics(
                 config.diagnostics,
                 self.ensemble.model(index),

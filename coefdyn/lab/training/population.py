@@ -96,9 +96,25 @@ class Population:
     def stacked_loss_and_gradients(
         self, inputs: Int[Tensor, "R batch L"], targets: Int[Tensor, "R batch L"]
     ) -> tuple[Float[Tensor, " R"], Float[Tensor, "R size"]]:
-        """The same through vmap also for one replica: the form that torch.compile takes."""
-        gradients, losses = self._gradients(self.flat, inputs, targets)
+        """The same through vmap also for one replica."""
+        return self.gradients_at(self.flat, inputs, targets)
+
+    def gradients_at(
+        self,
+        flat: Float[Tensor, "R size"],
+        inputs: Int[Tensor, "R batch L"],
+        targets: Int[Tensor, "R batch L"],
+    ) -> tuple[Float[Tensor, " R"], Float[Tensor, "R size"]]:
+        """Losses and gradients at any rows: the form that torch.compile takes."""
+        gradients, losses = self._gradients(flat, inputs, targets)
         return losses, gradients
+
+    def without_rows(self) -> Population:
+        """A population of the same architecture whose rows are always given: see above."""
+        template = copy.copy(self)
+        template.flat = self.flat[:0]
+        template._gradients = vmap(grad_and_value(template._loss))
+        return template
 
     @torch.no_grad()
     def logits(self, inputs: Int[Tensor, "R batch L"]) -> Float[Tensor, "R batch L vocab"]:

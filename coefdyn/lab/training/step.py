@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import shutil
 import time
 import warnings
 
@@ -13,10 +16,27 @@ from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["MODES", "Stepper"]
 
-#: how a step is run; "auto" is "captured" or "graph" on a GPU and "eager" elsewhere
+#: how a step is run; "auto" is "captured" or "graph" on a GPU, "compiled" on a CPU with a C++
+#: compiler for a run of at least ``COMPILING_PAYS_STEPS``, and "eager" elsewhere
 MODES = ("auto", "eager", "compiled", "captured", "graph")
 #: in mode "auto" a step is compiled only if all steps, uncompiled, take longer than this per part
 COMPILING_PAYS_S = 120.0
+#: the same on a CPU: a number of steps, so that a run repeated on a busier machine runs alike
+COMPILING_PAYS_STEPS = 2000
+
+
+def default_mode(device: torch.device, steps: int) -> str:
+    """What "auto" tries first for a run of so many steps."""
+    if device.type == "cuda":
+        return "graph"
+    return "compiled" if steps >= COMPILING_PAYS_STEPS and compiler() else "eager"
+
+
+@functools.cache
+def compiler() -> str | None:
+    """The C++ compiler that torch.compile would call here: ``$CXX``, g++ or clang++, or None."""
+    found = (shutil.which(name) for name in (os.environ.get("CXX", ""), "g++", "clang++") if name)
+    return next((path for path in found if path), None)
 
 
 class Stepper:
@@ -47,7 +67,7 @@ class Stepper:
         if mode in ("captured", "graph") and not on_gpu:
             raise ValueError(f"mode={mode!r} needs a CUDA device, got {ensemble.device}.")
         self.ensemble, self.optimizer, self.clip = ensemble, optimizer, clip
-        self.mode = ("graph" if on_gpu else "eager") if mode == "auto" else mode
+        self.mode = default_mode(ensemble.device, optimizer.steps) if mode == "auto" else mode
         self._lenient = mode == "auto"
         count, device = ensemble.replicas, ensemble.device
         self.alive = torch.ones(count, dtype=torch.bool, device=device)
@@ -120,7 +140,8 @@ class Stepper:
         held = [*self.books().values(), *self.optimizer.state().values()]
         before = [tensor.clone() for tensor in held]
         try:
-            if self._lenient and not self._compiling_pays(inputs, targets, scalars):
+            on_gpu = self.ensemble.device.type == "cuda"
+            if self._lenient and on_gpu and not self._compiling_pays(inputs, targets, scalars):
                 self.mode = "captured"
             if self.mode in ("compiled", "graph"):
                 self.ensemble.compile()

@@ -1,0 +1,377 @@
+"""Claims as data: a sentence of the source, its test with a threshold, and its control.
+
+    Claim(
+        sentence="without embedding, a decay gains over A = I",
+        test=Ahead(a={"evolution": "constant"}, b={"evolution": "identity"}, by=0.1),
+        control=Guess(a={"layers": "1", "evolution": "identity"}),
+    )
+
+A test picks outcomes of a result by their facets and applies the rule of
+``coefdyn.lab.experiments.rule``. Claims are written before the first run of a profile and name no
+number that a run produced.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from coefdyn.lab.experiments import rule
+from coefdyn.lab.experiments.baselines import baseline
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict
+
+__all__ = [
+    "Ahead",
+    "Claim",
+    "Diverges",
+    "Every",
+    "Finding",
+    "Guess",
+    "Measure",
+    "Par",
+    "Reaches",
+    "Some",
+    "Steadier",
+    "Test",
+    "accuracy",
+    "diagnostic",
+    "metric",
+]
+
+Facets = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number per seed: its name, and how it is read from an outcome."""
+
+    name: str
+    values: Callable[[Outcome], list[float]]
+
+
+accuracy = Measure("accuracy", lambda outcome: outcome.values("accuracy"))
+
+
+def metric(name: str) -> Measure:
+    """A final metric of the test split, such as "perplexity"."""
+    return Measure(name, lambda outcome: outcome.values(name))
+
+
+def diagnostic(name: str, form: str = "normalized") -> Measure:
+    """A diagnostic of the trained model that is one number per seed."""
+    words = f"{name.replace('_', ' ')}, {form}"
+    return Measure(words, lambda outcome: [float(v) for v in outcome.diagnostic(name, form)])
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a test found: a status of ``rule.STATUSES``, and the numbers in words."""
+
+    status: str
+    numbers: str
+
+
+class Test(ABC):
+    """A question to a result. ``words`` says it with its threshold."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str: ...
+
+    @abstractmethod
+    def judge(self, result: Result) -> Finding: ...
+
+
+def _named(facets: Facets) -> str:
+    return ", ".join(facets.values())
+
+
+def _there(result: Result, *wanted: Facets) -> list[Outcome] | Finding:
+    """The outcomes, or "not run" with the number of seeds that are there."""
+    found = [result.one(**facets) for facets in wanted]
+    short = [
+        f"{_named(facets)}: {0 if one is None else len(one.records)} seeds"
+        for facets, one in zip(wanted, found, strict=True)
+        if one is None or len(one.records) < rule.MIN_SEEDS
+    ]
+    if short:
+        return Finding(rule.NOT_RUN, "; ".join(short))
+    return [one for one in found if one is not None]
+
+
+def _gap(a: Outcome, b: Outcome, measure: Measure) -> list[float]:
+    """Differences between seeds of the same number."""
+    first, second = (dict(zip(one.seeds, measure.values(one), strict=True)) for one in (a, b))
+    return [first[seed] - second[seed] for seed in first if seed in second]
+
+
+def _shown(outcome: Outcome, measure: Measure) -> str:
+    values = measure.values(outcome)
+    return f"{rule.t_interval(values)} ({len(values)} seeds)"
+
+
+def _no_test(outcomes: list[Outcome], *, both: bool) -> str | None:
+    """Why accuracies cannot be compared, or None. ``both``: each of them has to have learned."""
+    values = [one.values() for one in outcomes]
+    learned = [
+        rule.has_learned(v, baseline(one.variant.task)[0])
+        for v, one in zip(values, outcomes, strict=True)
+    ]
+    level, words = baseline(outcomes[0].variant.task)
+    if not (all(learned) if both else any(learned)):
+        return f"not learned: {words} gives {level:.3f}"
+    if all(map(rule.has_solved, values)):
+        return "all of them solved the task"
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ahead(Test):
+    """The measure of ``a`` exceeds that of ``b`` by more than ``by``, paired by seed.
+
+    Accuracies are compared only where at least one of the two has learned and not both have solved
+    the task. ``less`` turns the comparison round, for perplexities.
+    """
+
+    a: Facets
+    b: Facets
+    by: float = 0.0
+    measure: Measure = accuracy
+    less: bool = False
+
+    @property
+    def words(self) -> str:
+        verb = "below" if self.less else "above"
+        margin = f" by more than {self.by:g}" if self.by else ""
+        return f"{self.measure.name} of ({_named(self.a)}) {verb} ({_named(self.b)}){margin}"
+
+    def judge(self, result: Result) -> Finding:
+        found = _there(result, self.a, self.b)
+        if isinstance(found, Finding):
+            return found
+        a, b = found
+        gap = rule.t_interval(_gap(a, b, self.measure))
+        numbers = f"{_shown(a, self.measure)} against {_shown(b, self.measure)}; difference {gap}"
+        reason = _no_test(found, both=False) if self.measure is accuracy else None
+        if reason is not None:
+            return Finding(rule.NO_TEST, f"{numbers}; {reason}")
+        status = rule.below(gap, -self.by) if self.less else rule.above(gap, self.by)
+        return Finding(status, numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Par(Test):
+    """The measures of ``a`` and ``b`` differ by less than ``within``; both must have learned."""
+
+    a: Facets
+    b: Facets
+    within: float
+    measure: Measure = accuracy
+
+    @property
+    def words(self) -> str:
+        return (
+            f"{self.measure.name} of ({_named(self.a)}) within {self.within:g} of "
+            f"({_named(self.b)})"
+        )
+
+    def judge(self, result: Result) -> Finding:
+        found = _there(result, self.a, self.b)
+        if isinstance(found, Finding):
+            return found
+        gap = rule.t_interval(_gap(*found, self.measure))
+        numbers = " against ".join(_shown(one, self.measure) for one in found)
+        numbers += f"; difference {gap}"
+        reason = _no_test(found, both=True) if self.measure is accuracy else None
+        if reason is not None:
+            return Finding(rule.NO_TEST, f"{numbers}; {reason}")
+        return Finding(rule.inside(gap, self.within), numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reaches(Test):
+    """The measure of ``a`` exceeds ``bound``; with ``less``, it stays below."""
+
+    a: Facets
+    bound: float
+    measure: Measure = accuracy
+    less: bool = False
+
+    @property
+    def words(self) -> str:
+        verb = "below" if self.less else "above"
+        return f"{self.measure.name} of ({_named(self.a)}) {verb} {self.bound:g}"
+
+    def judge(self, result: Result) -> Finding:
+        found = _there(result, self.a)
+        if isinstance(found, Finding):
+            return found
+        interval = rule.t_interval(self.measure.values(found[0]))
+        status = (rule.below if self.less else rule.above)(interval, self.bound)
+        return Finding(status, _shown(found[0], self.measure))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guess(Test):
+    """The accuracy of ``a`` stays below the task's named baseline plus ``margin``.
+
+    With ``beats`` the opposite: it exceeds the baseline plus ``margin``.
+    """
+
+    a: Facets
+    margin: float = 0.05
+    beats: bool = False
+
+    @property
+    def words(self) -> str:
+        verb = "above" if self.beats else "below"
+        return f"accuracy of ({_named(self.a)}) {verb} the named baseline + {self.margin:g}"
+
+    def judge(self, result: Result) -> Finding:
+        found = _there(result, self.a)
+        if isinstance(found, Finding):
+            return found
+        level, words = baseline(found[0].variant.task)
+        interval = rule.t_interval(found[0].values())
+        status = (rule.above if self.beats else rule.below)(interval, level + self.margin)
+        return Finding(status, f"{_shown(found[0], accuracy)}; {words} gives {level:.3f}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Diverges(Test):
+    """Training of ``a`` turns NaN in more than half of its runs; with ``never``, in less.
+
+    The values are 1 for a seed that diverged and 0 for one that did not.
+    """
+
+    a: Facets
+    never: bool = False
+
+    @property
+    def words(self) -> str:
+        verb = "less" if self.never else "more"
+        return f"share of seeds of ({_named(self.a)}) that turn NaN {verb} than 0.5"
+
+    def judge(self, result: Result) -> Finding:
+        found = _there(result, self.a)
+        if isinstance(found, Finding):
+            return found
+        steps = [record["diverged_at"] for record in found[0].records]
+        interval = rule.t_interval([float(step is not None) for step in steps])
+        status = (rule.below if self.never else rule.above)(interval, 0.5)
+        shown = ", ".join("never" if step is None else str(step) for step in steps)
+        return Finding(status, f"NaN at steps {shown}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steadier(Test):
+    """The accuracies of ``a`` spread less over the seeds (standard deviation) than those of ``b``.
+
+    The interval is a bootstrap over the seeds. Where neither has learned, or both solved the task
+    with every seed, there is no test.
+    """
+
+    a: Facets
+    b: Facets
+
+    @property
+    def words(self) -> str:
+        return f"standard deviation over the seeds of ({_named(self.a)}) below ({_named(self.b)})"
+
+    def judge(self, result: Result) -> Finding:
+        found = _there(result, self.a, self.b)
+        if isinstance(found, Finding):
+            return found
+        first, second = (dict(zip(o.seeds, o.values(), strict=True)) for o in found)
+        rows = [(first[seed], second[seed]) for seed in first if seed in second]
+        gap = rule.bootstrap_interval(rows, _spread_gap)
+        spreads = np.std(np.asarray(rows), axis=0, ddof=1)
+        numbers = f"{spreads[0]:.3f} against {spreads[1]:.3f}; difference {gap}"
+        reason = _no_test(found, both=True)
+        if reason is not None:
+            return Finding(rule.NO_TEST, f"{numbers}; {reason}")
+        return Finding(rule.below(gap, 0.0), numbers)
+
+
+def _spread_gap(table: np.ndarray) -> float:
+    first, second = table.std(axis=0, ddof=1)
+    return float(first - second)
+
+
+@dataclass(frozen=True)
+class Every(Test):
+    """All of several tests."""
+
+    tests: tuple[Test, ...]
+
+    @property
+    def words(self) -> str:
+        return "; and ".join(test.words for test in self.tests)
+
+    def judge(self, result: Result) -> Finding:
+        return _joined(self.tests, result, rule.every)
+
+
+@dataclass(frozen=True)
+class Some(Test):
+    """At least one of several tests."""
+
+    tests: tuple[Test, ...]
+
+    @property
+    def words(self) -> str:
+        return "; or ".join(test.words for test in self.tests)
+
+    def judge(self, result: Result) -> Finding:
+        return _joined(self.tests, result, rule.some)
+
+
+def _joined(tests: tuple[Test, ...], result: Result, join: Callable[[list[str]], str]) -> Finding:
+    found = [test.judge(result) for test in tests]
+    status = join([one.status for one in found])
+    numbers = "; ".join(f"{one.status}: {one.numbers}" for one in found)
+    return Finding(status, numbers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Claim:
+    """One sentence of a source and what decides it.
+
+    Args:
+        sentence: what the source says, in one sentence of ours.
+        test: the comparison, with its threshold.
+        control: a test that must hold for the reading; where it fails there is no test.
+        why: what the control excludes, or why there is none.
+    """
+
+    sentence: str
+    test: Test
+    control: Test | None = None
+    why: str
+
+    def judge(self, result: Result) -> Verdict:
+        """The verdict of a result on this claim."""
+        found = self.test.judge(result)
+        status, numbers = found.status, found.numbers
+        control = self.why
+        if self.control is not None:
+            check = self.control.judge(result)
+            status = _controlled(status, check.status)
+            control = f"{self.control.words} ({self.why}): {check.status}, {check.numbers}"
+        return Verdict(self.sentence, status, numbers, test=self.test.words, control=control)
+
+    def registered(self) -> str:
+        """Everything that is fixed before the first run, as text."""
+        control = "none" if self.control is None else self.control.words
+        return f"{self.sentence} | {self.test.words} | {control} | {self.why}"
+
+
+def _controlled(status: str, control: str) -> str:
+    if rule.NOT_RUN in (status, control):
+        return rule.NOT_RUN
+    if control in (rule.NOT_HELD, rule.NO_TEST):
+        return rule.NO_TEST
+    return rule.UNDECIDED if control == rule.UNDECIDED else status

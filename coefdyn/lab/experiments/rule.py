@@ -1,0 +1,163 @@
+"""The rule of every verdict: an interval over the seeds against a threshold, in one place.
+
+A claim is judged on values paired by seed. The 90 % interval of their mean is Student's t; that of
+a spread, and of a difference of spreads, is a percentile bootstrap over the seeds. Then:
+
+    held        the whole interval lies on the claimed side of the threshold
+    not held    the whole interval lies on the other side
+    undecided   the interval contains the threshold
+    no test     the compared models did not learn, all of them solved the task, the quantity never
+                occurs, or the control fails
+    not run     runs are missing
+
+A model has learned when its accuracy is above the named baseline by more than its interval.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = [
+    "CONFIDENCE",
+    "HELD",
+    "MIN_SEEDS",
+    "NOT_HELD",
+    "NOT_RUN",
+    "NO_TEST",
+    "SOLVED",
+    "STATUSES",
+    "UNDECIDED",
+    "Interval",
+    "above",
+    "below",
+    "bootstrap_interval",
+    "every",
+    "has_learned",
+    "has_solved",
+    "inside",
+    "some",
+    "t_interval",
+    "t_quantile",
+]
+
+HELD, NOT_HELD, UNDECIDED = "held", "not held", "undecided"
+NO_TEST, NOT_RUN = "no test", "not run"
+STATUSES = (HELD, NOT_HELD, UNDECIDED, NO_TEST, NOT_RUN)
+
+#: share of repetitions whose interval contains the true mean
+CONFIDENCE = 0.9
+#: fewer seeds than this decide nothing
+MIN_SEEDS = 4
+#: mean accuracy from which on a task counts as solved in the sense of "all solved it"
+SOLVED = 0.99
+#: resamples of a bootstrap interval, and the seed that draws them
+RESAMPLES, BOOTSTRAP_SEED = 4000, 0
+
+#: 95th percentile of Student's t by degrees of freedom, 1 to 30
+_T95 = (
+    6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331, 1.8125,
+    1.7959, 1.7823, 1.7709, 1.7613, 1.7531, 1.7459, 1.7396, 1.7341, 1.7291, 1.7247,
+    1.7207, 1.7171, 1.7139, 1.7109, 1.7081, 1.7056, 1.7033, 1.7011, 1.6991, 1.6973,
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean (or another statistic) and its 90 % interval; infinite for fewer than two values."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def t_quantile(freedom: int) -> float:
+    """The 95th percentile of Student's t; beyond 30 degrees of freedom, the table's last value.
+
+    Raises:
+        ValueError: for less than one degree of freedom.
+    """
+    if freedom < 1:
+        raise ValueError(f"Student's t needs at least 1 degree of freedom; got {freedom}.")
+    return _T95[min(freedom, len(_T95)) - 1]
+
+
+def t_interval(values: Sequence[float]) -> Interval:
+    """mean -+ t s / sqrt(n): the two-sided 90 % interval of the mean of independent values."""
+    mean = statistics.fmean(values)
+    if len(values) < 2 or not math.isfinite(mean):
+        return Interval(mean, -math.inf, math.inf)
+    half = t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return Interval(mean, mean - half, mean + half)
+
+
+def bootstrap_interval(
+    rows: Sequence[Sequence[float]], statistic: Callable[[np.ndarray], float]
+) -> Interval:
+    """Percentile bootstrap: rows (seeds) are drawn again with replacement, together.
+
+    Args:
+        rows: one per seed; its entries are the quantities that are compared, so the pairing stays.
+        statistic: of an array (seeds, quantities).
+    """
+    table = np.asarray(rows, dtype=float)
+    whole = float(statistic(table))
+    if len(table) < 2 or not np.isfinite(table).all():
+        return Interval(whole, -math.inf, math.inf)
+    draws = np.random.default_rng(BOOTSTRAP_SEED).integers(0, len(table), (RESAMPLES, len(table)))
+    found = [float(statistic(table[draw])) for draw in draws]
+    tail = 50 * (1 - CONFIDENCE)
+    low, high = np.percentile(found, [tail, 100 - tail])
+    return Interval(whole, float(low), float(high))
+
+
+def above(interval: Interval, threshold: float) -> str:
+    """Held where the whole interval exceeds the threshold, not held where it falls short."""
+    if interval.low > threshold:
+        return HELD
+    return NOT_HELD if interval.high < threshold else UNDECIDED
+
+
+def below(interval: Interval, threshold: float) -> str:
+    """Held where the whole interval falls short of the threshold, not held where it exceeds it."""
+    return above(Interval(-interval.mean, -interval.high, -interval.low), -threshold)
+
+
+def inside(interval: Interval, bound: float) -> str:
+    """Held where the interval lies within (-bound, bound), not held where it lies outside."""
+    if -bound < interval.low and interval.high < bound:
+        return HELD
+    return NOT_HELD if interval.low > bound or interval.high < -bound else UNDECIDED
+
+
+def has_learned(values: Sequence[float], baseline: float) -> bool:
+    """Above the baseline by more than its interval."""
+    return t_interval(values).low > baseline
+
+
+def has_solved(values: Sequence[float]) -> bool:
+    """Mean accuracy of at least ``SOLVED``."""
+    return statistics.fmean(values) >= SOLVED
+
+
+def every(statuses: Sequence[str]) -> str:
+    """All must hold: one refuted part refutes the whole, one open part leaves it open."""
+    for status in (NOT_RUN, NOT_HELD, NO_TEST, UNDECIDED):
+        if status in statuses:
+            return status
+    return HELD
+
+
+def some(statuses: Sequence[str]) -> str:
+    """One must hold: held by any part that holds; refuted only where every part is."""
+    for status in (NOT_RUN, HELD, UNDECIDED, NO_TEST):
+        if status in statuses:
+            return status
+    return NOT_HELD

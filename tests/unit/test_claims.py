@@ -1,0 +1,151 @@
+"""Claims as data: what they pick, when they make no test, what their control does."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from made_up_results import result_of
+
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments.claim import (
+    Ahead,
+    Claim,
+    Diverges,
+    Guess,
+    Par,
+    Reaches,
+    Steadier,
+)
+from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.registration import changed_since, digest, registration
+from coefdyn.lab.experiments.rule import HELD, MIN_SEEDS, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
+from coefdyn.lab.training import ResultFile
+
+EXPERIMENT = get_experiment("principle-3")
+WITH = {"readout": "exp", "layers": "2", "positions": "decay"}
+WITHOUT = {"readout": "exp", "layers": "2", "positions": "nothing"}
+#: seed -> what it adds to an accuracy: mean 0, standard deviation .008
+JITTER = {0: -0.01, 1: 0.0, 2: 0.01, 3: 0.0}
+
+
+def result(high: float, low: float, jitter=JITTER, diverged_at=None):
+    """Every model with a decay reaches ``high``, every other one ``low``."""
+
+    def score(facets, run):
+        level = high if facets["positions"] == "decay" else low
+        return level + jitter[run.seed], diverged_at
+
+    return result_of(EXPERIMENT, STANDARD, score)
+
+
+def test_a_paired_difference_ignores_what_the_seeds_share():
+    wild = {0: -0.2, 1: 0.0, 2: 0.2, 3: 0.1}
+    found = Ahead(a=WITH, b=WITHOUT, by=0.1).judge(result(0.75, 0.64, wild))
+    assert found.status == HELD, found.numbers
+    assert "difference 0.110 [0.110, 0.110]" in found.numbers
+
+
+@pytest.mark.parametrize(("gap", "status"), [(0.12, HELD), (0.08, NOT_HELD)])
+def test_ahead_on_both_sides_of_its_margin(gap, status):
+    assert Ahead(a=WITH, b=WITHOUT, by=0.1).judge(result(0.6 + gap, 0.6)).status == status
+
+
+def test_ahead_is_undecided_where_the_seeds_disagree():
+    def score(facets, run):
+        return 0.7 + (0.1 * (-1) ** run.seed if facets["positions"] == "decay" else 0.0), None
+
+    found = Ahead(a=WITH, b=WITHOUT).judge(result_of(EXPERIMENT, STANDARD, score))
+    assert found.status == UNDECIDED
+
+
+def test_no_test_where_neither_learned_and_where_all_solved():
+    neither = Ahead(a=WITH, b=WITHOUT).judge(result(0.3, 0.1))
+    assert neither.status == NO_TEST and "most frequent value" in neither.numbers
+    assert Ahead(a=WITH, b=WITHOUT).judge(result(1.0, 1.0)).status == NO_TEST
+    assert Ahead(a=WITH, b=WITHOUT).judge(result(0.8, 0.1)).status == HELD
+
+
+def test_par_asks_learning_of_both():
+    assert Par(a=WITH, b=WITHOUT, within=0.05).judge(result(0.8, 0.1)).status == NO_TEST
+    assert Par(a=WITH, b=WITHOUT, within=0.05).judge(result(0.8, 0.79)).status == HELD
+    assert Par(a=WITH, b=WITHOUT, within=0.05).judge(result(0.8, 0.7)).status == NOT_HELD
+
+
+def test_bounds_baselines_and_divergence():
+    solved = result(0.97, 0.45)
+    assert Reaches(a=WITH, bound=0.95).judge(solved).status == HELD
+    assert Reaches(a=WITH, bound=0.99).judge(solved).status == NOT_HELD
+    assert Reaches(a=WITH, bound=0.97).judge(solved).status == UNDECIDED
+    assert Guess(a=WITHOUT, margin=0.05).judge(solved).status == HELD
+    assert Guess(a=WITH, margin=0.05).judge(solved).status == NOT_HELD
+    assert Guess(a=WITH, margin=0.05, beats=True).judge(solved).status == HELD
+    assert Diverges(a=WITH).judge(solved).status == NOT_HELD
+    assert Diverges(a=WITH).judge(result(0.9, 0.9, diverged_at=7)).status == HELD
+    assert Diverges(a=WITH, never=True).judge(solved).status == HELD
+
+
+def test_spread_is_tested_only_between_models_that_learned():
+    def score(facets, run):
+        jitter = JITTER[run.seed]
+        return 0.8 + (jitter if facets["positions"] == "decay" else 20 * jitter), None
+
+    wild = result_of(EXPERIMENT, STANDARD, score)
+    assert Steadier(a=WITH, b=WITHOUT).judge(wild).status in (HELD, UNDECIDED)
+    assert Steadier(a=WITH, b=WITHOUT).judge(result(0.8, 0.1)).status == NO_TEST
+
+
+def test_too_few_seeds_are_not_run():
+    whole = result(0.9, 0.5)
+    few = replace(whole, records=tuple(r for r in whole.records if r["seed"] < MIN_SEEDS - 1))
+    found = Reaches(a=WITH, bound=0.5).judge(few)
+    assert found.status == NOT_RUN and "3 seeds" in found.numbers
+
+
+def test_a_failing_control_takes_the_test_away():
+    main, why = Reaches(a=WITH, bound=0.8), "because"
+    good = Claim(sentence="s", test=main, control=Reaches(a=WITHOUT, bound=0.4), why=why)
+    bad = Claim(sentence="s", test=main, control=Reaches(a=WITHOUT, bound=0.6), why=why)
+    open_ = Claim(sentence="s", test=main, control=Reaches(a=WITHOUT, bound=0.5), why=why)
+    seen = result(0.9, 0.5)
+    assert [one.judge(seen).status for one in (good, bad, open_)] == [HELD, NO_TEST, UNDECIDED]
+    assert "because" in good.judge(seen).control
+
+
+REGISTERED = [name for name in EXPERIMENTS if STANDARD in get_experiment(name).profiles]
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_registered_claims_name_planned_variants_and_differ(name):
+    experiment = get_experiment(name)
+    claims = experiment.registered_claims()
+    assert claims and len({digest(claim) for claim in claims}) == len(claims)
+    seen = result_of(experiment, STANDARD, lambda facets, run: (0.5 + 0.01 * run.seed, None))
+    for verdict in experiment.claims(seen):
+        assert verdict.status != NOT_RUN, verdict
+        assert verdict.test and verdict.control
+
+
+@pytest.mark.parametrize("name", REGISTERED)
+def test_the_protocol_holds_in_every_standard_plan(name):
+    plan = get_experiment(name).plan(STANDARD)
+    rates = sorted(plan.learning_rates)
+    assert len(rates) >= 3
+    assert all(2.9 < b / a < 3.4 for a, b in pairwise(rates))
+    assert len(plan.seeds) >= MIN_SEEDS and len(plan.pilot) >= 2
+    for _, run in plan.runs():
+        assert run.train.validation >= 256
+        assert run.train.stop_accuracy is not None or plan.by_loss
+
+
+def test_the_commit_of_the_first_run_is_kept(tmp_path, monkeypatch):
+    claims = EXPERIMENT.registered_claims()
+    file = ResultFile(tmp_path / "standard.jsonl")
+    first = registration(claims, file)
+    file.append({"key": "a", **first})
+    monkeypatch.setattr("coefdyn.lab.experiments.registration.code_revision", lambda: "later")
+    assert registration(claims, file) == first
+    assert changed_since(claims, file.records()[0]) == []
+    other = replace(claims[0], sentence="another sentence")
+    assert changed_since([other, *claims[1:]], file.records()[0]) == [other]
