@@ -40,7 +40,5 @@
   }
 
   choose(stored());
-  const mountAfterMath = () => (window.MathJax?.startup?.promise ?? Promise.resolve()).then(mount);
-  if (document.readyState === "complete") mountAfterMath();
-  else addEventListener("load", mountAfterMath);
+  mount();
 })();

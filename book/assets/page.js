@@ -37,7 +37,7 @@
 
   /** A box that scrolls sideways can be reached and scrolled with the keyboard; others are no tab stop. */
   function markScrollers() {
-    const boxes = "div.math mjx-container, div.highlight pre, .pst-scrollable-table-container, div.cell_output, div.output";
+    const boxes = "div.math > .cd-formula, div.highlight pre, .pst-scrollable-table-container, div.cell_output, div.output";
     for (const box of document.querySelectorAll(`.bd-article :is(${boxes})`)) {
       const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
       if (scrolls) box.tabIndex = 0;
@@ -73,16 +73,10 @@
     matchMedia("print").addEventListener("change", ({ matches }) => (matches ? begin() : end()));
   }
 
-  function whenTypeset(action) {
-    const ready = window.MathJax?.startup?.promise;
-    if (ready) ready.then(action);
-    else addEventListener("load", () => window.MathJax?.startup?.promise?.then(action));
-  }
-
   colourComments();
   markScrollers();
   openFoldsOnPaper();
   printLight();
-  whenTypeset(markScrollers);
+  addEventListener("load", markScrollers);
   addEventListener("resize", markScrollers, { passive: true });
 })();

@@ -25,9 +25,8 @@ class Visit:
     failed: list[str] = field(default_factory=list)
 
     def settle(self) -> Visit:
-        """Wait until equations are typeset and widgets drawn."""
+        """Wait until the page is loaded and its widgets are drawn."""
         self.page.wait_for_load_state("load")
-        self.page.evaluate("() => window.MathJax?.startup?.promise")
         views = self.page.locator('script[type="application/vnd.jupyter.widget-view+json"]')
         for number in range(views.count()):
             self.page.locator("[data-cd=explorer], [data-cd=small]").nth(number).wait_for()

@@ -99,7 +99,7 @@ def test_figures_keep_their_size_on_a_phone_and_scroll_in_their_box(visit: Open)
     assert [scroll for _, scroll in desk.evaluate(FIGURES)] == [False] * 3
 
 
-BOXED = """() => [...document.querySelectorAll("#what-changed mjx-menclose")]
+BOXED = """() => [...document.querySelectorAll("#what-changed math .cd-boxed")]
   .map((e) => e.getBoundingClientRect().right)"""
 
 
@@ -201,19 +201,51 @@ def test_ingredients_are_readable_as_the_page_shows_them(scheme: str, visit: Ope
         assert page.evaluate(CONTRAST, name) >= LEAST_CONTRAST, name
 
 
+RAW = re.compile(r"\\[(\[A-Za-z]")
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_no_source_of_a_formula_stands_in_its_place(path: str, site: Path) -> None:
+    """A formula's source is kept as its words; nothing loads a script that would typeset it."""
+    text = (site / path).read_text(encoding="utf-8")
+    assert "MathJax" not in text and "mathjax" not in text
+    formulas = re.findall(r"<math [^>]*>.*?</math>", text, re.DOTALL)
+    assert len(formulas) == len(re.findall(r'class="math ', text))
+    for formula in formulas:
+        assert not RAW.search(re.sub(r'alttext="[^"]*"', "", formula)), formula
+
+
+def test_formulas_are_set_in_the_font_of_the_book(visit: Open) -> None:
+    """What Chromium draws each letter with, not what the style sheet asks for."""
+    page = visit("notation.html").page
+    client = page.context.new_cdp_session(page)
+    client.send("DOM.enable")
+    client.send("CSS.enable")
+    root = client.send("DOM.getDocument")["root"]["nodeId"]
+    asked = {"nodeId": root, "selector": "math :is(mi, mo, mn)"}
+    nodes = client.send("DOM.querySelectorAll", asked)["nodeIds"]
+    used = {
+        font["familyName"]
+        for node in nodes
+        for font in client.send("CSS.getPlatformFontsForNode", {"nodeId": node})["fonts"]
+    }
+    assert len(nodes) > 200
+    assert used == {"STIX Two Math"}
+
+
 COLOR = "(selector) => getComputedStyle(document.querySelector(selector)).color"
 
 
 def test_equations_wear_the_colours(visit: Open) -> None:
     page = visit("notation.html").page
     for name in ("evolution", "scaling", "readout", "normalizer"):
-        painted = page.evaluate(COLOR, f"mjx-container .cd-{name}")
-        assert painted == page.evaluate(COLOR, f"td span.cd-{name}:not(mjx-container *)")
+        painted = page.evaluate(COLOR, f"math .cd-{name}")
+        assert painted == page.evaluate(COLOR, f"td span.cd-{name}:not(math *)")
 
 
 def test_the_switch_rewrites_symbols_and_is_remembered(visit: Open) -> None:
     page = visit("notation.html").page
-    shown = "() => document.querySelector('mjx-container .cv-mamba').checkVisibility()"
+    shown = "() => document.querySelector('math .cv-mamba').checkVisibility()"
     assert not page.evaluate(shown)
     page.select_option("[data-cd=convention]", "mamba")
     assert page.evaluate(shown)
