@@ -37,12 +37,21 @@
 
   /** A box that scrolls sideways can be reached and scrolled with the keyboard; others are no tab stop. */
   function markScrollers() {
-    const boxes = "div.math > .cd-formula, div.highlight pre, .pst-scrollable-table-container, div.cell_output, div.output";
+    const boxes = "div.math > .cd-formula, div.highlight pre, .cell_output > a.image-reference, .pst-scrollable-table-container, div.cell_output, div.output";
     for (const box of document.querySelectorAll(`.bd-article :is(${boxes})`)) {
       const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
       if (scrolls) box.tabIndex = 0;
       else if (box.tabIndex === 0) box.removeAttribute("tabindex");
+      if (!scrolls) delete box.dataset.more;
+      else if (!box.dataset.more) box.addEventListener("scroll", () => sayMore(box), { passive: true });
+      if (scrolls) sayMore(box);
     }
+  }
+
+  /** Which side of a scrolled box holds more; the style sheet fades that side. */
+  function sayMore(box) {
+    const sides = [box.scrollLeft > 1 ? "left" : "", box.scrollLeft + box.clientWidth < box.scrollWidth - 1 ? "right" : ""];
+    box.dataset.more = sides.filter(Boolean).join(" ") || "none";
   }
 
   /** Solutions and hidden cells are printed: paper cannot be unfolded. */

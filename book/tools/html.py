@@ -19,6 +19,7 @@ from pathlib import Path
 
 from book.tools.chapters import BOOK, BUILD, ROOT
 from book.tools.digest import short
+from book.tools.finish import finish
 from book.tools.pins import book_section
 from book.tools.stills import add_stills
 
@@ -84,6 +85,7 @@ def main(arguments: list[str] | None = None) -> int:
         status = build()
         if status:
             return status
+        finish(HTML)
         STAMP.write_text(wanted, encoding="utf-8")
         print(f"built {sum(1 for _ in HTML.rglob('*.html'))} pages in", end=" ")
         print(f"{time.monotonic() - start:.1f} s")

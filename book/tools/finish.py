@@ -1,0 +1,90 @@
+"""Last touches to the built pages that Sphinx and its theme leave no setting for.
+
+Each touch is a function from a page's text to its text, and finds nothing to do the second time:
+
+- folded cells are called by what they hold, not "Toggle hidden content";
+- a link that holds only a formula says the formula and the page it leads to;
+- icons come from the book's style sheet, not from a font of 260 kB;
+- the two fonts of the first lines are asked for at once;
+- pictures state their size, so that nothing moves when they arrive.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import struct
+import xml.etree.ElementTree as ET
+from functools import cache
+from pathlib import Path
+
+__all__ = ["finish", "finish_page"]
+
+FOLD = re.compile(r'<summary aria-label="Toggle hidden content">')
+GOAL = re.compile(r'(<div class="goal admonition">\s*)<p class="admonition-title">Goal</p>\s*')
+ICON_FONT = re.compile(r'\s*<link href="[^"]*vendor/fontawesome/[^"]*" rel="stylesheet" ?/>')
+FORMULA_LINK = re.compile(
+    r'<a class="([^"]*)" href="([^"]*)">((?:<span[^>]*>)*)(<math.*?</math>)((?:</span>)*)</a>'
+)
+OTHER_SYMBOLS = ("cv-fla", "cv-mamba")
+PICTURE = re.compile(r'<img (?![^>]*\bwidth=")([^>]*?)src="((?:\.\./)*_images/[^"]+\.png)"')
+FONTS = ("inter-latin-wght-normal.woff2", "stix-two-math.woff2")
+#: Not for a page opened as a file: there a browser refuses to load a font ahead of its use.
+EARLY_FONTS = (
+    '<script>if(location.protocol!=="file:")for(const f of[{names}])document.head.append('
+    'Object.assign(document.createElement("link"),{{rel:"preload",as:"font",type:"font/woff2",'
+    'crossOrigin:"",href:"{up}_static/fonts/"+f}}))</script>'
+)
+
+
+def finish(site: Path) -> None:
+    """Give every page below `site` its last touches."""
+    for page in sorted(site.rglob("*.html")):
+        if "_static" not in page.parts:
+            page.write_text(finish_page(page, site), encoding="utf-8")
+
+
+def finish_page(page: Path, site: Path) -> str:
+    """The text of one page with its last touches."""
+    text = page.read_text(encoding="utf-8")
+    text = FOLD.sub("<summary>", text)
+    text = GOAL.sub(r"\1", text)
+    text = ICON_FONT.sub("", text)
+    text = FORMULA_LINK.sub(lambda found: _named(found, page), text)
+    text = PICTURE.sub(lambda found: _sized(found, page), text)
+    return _with_early_fonts(text, "../" * (len(page.relative_to(site).parts) - 1))
+
+
+def _with_early_fonts(text: str, up: str) -> str:
+    if 'rel:"preload"' in text:
+        return text
+    names = ",".join(f'"{name}"' for name in FONTS if "math" not in name or "<math" in text)
+    script = EARLY_FONTS.format(names=names, up=up)
+    return text.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n    {script}', 1)
+
+
+def _named(found: re.Match[str], page: Path) -> str:
+    """The link with the formula's letters and the title of the page it leads to as its name."""
+    kind, address, before, formula, after = found.groups()
+    target = (page.parent / address.partition("#")[0]) if address[0] != "#" else page
+    name = html.escape(f"{_letters(ET.fromstring(formula))}: {_title(target)}")
+    return f'<a class="{kind}" href="{address}" aria-label="{name}">{before}{formula}{after}</a>'
+
+
+def _letters(element: ET.Element) -> str:
+    if element.get("class") in OTHER_SYMBOLS:
+        return ""
+    return (element.text or "") + "".join(_letters(child) for child in element)
+
+
+@cache
+def _title(page: Path) -> str:
+    found = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"))
+    title = html.unescape(found[1]) if found else page.stem
+    return re.sub(r"^[\d.]+\s+", "", title.partition(" \N{EM DASH} ")[0])
+
+
+def _sized(found: re.Match[str], page: Path) -> str:
+    with (page.parent / found[2]).open("rb") as picture:
+        width, height = struct.unpack(">II", picture.read(24)[16:])
+    return f'<img width="{width}" height="{height}" {found[1]}src="{found[2]}"'

@@ -1,0 +1,158 @@
+"""What a reader does on a page: prints, searches, tabs through, scrolls on a phone."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from browser.conftest import Visit
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Visit]
+PHONE = 360
+CHAPTER = "architectures/mamba2.html"
+
+
+def ink(picture: bytes) -> int:
+    """How many pixels of a picture are darker than middle grey."""
+    from PIL import Image
+
+    return sum(Image.open(io.BytesIO(picture)).convert("L").histogram()[:128])
+
+
+def test_a_printed_solution_has_ink(visit: Open) -> None:
+    """The theme fades an opened fold in; paper is drawn before it has begun."""
+    page = visit("architectures/gated_deltanet.html").page
+    page.emulate_media(media="print")
+    page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
+    fold = page.locator("details.hide").first
+    running = "(e) => e.getAnimations({ subtree: true }).length"
+    assert fold.evaluate(running) == 0
+    assert ink(fold.screenshot()) > 500
+
+
+SHOWS_FOCUS = """() => {
+  const style = getComputedStyle(document.activeElement);
+  return style.outlineStyle !== "none" && parseFloat(style.outlineWidth) >= 2;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_focus_is_visible_on_every_stop_of_the_page(scheme: str, visit: Open) -> None:
+    page = visit(CHAPTER, scheme=scheme).page
+    unseen, stops = [], 0
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        if page.evaluate("() => document.activeElement.closest('.coefdyn-widget') !== null"):
+            continue
+        stops += 1
+        if not page.evaluate(SHOWS_FOCUS):
+            unseen.append(page.evaluate("() => document.activeElement.outerHTML.slice(0, 120)"))
+    assert unseen == [] and stops > 40
+
+
+def test_header_controls_show_their_focus(visit: Open) -> None:
+    page = visit(CHAPTER).page
+    for control in (".search-button__button", ".primary-toggle", ".dropdown-download-buttons .btn"):
+        page.keyboard.press("Tab")
+        page.locator(control).first.focus()
+        assert page.evaluate(SHOWS_FOCUS), control
+
+
+def test_folds_are_called_by_what_they_hold(visit: Open) -> None:
+    page = visit(CHAPTER).page
+    folds = page.locator("details > summary")
+    for number in range(folds.count()):
+        fold = folds.nth(number)
+        assert fold.get_attribute("aria-label") is None
+        assert fold.inner_text().strip() != ""
+    assert folds.count() > 2
+
+
+def test_a_link_that_holds_only_a_formula_has_a_name(visit: Open) -> None:
+    page = visit("architectures/table1.html").page
+    links = page.locator("table a:has(math)")
+    names = links.evaluate_all("(all) => all.map((e) => e.getAttribute('aria-label'))")
+    assert len(names) >= 20
+    assert all(name and ": " in name for name in names)
+    assert any(name.endswith(": Softmax attention") for name in names)
+
+
+def test_search_puts_the_page_of_a_term_first_without_source(visit: Open) -> None:
+    page = visit("search.html?q=delta+rule").page
+    page.wait_for_function(
+        "() => document.querySelectorAll('#search-results li p.context').length >= 4"
+    )
+    first = page.locator("#search-results li a").first
+    assert "DeltaNet" in first.inner_text() and "Gated" not in first.inner_text()
+    told = page.locator("#search-results").inner_text()
+    assert "\\" not in told
+    assert "Goal Goal" not in told
+
+
+def test_the_lens_stands_before_the_first_letter(visit: Open) -> None:
+    page = visit("search.html").page
+    form = page.locator(".bd-article-container form.bd-search, .bd-search-container form").first
+    lens = form.locator(".fa-magnifying-glass").bounding_box()
+    field = form.locator("input")
+    box = field.bounding_box()
+    padding = float(field.evaluate("(e) => parseFloat(getComputedStyle(e).paddingLeft)"))
+    assert lens["x"] + lens["width"] <= box["x"] + padding
+    assert form.evaluate("(e) => getComputedStyle(e).borderTopWidth") == "0px"
+
+
+def test_the_index_lists_the_terms(visit: Open) -> None:
+    page = visit("genindex.html").page
+    assert page.get_by_role("link", name="delta rule", exact=True).count() == 1
+    assert page.locator(".bd-article a, .indextable a").count() > 30
+
+
+def test_a_wide_table_on_a_phone_says_so_and_keeps_its_first_column(visit: Open) -> None:
+    page = visit("architectures/table1.html", width=PHONE).page
+    box = page.locator(".pst-scrollable-table-container").first
+    assert box.get_attribute("data-more") == "right"
+    assert "gradient" in box.evaluate("(e) => getComputedStyle(e).maskImage")
+    first = box.locator("tbody tr td:first-child").first
+    at = first.bounding_box()["x"]
+    box.evaluate("(e) => { e.scrollLeft = 120; }")
+    page.wait_for_function("(e) => e.dataset.more.includes('left')", arg=box.element_handle())
+    assert abs(first.bounding_box()["x"] - at) < 2
+    assert first.bounding_box()["width"] < PHONE / 2
+
+
+APART = """() => [...document.querySelectorAll("div.math:has(.eqno)")]
+  .filter((box) => box.checkVisibility())
+  .filter((box) => box.querySelector(".cd-formula").getBoundingClientRect().right
+    > box.querySelector(".eqno").getBoundingClientRect().left + 1).length"""
+
+
+@pytest.mark.parametrize("path", [CHAPTER, "architectures/gated_deltanet.html"])
+def test_an_equation_never_runs_under_its_number(path: str, visit: Open) -> None:
+    page = visit(path, width=PHONE).page
+    assert page.locator("div.math .eqno").count() > 0
+    assert page.evaluate(APART) == 0
+
+
+def test_nothing_lies_on_top_of_a_figure_on_a_phone(visit: Open) -> None:
+    page = visit("index.html", width=PHONE).page
+    page.evaluate("() => scrollTo(0, 1800)")
+    page.evaluate("() => scrollTo(0, 1500)")
+    page.wait_for_timeout(300)
+    assert not page.locator("#pst-back-to-top").is_visible()
+
+
+def test_no_page_loads_an_icon_font(site: Path) -> None:
+    pages = [page for page in site.rglob("*.html") if "_static" not in page.parts]
+    loaded = [page.name for page in pages if "fontawesome" in page.read_text("utf-8")]
+    assert loaded == []
+
+
+def test_header_icons_are_drawn(visit: Open) -> None:
+    page = visit(CHAPTER, width=PHONE).page
+    for name in ("fa-bars", "fa-download", "fa-magnifying-glass", "fa-list"):
+        icon = page.locator(f".bd-header-article .{name}").first
+        box = icon.bounding_box()
+        assert box["width"] >= 12 and box["x"] + box["width"] <= PHONE, name
+        assert "svg" in icon.evaluate("(e) => getComputedStyle(e).maskImage"), name
