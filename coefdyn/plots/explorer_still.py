@@ -15,10 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import matplotlib.pyplot as plt
+import numpy as np
 import torch
+from matplotlib.colors import FuncNorm
 
 from coefdyn import CoefficientDynamics
-from coefdyn.plots.style import COEFFICIENT_CMAP, INGREDIENT_COLORS, centered_norm
+from coefdyn.plots.style import COEFFICIENT_CMAP, INGREDIENT_COLORS
 from coefdyn.shapes import Float, Tensor
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ __all__ = ["VIEWS", "Still", "explorer_still", "take_still"]
 VIEWS: tuple[str, ...] = ("matrix", "impulse", "plane", "readout")
 """Parts of an explorer that a still can show."""
 
-_SCORES = (-8.0, 4.0)
 _WIDTH = 7.6
 
 
@@ -44,6 +45,7 @@ class _Shown(Protocol):
     path: Tensor
     normalized: bool
     is_feature_map: bool
+    readout_range: tuple[float, float, float, float]
 
     def curve(self, scores: Tensor) -> Tensor: ...
 
@@ -66,6 +68,7 @@ class Still:
         states: h_{i,j} of the chosen token for i >= j, ``(L - j, n)``.
         query: q_i of the chosen output, ``(n,)``.
         curve_scores, curve: the readout (one coordinate of psi for a feature map) on a grid.
+        curve_range: the limits of phi's picture.
         row, column: i and j.
         epsilon: threshold of the near-zero set.
         normalized: whether ``coefficients`` are divided by eta.
@@ -77,6 +80,7 @@ class Still:
     query: Float[Tensor, " n"]
     curve_scores: Float[Tensor, " p"]
     curve: Float[Tensor, " p"]
+    curve_range: tuple[float, float]
     is_feature_map: bool
     row: int
     column: int
@@ -87,13 +91,15 @@ class Still:
 
 def take_still(shown: _Shown) -> Still:
     """Everything the picture needs of ``Explorer.shown()``."""
-    scores = torch.linspace(*_SCORES, 241, dtype=torch.float64)
+    first, last, *limits = shown.readout_range
+    scores = torch.linspace(first, last, 241, dtype=torch.float64)
     return Still(
         coefficients=shown.matrix,
         states=shown.path,
         query=shown.carrier.q[shown.row],
         curve_scores=scores,
         curve=shown.curve(scores),
+        curve_range=tuple(limits),
         is_feature_map=shown.is_feature_map,
         row=shown.row,
         column=shown.column,
@@ -143,6 +149,18 @@ def _layout(views: Sequence[str]) -> dict[str, Any]:
     return {**common, "mosaic": mosaic, "figsize": (_WIDTH, 4.3), "width_ratios": ratios}
 
 
+def root_norm(top: float) -> FuncNorm:
+    """Colours proportional to the root of a coefficient's size, as the live matrix has them."""
+
+    def root(x: np.ndarray) -> np.ndarray:
+        return np.sign(x) * np.sqrt(np.abs(x))
+
+    def square(x: np.ndarray) -> np.ndarray:
+        return np.sign(x) * np.square(x)
+
+    return FuncNorm((root, square), vmin=-top, vmax=top)
+
+
 def draw_matrix(axis: Axes, still: Still) -> None:
     """Coefficients, with row i and column j marked."""
     length = still.coefficients.shape[-1]
@@ -150,7 +168,7 @@ def draw_matrix(axis: Axes, still: Still) -> None:
     shown = still.coefficients.masked_fill(hidden, torch.nan)
     finite = shown[~hidden & shown.isfinite()].abs()
     top = float(finite.max()) if finite.numel() else 1.0
-    image = axis.imshow(shown.numpy(), cmap=COEFFICIENT_CMAP, norm=centered_norm(top or 1.0))
+    image = axis.imshow(shown.numpy(), cmap=COEFFICIENT_CMAP, norm=root_norm(top or 1.0))
     scale = axis.inset_axes((0.56, 0.86, 0.4, 0.035))
     axis.figure.colorbar(image, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=7)
@@ -220,6 +238,6 @@ def draw_readout(axis: Axes, still: Still) -> None:
             still.curve_scores.tolist(), 0, 1, where=inside, transform=axis.get_xaxis_transform(),
             color=color, alpha=0.15, lw=0,
         )  # fmt: skip
-    axis.set(xlim=_SCORES, ylim=(-1.6, 4))
+    axis.set(xlim=still.curve_scores[[0, -1]].tolist(), ylim=still.curve_range)
     axis.set_title(r"readout $\psi$, one axis" if still.is_feature_map else r"readout $\phi$")
     axis.set_xlabel("x" if still.is_feature_map else "score s")

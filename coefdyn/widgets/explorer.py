@@ -37,6 +37,9 @@ PARTS: tuple[str, ...] = (
 CARDS: tuple[str, ...] = ("card-evolution", "card-scaling", "card-readout", "card-normalizer")
 """Single cards of the controls, for an explorer about one ingredient."""
 
+DIRECTIONS: tuple[str, ...] = ("up", "down")
+"""Ways in which a prediction can ask the reader to move its control."""
+
 NUMBERS: tuple[str, ...] = ("near-zero-fraction", "row-sum", "overflow")
 """Numbers that a prediction can be about."""
 
@@ -63,8 +66,9 @@ class Explorer(anywidget.AnyWidget):
             a page is ``#cd?...``, the second ``#cd-2?...``, and so on.
         predict: a question that gates the controls until the reader has answered it, such as
             ``{"id": "decay", "question": "Lower the decay: which way does the share of near-zero
-            coefficients move?", "number": "near-zero-fraction", "control": "decay"}``. The answer
-            stays in the reader's browser.
+            coefficients move?", "number": "near-zero-fraction", "control": "decay", "direction":
+            "down"}``. Only that control is judged, moved that way (either way without a
+            ``direction``). The answer and its date stay in the reader's browser.
         **settings: any other setting, such as ``length=24``; ``coefdyn.widgets.settings.schema()``
             lists them. Positions ``column`` (j) and ``row`` (i) count from 1, as in the paper.
 
@@ -242,7 +246,12 @@ def _page_data(heads: Mapping[given.Index, CoefficientDynamics]) -> dict[str, An
 
 def _check_question(question: Mapping[str, str]) -> None:
     wanted = ("id", "question", "number", "control")
-    if set(question) != set(wanted):
-        raise ValueError(f"predict needs the keys {', '.join(wanted)}; got {', '.join(question)}.")
+    if set(question) - {"direction"} != set(wanted):
+        raise ValueError(
+            f"predict needs the keys {', '.join(wanted)}, and may have direction; "
+            f"got {', '.join(question)}."
+        )
+    if "direction" in question:
+        rules.check_name("direction", question["direction"], DIRECTIONS)
     rules.check_name("number", question["number"], NUMBERS)
     rules.check_name("control", question["control"], tuple(rules.schema()["ranges"]))

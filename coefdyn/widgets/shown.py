@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from coefdyn import CoefficientDynamics
+from coefdyn import CoefficientDynamics, normalizer, readout
 from coefdyn.analysis.classes import combination_class
 from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Float, Tensor
@@ -24,6 +24,7 @@ __all__ = ["Shown", "is_between", "shown_at"]
 
 _FLOAT32_LOG_MAX = math.log(torch.finfo(torch.float32).max)
 _NONNEGATIVE = ("convex", "conical")
+_STRAIGHT = (readout.identity, readout.relu)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -82,6 +83,21 @@ class Shown:
         """phi, or one coordinate of psi, at scores ``(p,)``; a mixture between two designs."""
         parts = [share * phi.fn(scores[:, None]).squeeze(-1) for phi, share in self.readouts]
         return torch.stack(parts).sum(0)
+
+    @property
+    def readout_range(self) -> tuple[float, float, float, float]:
+        """Where phi is drawn: scores from, to, values from, to.
+
+        exp and softplus are near zero far on the left; a straight readout is drawn around the
+        scores there are (``readoutRange`` in ``js/views.js``).
+        """
+        if not all(phi in _STRAIGHT for phi, share in self.readouts if share > 0):
+            return (-8.0, 4.0, -1.6, 4.0)
+        plain = replace(self.carrier, readout=readout.identity, normalizer=normalizer.One())
+        scores = plain.coefficients()
+        largest = scores[scores.isfinite()].abs().max().item()
+        reach = _nice_ceiling(1.1 * max(largest, 2 * self.settings["epsilon"], 1e-9))
+        return (-reach, reach, -1.1 * reach, 1.1 * reach)
 
     @property
     def near_zero_fraction(self) -> float:
@@ -230,3 +246,9 @@ def _common_class(names: list[str], share: float) -> str:
     if share == 1 or names[0] == names[1]:
         return names[1]
     return "conical" if all(name in _NONNEGATIVE for name in names) else "linear"
+
+
+def _nice_ceiling(x: float) -> float:
+    """The next of 1, 2, 5, 10, 20, 50, ..."""
+    power = 10.0 ** math.floor(math.log10(x))
+    return power * next(step for step in (1, 2, 5, 10) if x <= step * power * (1 + 1e-12))

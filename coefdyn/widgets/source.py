@@ -6,6 +6,8 @@ import json
 from functools import cache
 from pathlib import Path
 
+from coefdyn.widgets.lean import lean_script, lean_style
+
 __all__ = [
     "ARITHMETIC",
     "arithmetic_source",
@@ -43,14 +45,10 @@ def _join(names: tuple[str, ...]) -> str:
     schema = json.loads((_HERE / "schema.json").read_text(encoding="utf-8"))
     compact = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     parts = [f"const SCHEMA = {compact};"]
-    parts += [_lean((_HERE / "js" / f"{name}.js").read_text(encoding="utf-8")) for name in names]
+    parts += [
+        lean_script((_HERE / "js" / f"{name}.js").read_text(encoding="utf-8")) for name in names
+    ]
     return "\n".join(parts)
-
-
-def _lean(text: str) -> str:
-    """Without indentation, blank lines and comment lines: every page carries this text."""
-    lines = (line.strip() for line in text.splitlines())
-    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 @cache
@@ -93,4 +91,4 @@ def film_source() -> str:
 @cache
 def style_source() -> str:
     """The stylesheet."""
-    return _lean((_HERE / "css" / "explorer.css").read_text(encoding="utf-8"))
+    return lean_style((_HERE / "css" / "explorer.css").read_text(encoding="utf-8"))

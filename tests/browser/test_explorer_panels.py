@@ -197,7 +197,7 @@ def test_prediction_gates_the_controls(open_page: Open) -> None:
     press(page, "predict-falls")
     assert page.is_enabled("[data-cd=control-decay]")
     slide(page, "decay", 0.5)
-    assert "it rises. You said it falls." in text(page, "predict-outcome")
+    assert "it rises. You said it falls (" in text(page, "predict-outcome")
     page.reload()
     page.wait_for_selector("[data-cd=predict-falls][aria-pressed=true]")
     press(page, "predict-reset")
@@ -209,14 +209,16 @@ def test_a_number_that_stays_is_an_answer_too(open_page: Open) -> None:
     question = {"id": "o", "question": "When?", "number": "overflow", "control": "decay"}
     page = open_page(Explorer("mamba2", scaling="one", predict=question))
     press(page, "predict-stays")
-    assert text(page, "predict-outcome") == "You said it stays. Now move “Decay a” and watch."
+    today = page.evaluate("new Date().toLocaleDateString('sv')")
+    want = f"You said it stays ({today}). Now move “Keep per step, a” and watch."
+    assert text(page, "predict-outcome") == want
     page.reload()
     page.wait_for_selector("[data-cd=predict-stays][aria-pressed=true]")
-    assert text(page, "predict-outcome") == "You said it stays. Now move “Decay a” and watch."
+    assert text(page, "predict-outcome") == want
     slide(page, "decay", 0.7)
     assert text(page, "predict-outcome") == "It is now never: it stays. As you said. Why?"
     slide(page, "decay", 1.2)
-    assert "it falls. You said it stays." in text(page, "predict-outcome")
+    assert f"it falls. You said it stays ({today})." in text(page, "predict-outcome")
 
 
 @pytest.mark.parametrize("kept", ["5", "{}", '{"answer": "up"}', "{"])

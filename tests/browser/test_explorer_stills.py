@@ -85,7 +85,7 @@ def test_without_scripts_the_still_says_settings_and_numbers(name: str, visit: V
     assert f"row {row} sums to {alpha[row - 1].sum().item():.3g};" in words
     assert f"{shown.near_zero_fraction:.1%} of the coefficients" in words
     assert f"{explorer.settings['length']} tokens of width 2" in words
-    assert ("decay a 0.9," in words) is (name == "row")
+    assert ("keep per step, a 0.9," in words) is (name == "row")
 
 
 def test_the_still_has_the_numbers_of_the_live_figure(visit: Visit) -> None:

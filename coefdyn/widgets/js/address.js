@@ -18,6 +18,7 @@ function listenToAddress(app, name) {
       app.adopt(settings, notes.length ? [`The address was not all readable: ${notes.join("; ")}`] : []);
     }
     onShow[app.prefix] = encodeSettings(app.settings);
+    keepOnShow(app.prefix);
     return prefix !== undefined;
   };
   const go = () => {
@@ -29,6 +30,17 @@ function listenToAddress(app, name) {
   window.addEventListener("hashchange", go);
   app.cleanups.push(() => window.removeEventListener("hashchange", go));
   app.onCommit.push(() => writeAddress(app));
+}
+
+// Every step of the history knows what it shows, also the first one and one that a link of the text has made: Back
+// from there finds it.
+function keepOnShow(prefix) {
+  const { state } = window.history;
+  try {
+    window.history.replaceState({ ...state, explorers: { ...onShow, ...state?.explorers, [prefix]: onShow[prefix] } }, "");
+  } catch {
+    // A page without a history, such as one in a sandbox, still shows its figures.
+  }
 }
 
 // A link in the text may be far from the figure it speaks of.

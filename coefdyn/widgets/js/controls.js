@@ -1,14 +1,15 @@
 // Controls are made from the schema: one select, slider, number or tick per setting.
 
-function makeControl(key, app) {
-  if (SCHEMA.choices[key]) return choiceControl(key, SCHEMA.choices[key], app);
-  if (SCHEMA.flags[key]) return flagControl(key, SCHEMA.flags[key], app);
-  return sliderControl(key, SCHEMA.ranges[key] || SCHEMA.integers[key], app);
+// `hook` tells two controls of one setting apart: the card has control-decay, a question asked-decay.
+function makeControl(key, app, hook = "control") {
+  if (SCHEMA.choices[key]) return choiceControl(key, SCHEMA.choices[key], app, hook);
+  if (SCHEMA.flags[key]) return flagControl(key, SCHEMA.flags[key], app, hook);
+  return sliderControl(key, SCHEMA.ranges[key] || SCHEMA.integers[key], app, hook);
 }
 
-function choiceControl(key, spec, app) {
+function choiceControl(key, spec, app, hook = "control") {
   const id = freshId(key);
-  const select = element("select", { id, "data-cd": `control-${key}`,
+  const select = element("select", { id, "data-cd": `${hook}-${key}`,
     onchange: () => app.change({ [key]: select.value }, true) },
     ...Object.entries(spec.options).map(([value, text]) => element("option", { value, text })));
   const node = element("div", { class: "cdx-control cdx-choice" }, element("label", { for: id, text: spec.label }), select);
@@ -18,9 +19,9 @@ function choiceControl(key, spec, app) {
   } };
 }
 
-function flagControl(key, spec, app) {
+function flagControl(key, spec, app, hook = "control") {
   const id = freshId(key);
-  const input = element("input", { id, type: "checkbox", "data-cd": `control-${key}`,
+  const input = element("input", { id, type: "checkbox", "data-cd": `${hook}-${key}`,
     onchange: () => app.change({ [key]: input.checked }, true) });
   const node = element("div", { class: "cdx-control cdx-flag" }, input, element("label", { for: id, text: spec.label }));
   return { node, update(s) {
@@ -30,14 +31,14 @@ function flagControl(key, spec, app) {
 }
 
 // epsilon moves in powers of ten; everything else linearly.
-function sliderControl(key, spec, app) {
+function sliderControl(key, spec, app, hook = "control") {
   const id = freshId(key);
   const logarithmic = key === "epsilon";
   const forward = (x) => (logarithmic ? Math.log10(x) : x);
   const back = (x) => (logarithmic ? Number((10 ** x).toPrecision(2)) : x);
-  const input = element("input", { id, type: "range", "data-cd": `control-${key}`,
+  const input = element("input", { id, type: "range", "data-cd": `${hook}-${key}`,
     min: forward(spec.min), max: forward(spec.max), step: logarithmic ? 0.1 : spec.step || 1 });
-  const value = element("output", { for: id, "data-cd": `value-${key}` });
+  const value = element("output", { for: id, "data-cd": hook === "control" ? `value-${key}` : `${hook}-value-${key}` });
   input.addEventListener("input", () => app.change({ [key]: back(Number(input.value)) }, false));
   input.addEventListener("change", () => app.commit());
   const node = element("div", { class: "cdx-control cdx-slider" },
@@ -67,9 +68,9 @@ function keysOfGroup(group) {
   return SCALAR_KEYS.filter((key) => (SCHEMA.choices[key] || SCHEMA.ranges[key] || SCHEMA.integers[key] || SCHEMA.flags[key]).group === group);
 }
 
-function controlGroup(keys, app) {
+function controlGroup(keys, app, hook = "control") {
   return keys.map((key) => {
-    const control = makeControl(key, app);
+    const control = makeControl(key, app, hook);
     app.updaters.push((model) => control.update(model.settings));
     return control.node;
   });
@@ -84,20 +85,61 @@ function makeCards(app, parts) {
     element("fieldset", { class: `cdx-card cdx-card-${group}` },
       element("legend", {}, symbol(sign, group), ` ${name}`),
       element("p", { class: "cdx-hint", text: hint }),
+      makeMix(group, app),
       element("div", { class: "cdx-card-controls" }, ...controlGroup(keysOfGroup(group), app)))));
+}
+
+function makeMix(group, app) {
+  const [key] = DESIGN_PARTS.find(([, , ingredient]) => ingredient === group);
+  const mix = element("p", { class: "cdx-mix", "data-cd": `mix-${group}`, hidden: true });
+  app.updaters.push(({ settings }) => {
+    const words = isGiven(app.data) ? "" : mixWords(key, settings);
+    mix.hidden = words === "";
+    setText(mix, words);
+  });
+  return mix;
 }
 
 function makePresets(app) {
   const buttons = Object.entries(SCHEMA.rows).map(([name, row]) => element("button", {
-    type: "button", class: "cdx-chip", "data-cd": `preset-${name}`, "aria-label": row.label, text: row.short,
+    type: "button", class: "cdx-chip", "data-cd": `preset-${name}`, title: row.label, text: row.short,
     onclick: () => {
       startFade(app);
       app.change({ ...withPreset(app.settings, name), morph: 0 }, true);
     } }));
   const names = Object.keys(SCHEMA.rows);
-  app.updaters.push((model) => buttons.forEach((button, m) =>
-    setAttribute(button, "aria-pressed", names[m] === model.settings.preset)));
-  return element("div", { class: "cdx-chips", role: "group", "aria-label": "Rows of Table 1" }, ...buttons);
+  app.updaters.push(({ settings }) => buttons.forEach((button, m) => {
+    const share = shareOf(names[m], settings);
+    setText(button, SCHEMA.rows[names[m]].short + (share > 0 && share < 1 ? ` ${Math.round(100 * share)} %` : ""));
+    setAttribute(button, "aria-pressed", share > 0 && share < 1 ? "mixed" : share === 1);
+  }));
+  return element("div", { class: "cdx-chips cdx-presets", "data-locks": true, role: "group", "aria-label": "Rows of Table 1" }, ...buttons);
+}
+
+// How much of a row of Table 1 is on show, from 0 to 1.
+function shareOf(name, s) {
+  const share = isMorphing(s) ? s.morph : 0;
+  return (name === s.preset ? 1 - share : 0) + (name === s.morph_to ? share : 0);
+}
+
+// The name of what is on show; between two designs how far, and the way back.
+function makeDesign(app, always) {
+  const words = element("span", { "data-cd": "design-words" });
+  const end = element("button", { type: "button", class: "cdx-button cdx-end", "data-cd": "morph-end", text: "×",
+    onclick: () => {
+      startFade(app);
+      app.change({ morph: 0, morph_to: "" }, true);
+    } });
+  const node = element("p", { class: "cdx-design", "data-cd": "design" }, words, end);
+  app.updaters.push(({ settings }) => {
+    const morphing = isMorphing(settings) && !isGiven(app.data);
+    node.hidden = isGiven(app.data) || !(always || morphing);
+    setText(words, designWords(settings));
+    end.hidden = !morphing;
+    setAttribute(node, "data-morphing", morphing);
+    setAttribute(end, "aria-label", `× end the morph, back to ${nameOf(settings)}`);
+  });
+  return node;
 }
 
 function makeEquation() {

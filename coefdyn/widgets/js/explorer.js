@@ -4,6 +4,7 @@ function createExplorer(widget, host) {
   const app = {
     widget, updaters: [], settings: null, data: widget.get("data") || {}, predict: widget.get("predict") || {}, notes: [],
     change(patch, done) {
+      if (app.locked && Object.keys(patch).some((key) => !LOOKING.includes(key))) return; // a question waits
       app.adopt({ ...app.settings, ...patch });
       if (done) app.commit();
     },
@@ -48,7 +49,7 @@ function createExplorer(widget, host) {
   };
   const saved = widget.get("settings");
   app.settings = normaliseSettings(saved && Object.keys(saved).length ? saved : {}).settings;
-  app.initial = app.settings;
+  app.initial = app.settings; // what the page was written with, whatever its address says
   app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" });
   buildParts(app, widget.get("parts") || ALL_PARTS);
   host.append(app.root);
@@ -66,6 +67,7 @@ function buildParts(app, parts) {
   const has = (name) => parts.includes(name);
   const { root } = app;
   if (has("presets")) root.append(makePresets(app));
+  root.append(makeDesign(app, has("presets")));
   if (has("equation")) root.append(makeEquation());
   if (app.predict.id) root.append(makePredict(app));
   root.append(makeNote(app));
@@ -79,7 +81,7 @@ function buildParts(app, parts) {
   if (has("numbers")) root.append(makeNumbers(app));
   if (has("panels")) root.append(makePanels(app));
   if (parts.some((name) => name === "controls" || name.startsWith("card-"))) root.append(makeCards(app, parts));
-  if (has("tokens")) root.append(element("div", { class: "cdx-tokens" }, ...controlGroup(keysOfGroup("tokens"), app)));
+  if (has("tokens")) root.append(element("div", { class: "cdx-tokens", "data-locks": true }, ...controlGroup(keysOfGroup("tokens"), app)));
   root.append(element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" }));
   app.onCommit.push(() => setText(root.querySelector("[data-cd=status]"), describe(app.model) + spokenOutcome(app)));
 }

@@ -57,7 +57,7 @@ function geometryHandle(app, kind) {
   const follow = (event, done) => {
     const box = handle.parentNode.querySelector("canvas").getBoundingClientRect();
     const { cx, cy, scale } = app.geometry;
-    move((event.clientX - box.left - cx) / scale, (cy - (event.clientY - box.top)) / scale, done);
+    move(((event.clientX - box.left) / textZoom - cx) / scale, (cy - (event.clientY - box.top) / textZoom) / scale, done);
   };
   handle.addEventListener("pointerdown", (event) => handle.setPointerCapture(event.pointerId));
   handle.addEventListener("pointermove", (event) => handle.hasPointerCapture(event.pointerId) && follow(event, false));
@@ -76,8 +76,8 @@ function placeHandle(handle, model, view, kind) {
   const point = pointOf(model, kind);
   const [x, y] = view.at(point);
   const [right, bottom] = view.corner;
-  handle.style.left = `${Math.min(Math.max(x, 0), right)}px`;
-  handle.style.top = `${Math.min(Math.max(y, 0), bottom)}px`;
+  handle.style.left = `${Math.min(Math.max(x, 0), right) * textZoom}px`;
+  handle.style.top = `${Math.min(Math.max(y, 0), bottom) * textZoom}px`;
   const name = kind === "k" ? `Key of token ${model.column + 1}` : `Query of output ${model.row + 1}`;
   setAttribute(handle, "aria-label", `${name}: ${point.map((v) => formatNumber(v)).join(", ")}. Arrow keys move it.`);
 }

@@ -85,8 +85,8 @@ function drawMatrixLabels(ctx, box, model, theme) {
 
 // The cell under a point of the canvas, or null above the diagonal and outside.
 function cellAt(canvas, L, x, y) {
-  const box = matrixGeometry(canvas.clientWidth, canvas.clientHeight, L);
-  const column = Math.floor((x - box.x) / box.cell);
-  const row = Math.floor((y - box.y) / box.cell);
+  const box = matrixGeometry(...sizeOf(canvas), L);
+  const column = Math.floor((x / textZoom - box.x) / box.cell);
+  const row = Math.floor((y / textZoom - box.y) / box.cell);
   return column >= 0 && row < L && column <= row ? { row, column } : null;
 }

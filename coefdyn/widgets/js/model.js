@@ -26,6 +26,7 @@ function addReadoutCurve(model, s) {
     : [[g.readout, 1]];
   const curves = parts.map(([name]) => READOUTS[name].phi || READOUTS[name].psi);
   model.phi = (x) => parts.reduce((sum, [, share], m) => (share === 0 ? sum : sum + share * curves[m](x)), 0);
+  model.readouts = parts.filter(([, share]) => share > 0).map(([name]) => name);
   model.isFeature = parts.every(([name]) => READOUTS[name].psi);
   model.nearZeroSets = parts.flatMap(([name, share]) => {
     const interval = nearZeroInterval(name, s.epsilon);

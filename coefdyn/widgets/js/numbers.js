@@ -90,7 +90,7 @@ function makeLegend(app) {
   const toggle = element("div", { class: "cdx-toggle", role: "group", "aria-label": "Matrix shows" },
     ...[["raw", "α"], ["normalized", "α ∕ η"]].map(([view, text]) => {
       const button = element("button", { type: "button", "data-cd": `view-${view}`, text,
-        "aria-label": view === "raw" ? "raw coefficients" : "normalized coefficients",
+        title: view === "raw" ? "raw coefficients" : "normalized coefficients",
         onclick: () => app.change({ view }, true) });
       app.updaters.push((model) => setAttribute(button, "aria-pressed", model.settings.view === view));
       return button;
@@ -104,6 +104,7 @@ function makeLegend(app) {
   });
   return element("div", { class: "cdx-legend" }, toggle,
     element("div", { class: "cdx-scale" }, low, element("i", { class: "cdx-bar" }), high),
+    element("div", { class: "cdx-root", "data-cd": "scale-words", text: "colour ∝ √|value|" }),
     element("div", { class: "cdx-swatch" }, element("i", {}), epsilon));
 }
 

@@ -16,7 +16,8 @@ function makePanels(app) {
     const id = freshId(`panel-${name}`);
     const button = element("button", { type: "button", class: "cdx-button", "aria-controls": id, text: label,
       "data-cd": `panel-${name}`, onclick: () => app.change({ panel: app.settings.panel === name ? "none" : name }, true) });
-    const box = element("div", { id, class: `cdx-panel cdx-panel-${name}`, hidden: true, role: "region", "aria-label": label });
+    const box = element("div", { id, class: `cdx-panel cdx-panel-${name}`, hidden: true, role: "region", "aria-label": label,
+      "data-locks": ["morph", "positions", "geometry"].includes(name) });
     let update = null;
     bar.append(button);
     node.append(box);

@@ -26,53 +26,114 @@ function predictionStore(app) {
   };
 }
 
+// Settings that a locked explorer still lets the reader choose, and that no answer depends on.
+const LOOKING = ["row", "column", "panel", "view", "head"];
+
+const ASKED_WAYS = { up: ["raise", (now, then) => now > then], down: ["lower", (now, then) => now < then] };
+
 function makePredict(app) {
+  const { predict } = app;
   const store = predictionStore(app);
-  const label = (SCHEMA.ranges[app.predict.control] || SCHEMA.choices[app.predict.control] || { label: app.predict.control }).label;
-  const read = NUMBERS.find(([hook]) => hook === app.predict.number)[3];
+  const start = app.initial;
+  const read = NUMBERS.find(([hook]) => hook === predict.number)[3];
+  const baseline = Number(read(buildModel(start, app.data))[1]);
   const buttons = PREDICTIONS.map(([answer, text]) => element("button", { type: "button", class: "cdx-button", text,
     "data-cd": `predict-${answer}`, onclick: () => {
-      decide({ answer, from: String(read(app.model)[1]), at: app.settings[app.predict.control] });
+      decide({ answer, date: today(), question: predict.question, page: document.title });
+      app.change(start, true); // the answer is about the figure as the question found it
       outcome.focus({ preventScroll: true }); // the buttons are about to rest, and would drop the focus
     } }));
   const outcome = element("p", { class: "cdx-sentence", tabindex: "-1", "data-cd": "predict-outcome" });
+  const back = element("button", { type: "button", class: "cdx-button", "data-cd": "predict-back", text: "Back to the question",
+    onclick: () => {
+      app.change(start, true);
+      outcome.focus({ preventScroll: true });
+    } });
   const again = element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "predict-reset", text: "Ask me again",
     onclick: () => {
-      app.change(app.initial, true);
+      app.change(start, true);
       decide(null);
       app.frame();
       buttons[0].focus({ preventScroll: true });
     } });
   let state = store.load();
+  app.locked = !state;
   const decide = (next) => {
     state = next;
+    app.locked = !next;
     store.save(next);
     app.schedule();
   };
   app.updaters.push((model) => {
-    app.root.querySelectorAll("fieldset.cdx-card").forEach((card) => (card.disabled = !state));
+    lockControls(app);
     buttons.forEach((button, m) => setAttribute(button, "aria-pressed", Boolean(state) && state.answer === PREDICTIONS[m][0]));
     buttons.forEach((button) => (button.disabled = Boolean(state)));
     again.hidden = !state;
-    const moved = Boolean(state) && model.settings[app.predict.control] !== state.at;
-    setText(outcome, state ? outcomeWords(state, read(model), label, moved) : `Say first; then “${label}” and the other controls wake up.`);
+    const seen = judge(model.settings, read(model), { start, baseline, predict });
+    back.hidden = !state || !seen.others.length;
+    setText(outcome, state ? outcomeWords(state, seen, predict) : waitingWords(seen, predict));
+    if (state && seen.truth && state.truth !== seen.truth) store.save((state = { ...state, truth: seen.truth }));
   });
+  const [asked] = controlGroup([predict.control], app, "asked");
   return element("div", { class: "cdx-predict", role: "group", "aria-label": "Predict first", "data-cd": "predict" },
-    element("p", { class: "cdx-sentence" }, element("strong", { text: app.predict.question })),
-    element("div", { class: "cdx-chips cdx-left" }, ...buttons, again), outcome);
+    element("p", { class: "cdx-sentence" }, element("strong", { text: predict.question })),
+    element("div", { class: "cdx-asked" },
+      element("div", { class: "cdx-chips cdx-left" }, ...buttons, again),
+      element("fieldset", { class: "cdx-lock" }, asked)),
+    outcome, back);
+}
+
+const today = () => {
+  const now = new Date();
+  return [now.getFullYear(), now.getMonth() + 1, now.getDate()].map((x) => String(x).padStart(2, "0")).join("-");
+};
+
+// What the reader may not change before the answer: the frame does nothing while nothing is locked or freed.
+function lockControls(app) {
+  if (app.shownLock === app.locked) return;
+  app.shownLock = app.locked;
+  app.root.querySelectorAll("fieldset.cdx-card, fieldset.cdx-lock").forEach((box) => (box.disabled = app.locked));
+  app.root.querySelectorAll("[data-locks]").forEach((box) => (box.inert = app.locked));
+}
+
+// Has the asked control been moved, in the asked direction, and nothing else? Only then is there a truth.
+function judge(s, [text, value], { start, baseline, predict }) {
+  const { control, direction, number } = predict;
+  const asked = (key) => key === control || (LOOKING.includes(key) && !(key === "row" && number === "row-sum") && !(key === "view" && number === "near-zero-fraction"));
+  const others = Object.keys(start).filter((key) => key !== "preset" && !asked(key) && JSON.stringify(s[key]) !== JSON.stringify(start[key]));
+  const moved = s[control] !== start[control];
+  const wrongWay = moved && direction && !ASKED_WAYS[direction][1](s[control], start[control]);
+  const now = Number(value);
+  const same = now === baseline || Math.abs(now - baseline) <= 1e-9 * Math.max(1, Math.min(Math.abs(baseline), Math.abs(now)));
+  const truth = others.length || !moved || wrongWay ? "" : same ? "stays" : now > baseline ? "rises" : "falls";
+  return { others, moved, wrongWay, truth, text };
+}
+
+function labelOf(key) {
+  const spec = SCHEMA.choices[key] || SCHEMA.ranges[key] || SCHEMA.integers[key] || SCHEMA.flags[key];
+  return spec ? spec.label : key;
+}
+
+const orderWords = ({ control, direction }) => `${direction ? ASKED_WAYS[direction][0] : "move"} “${labelOf(control)}”`;
+
+function waitingWords({ others, moved }, { control }) {
+  const elsewhere = others.length || moved ? " The figure shows what a link has set; your answer takes it back to the question." : "";
+  return `Say first; then “${labelOf(control)}” and the other controls wake up.${elsewhere}`;
+}
+
+function outcomeWords({ answer, date }, { others, moved, wrongWay, truth, text }, predict) {
+  const said = `You said it ${answer}${date ? ` (${date})` : ""}.`;
+  if (others.length) {
+    const names = [...new Set(others.map(labelOf))];
+    return `${said} The question is about “${labelOf(predict.control)}” alone, and ${names.slice(0, 3).join(", ")}${names.length > 3 ? " and more" : ""} changed too.`;
+  }
+  if (!moved) return `${said} Now ${orderWords(predict)} and watch.`;
+  if (wrongWay) return `${said} The question asks you to ${orderWords(predict)}; this is the other way.`;
+  return `It is now ${text}: it ${truth}. ${truth === answer ? "As you said." : said} Why?`;
 }
 
 // What a screen reader hears of it once a change is done, not while a slider moves.
 function spokenOutcome(app) {
   const outcome = app.root.querySelector("[data-cd=predict-outcome]");
   return outcome ? ` ${outcome.textContent}` : "";
-}
-
-// Numbers may be infinite ("never"), which JSON has no word for, so `from` is a text.
-function outcomeWords({ answer, from }, [text, value], label, moved) {
-  const start = Number(from);
-  const same = value === start || Math.abs(value - start) <= 1e-9 * Math.max(1, Math.min(Math.abs(start), Math.abs(value)));
-  if (same && !moved) return `You said it ${answer}. Now move “${label}” and watch.`;
-  const truth = same ? "stays" : value > start ? "rises" : "falls";
-  return `It is now ${text}: it ${truth}. ${truth === answer ? "As you said." : `You said it ${answer}.`} Why?`;
 }

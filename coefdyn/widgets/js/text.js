@@ -54,8 +54,39 @@ function formatSetting(key, s) {
   return SCHEMA.integers[key] ? String(s[key]) : formatNumber(s[key], spec.step && spec.step < 0.01 ? 4 : 3);
 }
 
+const nameOf = (s) => (s.preset === "own" ? "Own design" : SCHEMA.rows[s.preset].label);
+const isMorphing = (s) => Boolean(s.morph_to) && s.morph > 0;
+
 function titleOf(s) {
-  const name = s.preset === "own" ? "Own design" : SCHEMA.rows[s.preset].label;
-  if (!s.morph_to || s.morph === 0) return name;
-  return `${Math.round(100 * s.morph)} % of the way from ${name} to ${SCHEMA.rows[s.morph_to].label}`;
+  if (!isMorphing(s)) return nameOf(s);
+  return `${Math.round(100 * s.morph)} % of the way from ${nameOf(s)} to ${SCHEMA.rows[s.morph_to].label}`;
+}
+
+const DESIGN_PARTS = [["structure", "A", "evolution"], ["scaling", "b", "scaling"], ["readout", "φ", "readout"], ["normalizer", "η", "normalizer"]];
+
+const kindWords = (key, kind) => SCHEMA.choices[key].options[kind].split(":")[0];
+
+// The four kinds of a design of one's own, and the row of Table 1 that shares most of them.
+function ownWords(s) {
+  const differing = (name) => DESIGN_PARTS.filter(([key]) => SCHEMA.rows[name].kinds[key] !== s[key]);
+  const nearest = Object.keys(SCHEMA.rows).reduce((best, name) => (differing(name).length < differing(best).length ? name : best));
+  const others = differing(nearest).map(([, sign]) => sign);
+  const parts = DESIGN_PARTS.map(([key, sign]) => `${sign} ${kindWords(key, s[key])}`).join(" · ");
+  const gap = others.length ? `which differs in ${others.join(", ")}` : "which takes the key itself for z";
+  return `Own design: ${parts}; nearest ${SCHEMA.rows[nearest].label}, ${gap}`;
+}
+
+// What is on show, always in one line.
+function designWords(s) {
+  const start = s.preset === "own" ? ownWords(s) : nameOf(s);
+  return isMorphing(s) ? `${start}, ${Math.round(100 * s.morph)} % towards ${SCHEMA.rows[s.morph_to].label}` : start;
+}
+
+// What a card says between two designs: both kinds, with their shares.
+function mixWords(key, s) {
+  if (!isMorphing(s)) return "";
+  const there = SCHEMA.rows[s.morph_to].kinds[key];
+  if (there === s[key]) return "";
+  const share = Math.round(100 * s.morph);
+  return `now ${100 - share} % ${kindWords(key, s[key])}, ${share} % ${kindWords(key, there)}`;
 }

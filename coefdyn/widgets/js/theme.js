@@ -3,8 +3,12 @@
 const THEME_NAMES = ["ink", "muted", "line", "surface", "panel", "evolution", "scaling", "readout", "normalizer",
   "positive", "positive-mid", "negative", "negative-mid", "zero", "near-zero", "overflow"];
 
+// How much larger than 13 pixels the reader has the text; pictures grow with it. One number: it is the page's.
+let textZoom = 1;
+
 function readTheme(root) {
   const style = getComputedStyle(root);
+  textZoom = Math.max(1, Number.parseFloat(style.fontSize) / 13 || 1);
   const theme = { font: style.fontFamily };
   for (const name of THEME_NAMES) theme[name] = style.getPropertyValue(`--cdx-${name}`).trim();
   theme.ramps = { positive: ramp(theme, "positive"), negative: ramp(theme, "negative") };
@@ -31,11 +35,15 @@ function packColor([r, g, b]) {
   return ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
 }
 
-// Sizes the backing store to the element and returns a context in CSS pixels, cleared.
+// Width and height of a canvas in drawing units: CSS pixels, fewer of them where the text is enlarged.
+function sizeOf(canvas) {
+  return [(canvas.clientWidth || 300) / textZoom, (canvas.clientHeight || 150) / textZoom];
+}
+
+// Sizes the backing store to the element and returns a context in drawing units, cleared.
 function openCanvas(canvas) {
-  const ratio = window.devicePixelRatio || 1;
-  const width = canvas.clientWidth || 300;
-  const height = canvas.clientHeight || 150;
+  const ratio = (window.devicePixelRatio || 1) * textZoom;
+  const [width, height] = sizeOf(canvas);
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== w || canvas.height !== h) {
     canvas.width = w;
@@ -100,7 +108,7 @@ function listenToTheme(app) {
   const watcher = new MutationObserver(refresh);
   watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "data-mode"] });
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
-  const sizes = new ResizeObserver(() => app.model && app.schedule());
+  const sizes = new ResizeObserver(() => app.model && refresh());
   sizes.observe(app.root);
   // Paper waits for no frame: it is drawn as soon as the colours and widths of the page are those of paper.
   const paper = matchMedia("print");

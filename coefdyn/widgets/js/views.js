@@ -119,19 +119,32 @@ function planeView(model, width, height) {
   return { cx, cy, scale, reach, points, start: Math.hypot(...points[0]), at: ([x, y]) => [cx + x * scale, cy - y * scale] };
 }
 
-const PHI_RANGE = { x0: -8, x1: 4, y0: -1.6, y1: 4 };
+// exp and softplus are near zero far on the left; a straight readout is drawn around the scores there are.
+function readoutRange(model) {
+  const straight = model.readouts.every((name) => name === "identity" || name === "relu");
+  if (!straight) return { x0: -8, x1: 4, y0: -1.6, y1: 4 };
+  const reach = niceCeiling(1.1 * Math.max(largestMagnitude(model.scores), 2 * model.settings.epsilon, 1e-9));
+  return { x0: -reach, x1: reach, y0: -1.1 * reach, y1: 1.1 * reach };
+}
+
+// The next of 1, 2, 5, 10, 20, 50, ...
+function niceCeiling(x) {
+  const power = 10 ** Math.floor(Math.log10(x));
+  return power * [1, 2, 5, 10].find((step) => x <= step * power * (1 + 1e-12));
+}
 
 // phi (or one coordinate of psi) with its near-zero set shaded and the scores of the matrix as a rug.
 function drawReadout(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
-  const { x0, x1, y0, y1 } = PHI_RANGE;
+  const { x0, x1, y0, y1 } = readoutRange(model);
+  setAttribute(canvas, "data-range", `${x0} ${x1}`);
   const xAt = (s) => ((s - x0) / (x1 - x0)) * width;
   const yAt = (v) => height - 14 - ((v - y0) / (y1 - y0)) * (height - 20);
   for (const [from, to, strength] of model.nearZeroSets) {
     const left = xAt(Math.max(from, x0));
     ctx.globalAlpha = 0.16 * strength;
     ctx.fillStyle = theme.readout;
-    ctx.fillRect(left, 0, Math.max(xAt(Math.min(to, x1)) - left, 1.5), height - 14);
+    ctx.fillRect(left, 0, Math.max(xAt(Math.min(to, x1)) - left, 3), height - 14);
   }
   ctx.globalAlpha = 1;
   stroke(ctx, [[0, yAt(0)], [width, yAt(0)]], theme.line);
@@ -140,7 +153,7 @@ function drawReadout(canvas, model, theme) {
   for (let m = 0; m <= 120; m++) {
     const s = x0 + ((x1 - x0) * m) / 120;
     const value = model.phi(s);
-    if (value <= y1 + 1) curve.push([xAt(s), yAt(value)]);
+    if (value <= 1.25 * y1) curve.push([xAt(s), yAt(value)]);
   }
   ctx.save();
   ctx.beginPath();
@@ -152,7 +165,7 @@ function drawReadout(canvas, model, theme) {
   else drawRug(ctx, model, theme, { xAt, yAt, height });
   write(ctx, theme, formatNumber(x0), 4, height - 3);
   write(ctx, theme, model.isFeature ? "x" : "score s = qᵀh", width / 2, height - 3, { align: "center" });
-  write(ctx, theme, String(x1), width - 4, height - 3, { align: "right" });
+  write(ctx, theme, formatNumber(x1), width - 4, height - 3, { align: "right" });
 }
 
 function drawRug(ctx, model, theme, { xAt, yAt, height }) {
@@ -166,5 +179,5 @@ function drawRug(ctx, model, theme, { xAt, yAt, height }) {
   if (model.row < model.column) return;
   const score = model.scores[model.row * L + model.column];
   const value = model.phi(score);
-  dot(ctx, Math.min(Math.max(xAt(score), 4), ctx.canvas.clientWidth - 4), Math.max(yAt(value), 5), 4, theme.ink, theme.panel);
+  dot(ctx, Math.min(Math.max(xAt(score), 4), sizeOf(ctx.canvas)[0] - 4), Math.max(yAt(value), 5), 4, theme.ink, theme.panel);
 }
