@@ -6,6 +6,7 @@ from coefdyn.mixers.deltanet import DeltaNet
 from coefdyn.mixers.design import DesignMixer
 from coefdyn.mixers.gated_deltanet import GatedDeltaNet
 from coefdyn.mixers.gla import GLA
+from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.linear_attention import LinearAttention
 from coefdyn.mixers.lru import LRU
 from coefdyn.mixers.mamba2 import Mamba2
@@ -46,12 +47,15 @@ __all__ = [
     "DeltaNet",
     "DesignMixer",
     "GatedDeltaNet",
+    "HeadMixer",
+    "HeadOptions",
     "LinearAttention",
     "Mamba2",
     "Mixer",
     "MixerState",
     "NormalizedAttention",
     "SoftmaxAttention",
+    "StageOptions",
     "Symbols",
     "Tokens",
     "check_mixer",

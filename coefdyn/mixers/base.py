@@ -7,6 +7,7 @@ plotted, diagnosed and run by every backend.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,20 +15,11 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics
-from coefdyn.mixers.options import check_choice, check_count, check_flag, head_dim
-from coefdyn.mixers.projections import (
-    GATES,
-    NORMS,
-    HeadProjection,
-    OutputStage,
-    l2_normalize,
-    rotate_positions,
-)
+from coefdyn.mixers.projections import HeadProjection, OutputStage
+from coefdyn.options import check_count
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["POSITIONS", "Mixer", "MixerState", "Symbols", "Tokens"]
-
-POSITIONS = ("none", "learned", "rotary")
+__all__ = ["Mixer", "MixerState", "Symbols", "Tokens", "head_sizes"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +46,7 @@ class Tokens:
     q: Float[Tensor, "*heads L n"]
     k: Float[Tensor, "*heads L n"]
     v: Float[Tensor, "*heads2 L dv"]
-    z: Float[Tensor, "*heads L n"] | None
+    z: Float[Tensor, "*heads L n"] | None = None
     start: int
 
     def match(self, value: Tensor) -> Tensor:
@@ -88,120 +80,75 @@ def _count(value: Any) -> int:
     return 0
 
 
+def head_sizes(
+    d_model: int, n_heads: int, key_dim: int | None, value_dim: int | None
+) -> tuple[int, int]:
+    """(n, d_v) of one head: as given, or d_model / n_heads."""
+    check_count("d_model", d_model)
+    check_count("n_heads", n_heads)
+    sizes = []
+    for name, size in (("key_dim", key_dim), ("value_dim", value_dim)):
+        if size is None and d_model % n_heads:
+            raise ValueError(
+                f"d_model={d_model} is not a multiple of n_heads={n_heads}, so {name} has no "
+                f"default; give {name} (the size of one head)."
+            )
+        sizes.append(check_count(name, d_model // n_heads if size is None else size))
+    return sizes[0], sizes[1]
+
+
 class Mixer(nn.Module, ABC):
     """One causal sequence mixer: x ``(..., L, d_model)`` to y of the same shape.
+
+        x --tokens--> q, k, v --build--> CoefficientDynamics --apply--> y --finish--> output
+
+    A subclass needs one method, ``build``; its q, k and v are then linear maps of x. With
+    ``HeadMixer`` as its base it also has convolutions, norms, gates and positions. A mixer whose
+    q, k, v come about in another way gives its own parts here and overrides ``tokens``.
 
     Args:
         d_model: width of x.
         n_heads: number of heads H.
         key_dim: n of ONE head (the papers' tables count all heads); d_model / n_heads if None.
         value_dim: d_v of ONE head; d_model / n_heads if None.
-        position: "none"; "learned" adds a learned vector per position to x before all projections;
-            "rotary" turns q and k (after convolution and L2 norm).
-        max_length: number of learned positions; needed for position="learned" only.
-        short_convolution: taps of a depthwise causal convolution with SiLU after the projections of
-            q, k (and v); 0 for none, at least 2 otherwise.
-        query_key_norm: L2-normalise q and k.
-        output_gate: "none", "silu" or "sigmoid": a vector gate of x over the channels of y.
-        output_norm: "none", "rms" or "layer", over the channels of one head.
-        bias: biases in the q, k, v and output projections.
-        convolution_bias, convolve_values, gate_first, norm_groups, key_heads, learned_direction:
-            what a subclass settles for its callers: a bias in the convolution; whether v is
-            convolved; order and parts of gate and norm (see ``OutputStage``); the number of (q, k)
-            pairs, n_heads if None; a projection z beside q, k and v.
+        project: modules from tokens to heads by name; linear maps "query", "key" and "value" if
+            None.
+        output: module from (heads y, x) to the output; one linear map if None.
 
     Linear maps are initialised as torch does; what the authors initialise otherwise is in the
     docstrings of the gates. Random numbers come from torch's current generator.
 
     Raises:
-        ValueError: for sizes or options that do not fit.
+        ValueError: for sizes that do not fit.
     """
 
     symbols: ClassVar[Symbols]
     #: parameters of this module that its authors exempt from weight decay
-    no_weight_decay: ClassVar[tuple[str, ...]] = ("position_table",)
+    no_weight_decay: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
         *,
         d_model: int,
         n_heads: int,
-        key_dim: int | None,
-        value_dim: int | None,
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 0,
-        convolution_bias: bool = False,
-        convolve_values: bool = True,
-        query_key_norm: bool = False,
-        output_gate: str = "none",
-        output_norm: str = "none",
-        gate_first: bool = False,
-        norm_groups: int | None = None,
-        bias: bool = False,
-        key_heads: int | None = None,
-        learned_direction: bool = False,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        project: Mapping[str, nn.Module] | None = None,
+        output: nn.Module | None = None,
     ) -> None:
         super().__init__()
-        self.d_model = check_count("d_model", d_model)
-        self.n_heads = check_count("n_heads", n_heads)
-        self.key_dim = head_dim("key_dim", key_dim, d_model, n_heads)
-        self.value_dim = head_dim("value_dim", value_dim, d_model, n_heads)
-        self.query_key_norm = check_flag("query_key_norm", query_key_norm)
-        check_choice("output_gate", output_gate, GATES)
-        check_choice("output_norm", output_norm, NORMS)
-        if short_convolution != 0:
-            check_count("short_convolution (0 for none, else its taps)", short_convolution, least=2)
-        self._set_position(position, max_length)
-
-        def projection(heads: int, width: int, convolve: bool = True) -> HeadProjection:
-            return HeadProjection(
-                d_model=d_model,
-                n_heads=heads,
-                width=width,
-                bias=check_flag("bias", bias),
-                convolution=short_convolution if convolve else 0,
-                convolution_bias=convolution_bias,
-            )
-
-        heads = n_heads if key_heads is None else key_heads
-        parts = {
-            "query": projection(heads, self.key_dim),
-            "key": projection(heads, self.key_dim),
-            "value": projection(n_heads, self.value_dim, convolve_values),
-        }
-        if learned_direction:
-            parts["direction"] = projection(heads, self.key_dim)
-        self.project = nn.ModuleDict(parts)
-        self.output = OutputStage(
-            d_model=d_model,
-            n_heads=n_heads,
-            value_dim=self.value_dim,
-            gate=output_gate,
-            norm=output_norm,
-            gate_first=gate_first,
-            norm_groups=norm_groups,
-            bias=bias,
-        )
-
-    def _set_position(self, position: str, max_length: int | None) -> None:
-        self.position = check_choice("position", position, POSITIONS)
-        self.position_table = None
-        if position == "rotary" and self.key_dim % 2:
-            raise ValueError(
-                f"position='rotary' turns pairs of channels; key_dim={self.key_dim} is odd."
-            )
-        if position == "learned":
-            if max_length is None:
-                raise ValueError(
-                    "position='learned' needs max_length, the longest sequence in tokens."
-                )
-            length = check_count("max_length", max_length)
-            self.position_table = nn.Parameter(0.02 * torch.randn(length, self.d_model))
-        elif max_length is not None:
-            raise ValueError(
-                f"max_length is for position='learned' only; position={position!r} has no limit."
-            )
+        self.key_dim, self.value_dim = head_sizes(d_model, n_heads, key_dim, value_dim)
+        self.d_model, self.n_heads = d_model, n_heads
+        if project is None:
+            widths = {"query": self.key_dim, "key": self.key_dim, "value": self.value_dim}
+            project = {
+                name: HeadProjection(d_model=d_model, n_heads=n_heads, width=width)
+                for name, width in widths.items()
+            }
+        self.project = nn.ModuleDict(project)
+        if output is None:
+            output = OutputStage(d_model=d_model, n_heads=n_heads, value_dim=self.value_dim)
+        self.output = output
 
     @abstractmethod
     def build(self, tokens: Tokens) -> CoefficientDynamics:
@@ -241,6 +188,8 @@ class Mixer(nn.Module, ABC):
         self, x_t: Float[Tensor, "*batch d"], state: MixerState | None = None
     ) -> tuple[Float[Tensor, "*batch d"], MixerState]:
         """One token ``(..., d_model)`` and the state (None at first) to y_t and the new state."""
+        if not isinstance(x_t, Tensor) or x_t.ndim == 0:
+            raise ValueError(f"step takes one token (..., d_model={self.d_model}), got {x_t!r}.")
         y, state = self.extend(x_t[..., None, :], state)
         return y[..., 0, :], state
 
@@ -248,23 +197,29 @@ class Mixer(nn.Module, ABC):
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Project x to q, k, v (and z); also the convolutions' memory after these tokens."""
-        self._check_input(x, state)
-        start = 0 if state is None else state.position
-        if self.position_table is not None:
-            x = x + self._learned_positions(self.position_table, start, x.shape[-2])
-        parts: dict[str, Tensor] = {}
-        past: dict[str, Tensor] = {}
-        for name, part in self.project.items():
-            before = None if state is None else state.past.get(name)
-            parts[name], after = part(x, before)
-            if after is not None:
-                past[name] = after
+        self.check_input(x, state)
+        parts, past = self.parts(x, state)
         q, k, v = parts["query"], parts["key"], parts["value"]
-        if self.query_key_norm:
-            q, k = l2_normalize(q), l2_normalize(k)
-        if self.position == "rotary":
-            q, k = rotate_positions(q, start), rotate_positions(k, start)
-        return Tokens(x=x, q=q, k=k, v=v, z=parts.get("direction"), start=start), past
+        return Tokens(x=x, q=q, k=k, v=v, start=0 if state is None else state.position), past
+
+    def parts(
+        self, x: Tensor, state: MixerState | None, *names: str
+    ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """x through the named projections (all of them if none is named), and their memory."""
+        found: dict[str, Tensor] = {}
+        past: dict[str, Tensor] = {}
+        for name in names or self.project:
+            before = None if state is None else state.past.get(name)
+            found[name], after = self.project[name](x, before)
+            if after is None:
+                continue
+            if state is not None and before is None:
+                raise ValueError(
+                    f"the state holds no memory of the {name} convolution: another mixer made it. "
+                    "Start again with state=None, or continue with the mixer that made the state."
+                )
+            past[name] = after
+        return found, past
 
     def finish(self, y: Float[Tensor, "*heads L dv"], tokens: Tokens) -> Tensor:
         """Output norm and gate, heads merged, output projection."""
@@ -281,7 +236,7 @@ class Mixer(nn.Module, ABC):
 
     @torch.no_grad()
     def _numbers_kept(self, length: int) -> int:
-        like = self.output.projection.weight
+        like = next(self.parameters())
         state = self.extend(like.new_zeros(length, self.d_model))[1]
         return state.numbers()
 
@@ -294,36 +249,54 @@ class Mixer(nn.Module, ABC):
             if isinstance(getattr(module, name, None), nn.Parameter)
         }
 
-    def _learned_positions(self, table: Tensor, start: int, length: int) -> Tensor:
-        limit = table.shape[0]
-        if start + length > limit:
-            raise ValueError(
-                f"position='learned' holds max_length={limit} positions, but token "
-                f"{start + length} was asked for; build the mixer with a larger "
-                "max_length, or use position='rotary'."
-            )
-        return table[start : start + length]
+    def check_input(self, x: Tensor, state: MixerState | None = None) -> None:
+        """x fits this mixer, and the state fits both.
 
-    def _check_input(self, x: Tensor, state: MixerState | None = None) -> None:
+        Raises:
+            ValueError: naming the first thing that does not fit.
+        """
         if not isinstance(x, Tensor) or not x.is_floating_point():
             got = x.dtype if isinstance(x, Tensor) else type(x).__name__
             raise ValueError(
                 f"x must be a floating-point tensor (..., L, d_model), got {got}; token ids pass "
                 "through an embedding first (coefdyn.models), other numbers through .float()."
             )
-        if state is not None and not isinstance(state, MixerState):
-            raise ValueError(
-                f"state must be what the previous call returned, got {type(state).__name__}; "
-                "before the first token it is None."
-            )
         if x.ndim < 2 or x.shape[-1] != self.d_model:
             raise ValueError(
                 f"x must have shape (..., L, d_model) with d_model={self.d_model}, "
                 f"got {tuple(x.shape)}."
             )
+        self._check_kind(x)
+        if state is not None:
+            self._check_state(x, state)
+
+    def _check_kind(self, x: Tensor) -> None:
+        if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
+            return
+        own = next(self.parameters())
+        if x.dtype != own.dtype or x.device != own.device:
+            raise ValueError(
+                f"x has dtype {x.dtype} on {x.device}, the parameters of this "
+                f"{type(self).__name__} have {own.dtype} on {own.device}; convert one of them: "
+                f"x.to(device={str(own.device)!r}, dtype={own.dtype})."
+            )
+
+    def _check_state(self, x: Tensor, state: MixerState) -> None:
+        if not isinstance(state, MixerState):
+            raise ValueError(
+                f"state must be what the previous call returned, got {type(state).__name__}; "
+                "before the first token it is None."
+            )
+        for memory in state.past.values():
+            if memory.shape[:-2] != x.shape[:-2]:
+                raise ValueError(
+                    f"the state was made for leading axes {tuple(memory.shape[:-2])}, these tokens "
+                    f"have {tuple(x.shape[:-2])}. Start again with state=None, or give tokens of "
+                    "the sequences that the state has seen."
+                )
 
     def extra_repr(self) -> str:
         return (
             f"d_model={self.d_model}, n_heads={self.n_heads}, key_dim={self.key_dim}, "
-            f"value_dim={self.value_dim}, position={self.position!r}"
+            f"value_dim={self.value_dim}"
         )

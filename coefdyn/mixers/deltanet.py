@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Unpack
+
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, Symbols, Tokens
-from coefdyn.mixers.gates import HeadGate
-from coefdyn.mixers.options import check_choice, check_flag
+from coefdyn.mixers.base import Symbols, Tokens
+from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.projections import l2_normalize
+from coefdyn.options import check_choice, check_flag
 
 __all__ = ["DIRECTIONS", "DeltaNet"]
 
 DIRECTIONS = ("key", "learned")
 
 
-class DeltaNet(Mixer):
+class DeltaNet(HeadMixer):
     r"""DeltaNet: every write first erases along its own key.
 
         A_t = I - beta_t k_t k_t^T    b_j = beta_j / sqrt(n)    phi = identity    eta_i = 1
@@ -25,13 +27,14 @@ class DeltaNet(Mixer):
         negative_eigenvalues: beta = 2 sigmoid(W_b x), so that 1 - beta lies in (-1, 1).
         direction: "key", the normalised key without 1/sqrt(n); or "learned", a projection z_t of
             its own, made like the key (A_t = I - beta_t z_t z_t^T).
-        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
-        output_gate, output_norm, bias: see ``Mixer``.
+        heads: see ``HeadOptions``.
 
     Differences: fla puts 1/sqrt(n) on q; with a linear readout that is the same. With
     short_convolution=0 there is no SiLU on q, k and v.
     """
 
+    defaults = StageOptions(short_convolution=4, output_norm="rms")
+    settled: ClassVar[dict[str, object]] = {"query_key_norm": True}
     symbols = Symbols(
         title="DeltaNet",
         evolution=r"\mathbb{I}_n - \beta_t k_t k_t^\top",
@@ -44,36 +47,14 @@ class DeltaNet(Mixer):
     def __init__(
         self,
         *,
-        d_model: int,
-        n_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
         negative_eigenvalues: bool = False,
         direction: str = "key",
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 4,
-        output_gate: str = "none",
-        output_norm: str = "rms",
-        bias: bool = False,
+        **heads: Unpack[HeadOptions],
     ) -> None:
         check_choice("direction", direction, DIRECTIONS)
-        super().__init__(
-            d_model=d_model,
-            n_heads=n_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            position=position,
-            max_length=max_length,
-            short_convolution=short_convolution,
-            query_key_norm=True,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            bias=bias,
-            learned_direction=direction == "learned",
-        )
+        super().__init__(learned_direction=direction == "learned", **heads)
         factor = 2.0 if check_flag("negative_eigenvalues", negative_eigenvalues) else 1.0
-        self.beta = HeadGate(d_model=d_model, n_heads=n_heads, kind="sigmoid", factor=factor)
+        self.beta = self.head_gate("sigmoid", factor)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         beta = tokens.match(self.beta(tokens.x))

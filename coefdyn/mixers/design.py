@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Unpack
 
 import torch
 from torch import nn
@@ -11,11 +12,12 @@ from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.dynamics.evolution import Evolution
 from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.dynamics.readout import Readout
-from coefdyn.mixers.base import Mixer, Tokens
+from coefdyn.mixers.base import Tokens
 from coefdyn.mixers.gates import ETA_MAPS, HeadGate, LowRankDecay, TimestepDecay, timestep_gate
+from coefdyn.mixers.heads import HeadMixer, HeadOptions
 from coefdyn.mixers.linear_attention import FEATURE_MAPS
-from coefdyn.mixers.options import check_choice
 from coefdyn.mixers.projections import l2_normalize
+from coefdyn.options import check_choice
 from coefdyn.shapes import Tensor
 
 __all__ = ["EVOLUTIONS", "NORMALIZERS", "READOUTS", "SCALINGS", "DesignMixer"]
@@ -32,7 +34,7 @@ NORMALIZERS = ("one", "row_sum", "floored", "geometric", *ETA_MAPS)
 SCALINGS = ("one", "inverse_sqrt", "gate", "gate_inverse_sqrt", "delta")
 
 
-class DesignMixer(Mixer):
+class DesignMixer(HeadMixer):
     r"""Any choice of the four ingredients.
 
     Args:
@@ -51,8 +53,7 @@ class DesignMixer(Mixer):
         scaling: b_j: "one", "inverse_sqrt" (1/sqrt(n)), "gate" (z_j = sigmoid(w^T x_j)),
             "gate_inverse_sqrt" (z_j / sqrt(n)), "delta" (Delta_j; the evolution's own Delta for a
             "scalar" evolution with decay "mamba2").
-        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
-        query_key_norm, output_gate, output_norm, bias: see ``Mixer``.
+        heads: see ``HeadOptions``.
 
     Source: the paper's section 5 and Appendix D and E (Principles 2 to 6).
     """
@@ -60,10 +61,6 @@ class DesignMixer(Mixer):
     def __init__(
         self,
         *,
-        d_model: int,
-        n_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
         evolution: str = "identity",
         constant: float = 0.95,
         decay: str = "mamba2",
@@ -72,28 +69,9 @@ class DesignMixer(Mixer):
         normalizer: str = "row_sum",
         ratio: float = 1.05,
         scaling: str = "inverse_sqrt",
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 0,
-        query_key_norm: bool = False,
-        output_gate: str = "none",
-        output_norm: str = "none",
-        bias: bool = False,
+        **heads: Unpack[HeadOptions],
     ) -> None:
-        super().__init__(
-            d_model=d_model,
-            n_heads=n_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            position=position,
-            max_length=max_length,
-            short_convolution=short_convolution,
-            query_key_norm=query_key_norm,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            bias=bias,
-            learned_direction=evolution == "householder_learned",
-        )
+        super().__init__(learned_direction=evolution == "householder_learned", **heads)
         self.evolution = check_choice("evolution", evolution, EVOLUTIONS)
         self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
         self.scaling = check_choice("scaling", scaling, SCALINGS)
@@ -103,11 +81,8 @@ class DesignMixer(Mixer):
             check_choice("decay", decay, ("mamba2", "gla")),
             check_choice("beta", beta, ("learned", "fixed")),
         )
-        self.eta = self._gate(normalizer) if normalizer in ETA_MAPS else None
+        self.eta = self.head_gate(normalizer) if normalizer in ETA_MAPS else None
         self.write = self._write_gate()
-
-    def _gate(self, kind: str, factor: float = 1.0) -> HeadGate:
-        return HeadGate(d_model=self.d_model, n_heads=self.n_heads, kind=kind, factor=factor)
 
     def _evolution_gates(self, decay: str, beta: str) -> tuple[nn.Module | None, HeadGate | None]:
         if self.evolution in ("scalar", "diagonal"):
@@ -115,11 +90,11 @@ class DesignMixer(Mixer):
             form = TimestepDecay if decay == "mamba2" else LowRankDecay
             return form(d_model=self.d_model, n_heads=self.n_heads, width=width), None
         learned = self.evolution.startswith("householder") and beta == "learned"
-        return None, self._gate("sigmoid", factor=2.0) if learned else None
+        return None, self.head_gate("sigmoid", 2.0) if learned else None
 
     def _write_gate(self) -> HeadGate | None:
         if self.scaling.startswith("gate"):
-            return self._gate("sigmoid")
+            return self.head_gate("sigmoid")
         shared = self.evolution == "scalar" and isinstance(self.decay, TimestepDecay)
         if self.scaling == "delta" and not shared:
             return timestep_gate(d_model=self.d_model, n_heads=self.n_heads)

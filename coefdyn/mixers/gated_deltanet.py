@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Unpack
+
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, Symbols, Tokens
+from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.deltanet import DIRECTIONS
-from coefdyn.mixers.gates import HeadGate, TimestepDecay
-from coefdyn.mixers.options import check_choice, check_flag
+from coefdyn.mixers.gates import TimestepDecay
+from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.projections import l2_normalize
+from coefdyn.options import check_choice, check_flag
 
 __all__ = ["GatedDeltaNet"]
 
 
-class GatedDeltaNet(Mixer):
+class GatedDeltaNet(HeadMixer):
     r"""DeltaNet with Mamba-2's scalar decay; the decay acts before the write of the same step.
 
         A_t = a_t (I - beta_t k_t k_t^T), a_t = exp(-Delta_t a)    b_j = beta_j / sqrt(n)
@@ -23,13 +26,14 @@ class GatedDeltaNet(Mixer):
     Args:
         negative_eigenvalues: beta in (0, 2) instead of (0, 1).
         direction: "key" or "learned", as in ``DeltaNet``.
-        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
-        output_gate, output_norm, bias: see ``Mixer``. The authors use value_dim = 2 key_dim.
+        heads: see ``HeadOptions``. The authors use value_dim = 2 key_dim.
 
     Initialisation: a uniform in [0, 16], Delta log-uniform in [0.001, 0.1], both without weight
     decay. Differences: as for ``DeltaNet``.
     """
 
+    defaults = StageOptions(short_convolution=4, output_gate="silu", output_norm="rms")
+    settled: ClassVar[dict[str, object]] = {"query_key_norm": True}
     symbols = Symbols(
         title="Gated DeltaNet",
         evolution=r"a_t (\mathbb{I}_n - \beta_t k_t k_t^\top)",
@@ -42,37 +46,15 @@ class GatedDeltaNet(Mixer):
     def __init__(
         self,
         *,
-        d_model: int,
-        n_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
         negative_eigenvalues: bool = False,
         direction: str = "key",
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 4,
-        output_gate: str = "silu",
-        output_norm: str = "rms",
-        bias: bool = False,
+        **heads: Unpack[HeadOptions],
     ) -> None:
         check_choice("direction", direction, DIRECTIONS)
-        super().__init__(
-            d_model=d_model,
-            n_heads=n_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            position=position,
-            max_length=max_length,
-            short_convolution=short_convolution,
-            query_key_norm=True,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            bias=bias,
-            learned_direction=direction == "learned",
-        )
+        super().__init__(learned_direction=direction == "learned", **heads)
         factor = 2.0 if check_flag("negative_eigenvalues", negative_eigenvalues) else 1.0
-        self.beta = HeadGate(d_model=d_model, n_heads=n_heads, kind="sigmoid", factor=factor)
-        self.decay = TimestepDecay(d_model=d_model, n_heads=n_heads, a_range=(0.0, 16.0))
+        self.beta = self.head_gate("sigmoid", factor)
+        self.decay = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads, a_range=(0.0, 16.0))
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         beta = tokens.match(self.beta(tokens.x))

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, Symbols, Tokens
+from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.gates import LowRankDecay
-from coefdyn.mixers.options import check_count
+from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.options import check_count
 
 __all__ = ["GLA"]
 
 
-class GLA(Mixer):
+class GLA(HeadMixer):
     r"""Gated linear attention.
 
         A_t = diag(a_t), a_t = sigmoid(W_2 W_1 x_t + c)^(1/16)    b_j = 1/sqrt(n)
@@ -19,13 +22,13 @@ class GLA(Mixer):
     Args:
         decay_rank: inner size of W_2 W_1 (16).
         decay_temperature: the 16 of the exponent; larger forgets more slowly.
-        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
-        query_key_norm, output_gate, output_norm, bias: see ``Mixer``. The authors use
-        key_dim = d_model / (2 n_heads) and no short convolution.
+        heads: see ``HeadOptions``. The authors use key_dim = d_model / (2 n_heads) and no short
+            convolution.
 
     Differences: fla puts 1/sqrt(n) on q; with a linear readout that is the same.
     """
 
+    defaults = StageOptions(output_gate="silu", output_norm="rms")
     symbols = Symbols(
         title="Gated linear attention (GLA)",
         evolution=r"\mathrm{diag}(a_t)",
@@ -36,38 +39,12 @@ class GLA(Mixer):
     )
 
     def __init__(
-        self,
-        *,
-        d_model: int,
-        n_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
-        decay_rank: int = 16,
-        decay_temperature: float = 16.0,
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 0,
-        query_key_norm: bool = False,
-        output_gate: str = "silu",
-        output_norm: str = "rms",
-        bias: bool = False,
+        self, *, decay_rank: int = 16, decay_temperature: float = 16.0, **heads: Unpack[HeadOptions]
     ) -> None:
-        super().__init__(
-            d_model=d_model,
-            n_heads=n_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            position=position,
-            max_length=max_length,
-            short_convolution=short_convolution,
-            query_key_norm=query_key_norm,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            bias=bias,
-        )
+        super().__init__(**heads)
         self.decay = LowRankDecay(
-            d_model=d_model,
-            n_heads=n_heads,
+            d_model=self.d_model,
+            n_heads=self.n_heads,
             width=self.key_dim,
             rank=check_count("decay_rank", decay_rank),
             temperature=decay_temperature,

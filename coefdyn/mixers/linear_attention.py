@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, Symbols, Tokens
-from coefdyn.mixers.options import check_choice, constant_scaling
+from coefdyn.mixers.base import Symbols, Tokens
+from coefdyn.mixers.heads import HeadMixer, HeadOptions, constant_scaling
+from coefdyn.options import check_choice
 from coefdyn.shapes import Tensor
 
 __all__ = ["FEATURE_MAPS", "LinearAttention"]
@@ -26,7 +29,7 @@ FEATURE_MAPS = {
 }
 
 
-class LinearAttention(Mixer):
+class LinearAttention(HeadMixer):
     r"""Linear attention with a feature map psi and row normalisation.
 
         A_t = I    b_j = 1/sqrt(n)    eta_i = sum_j alpha_{i,j}
@@ -35,9 +38,7 @@ class LinearAttention(Mixer):
     Args:
         feature_map: psi, "elu1" (elu(x) + 1, the authors' choice), "relu", "softplus" or "exp".
         scaling: "inverse_sqrt" (1/sqrt(n), inside psi) or "one" (as the authors' code).
-        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
-        query_key_norm, output_gate, output_norm, bias: see ``Mixer``. Rotary positions turn q and k
-        before psi.
+        heads: see ``HeadOptions``. Rotary positions turn q and k before psi.
 
     Differences: the authors' code has no 1/sqrt(n) and adds 1e-6 to eta; Table 1 scales the key and
     we add nothing (an all-zero row gives zero output).
@@ -55,33 +56,11 @@ class LinearAttention(Mixer):
     def __init__(
         self,
         *,
-        d_model: int,
-        n_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
         feature_map: str = "elu1",
         scaling: str = "inverse_sqrt",
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 0,
-        query_key_norm: bool = False,
-        output_gate: str = "none",
-        output_norm: str = "none",
-        bias: bool = False,
+        **heads: Unpack[HeadOptions],
     ) -> None:
-        super().__init__(
-            d_model=d_model,
-            n_heads=n_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            position=position,
-            max_length=max_length,
-            short_convolution=short_convolution,
-            query_key_norm=query_key_norm,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            bias=bias,
-        )
+        super().__init__(**heads)
         self.feature_map = check_choice("feature_map", feature_map, tuple(FEATURE_MAPS))
         self.scaling = constant_scaling(scaling, self.key_dim)
 

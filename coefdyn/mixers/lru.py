@@ -9,8 +9,8 @@ from torch import nn
 
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.modes import ModeMixer, Modes
-from coefdyn.mixers.options import check_count, check_flag
-from coefdyn.mixers.projections import HeadProjection, OutputStage
+from coefdyn.mixers.projections import HeadProjection
+from coefdyn.options import check_count, check_flag
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["LRU"]
@@ -41,7 +41,7 @@ class LRU(ModeMixer):
     activation and GLU after the layer are left to the block's MLP.
     """
 
-    no_weight_decay = (*ModeMixer.no_weight_decay, "log_nu", "log_theta", "log_gamma", "skip")
+    no_weight_decay = ("log_nu", "log_theta", "log_gamma", "skip")
     symbols = Symbols(
         title="Linear recurrent unit (LRU)",
         evolution=r"\mathrm{diag}(r e^{\pm i \theta})",
@@ -68,12 +68,16 @@ class LRU(ModeMixer):
                 "LRU needs 0 <= r_min < r_max < 1 and 0 < max_phase <= 2 pi; got "
                 f"{r_min!r}, {r_max!r} and {max_phase!r}."
             )
-        super().__init__(d_model=d_model, n_heads=2 * size, key_dim=2, value_dim=2, bias=bias)
+        super().__init__(
+            d_model=d_model,
+            n_heads=2 * size,
+            key_dim=2,
+            value_dim=2,
+            outputs=(size, 2),
+            bias=bias,
+        )
         self.state_dim = size
         self.input = HeadProjection(d_model=d_model, n_heads=size, width=2, bias=bias)
-        self.output = OutputStage(
-            d_model=d_model, n_heads=size, value_dim=2, gate="none", norm="none", bias=bias
-        )
         squared = torch.empty(size).uniform_(r_min**2, r_max**2).clamp_min(1e-6)
         self.log_nu = nn.Parameter((-0.5 * squared.log()).log())
         self.log_theta = nn.Parameter(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, Symbols, Tokens
+from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.gates import TimestepDecay
-from coefdyn.mixers.options import check_choice, check_count, check_flag
+from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.options import check_choice, check_count, check_flag
 from coefdyn.shapes import Tensor
 
 __all__ = ["Mamba2"]
 
 
-class Mamba2(Mixer):
+class Mamba2(HeadMixer):
     r"""Mamba-2; in its authors' letters q = C, k = B, v = x.
 
         A_t = exp(-Delta_t a) I    b_j = Delta_j    phi = identity    eta_i = 1
@@ -27,17 +30,17 @@ class Mamba2(Mixer):
             of Principle 5. Mamba-2 itself has no 1/sqrt(n).
         fixed_delta: Delta = softplus(c), the same for every token (eigenvalue paper, section 5).
         skip: the term D v, one learned number per head, 1 at the start.
-        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
-        query_key_norm, output_gate, output_norm, bias: see ``Mixer``. The gate comes before the
-        norm, which runs over all heads of a group at once. The authors use key_dim = 128 and
-        value_dim = 2 d_model / n_heads = 64; output_gate="none" with output_norm="none" is the SSD
-        layer of the DSF and eigenvalue papers.
+        heads: see ``HeadOptions``. The gate comes before the norm, which runs over all heads of a
+            group at once. The authors use key_dim = 128 and value_dim = 2 d_model / n_heads = 64;
+            output_gate="none" with output_norm="none" is the SSD layer of the DSF and eigenvalue
+            papers.
 
     Initialisation: Delta log-uniform in [0.001, 0.1], a uniform in [1, 16]; a, c and D are exempt
     from weight decay.
     """
 
-    no_weight_decay = (*Mixer.no_weight_decay, "skip")
+    no_weight_decay = (*HeadMixer.no_weight_decay, "skip")
+    defaults = StageOptions(short_convolution=4, output_gate="silu", output_norm="rms")
     symbols = Symbols(
         title="Mamba-2",
         evolution=r"e^{-\Delta_t a}\, \mathbb{I}_n",
@@ -50,49 +53,28 @@ class Mamba2(Mixer):
     def __init__(
         self,
         *,
-        d_model: int,
-        n_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
         n_groups: int = 1,
         scaling: str = "delta",
         fixed_delta: bool = False,
         skip: bool = True,
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 4,
-        query_key_norm: bool = False,
-        output_gate: str = "silu",
-        output_norm: str = "rms",
-        bias: bool = False,
+        **heads: Unpack[HeadOptions],
     ) -> None:
-        check_count("n_heads", n_heads)
-        if check_count("n_groups", n_groups) > n_heads or n_heads % n_groups:
-            raise ValueError(f"n_groups must divide n_heads={n_heads}, got {n_groups}.")
         super().__init__(
-            d_model=d_model,
-            n_heads=n_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            position=position,
-            max_length=max_length,
-            short_convolution=short_convolution,
-            convolution_bias=True,
-            query_key_norm=query_key_norm,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            gate_first=True,
+            key_heads=check_count("n_groups", n_groups),
             norm_groups=n_groups,
-            bias=bias,
-            key_heads=n_groups,
+            convolution_bias=True,
+            gate_first=True,
+            **heads,
         )
+        if self.n_heads % n_groups:
+            raise ValueError(f"n_groups must divide n_heads={self.n_heads}, got {n_groups}.")
         self.scaling = check_choice("scaling", scaling, ("delta", "inverse_sqrt", "one"))
         self.decay = TimestepDecay(
-            d_model=d_model,
-            n_heads=n_heads,
+            d_model=self.d_model,
+            n_heads=self.n_heads,
             input_dependent=not check_flag("fixed_delta", fixed_delta),
         )
-        self.skip = nn.Parameter(torch.ones(n_heads)) if check_flag("skip", skip) else None
+        self.skip = nn.Parameter(torch.ones(self.n_heads)) if check_flag("skip", skip) else None
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         log_decay, delta = (tokens.match(value) for value in self.decay(tokens.x))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, Symbols, Tokens
-from coefdyn.mixers.options import check_choice
+from coefdyn.mixers.base import Symbols, Tokens
+from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.projections import merge_heads
+from coefdyn.options import check_choice
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["MLSTM"]
 
 
-class MLSTM(Mixer):
+class MLSTM(HeadMixer):
     r"""mLSTM: exponential input gate, scalar forget gate, row sum floored at 1, output gate.
 
         A_t = exp(f_t) I    b_j = exp(i_j) / sqrt(n)    phi = identity
@@ -28,9 +31,7 @@ class MLSTM(Mixer):
         forget_gate: "sigmoid" (f_t = logsigmoid of the pre-activation, the authors' code) or "exp"
             (f_t the pre-activation itself, which may grow).
         gate_input: "qkv" (gates read q, k and v, the authors' code) or "x" (their equations).
-        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
-        query_key_norm, output_gate, output_norm, bias: see ``Mixer``. The convolution acts on
-        q and k only.
+        heads: see ``HeadOptions``. The convolution acts on q and k only.
 
     Initialisation: gate weights 0, forget bias from 3 to 6 over the heads, input bias N(0, 0.1).
     Differences from the authors' code: no added 1e-6 in eta_i; no learnable skip around the cell;
@@ -38,6 +39,7 @@ class MLSTM(Mixer):
     projections to q and k, not before.
     """
 
+    defaults = StageOptions(short_convolution=4, output_gate="sigmoid", output_norm="layer")
     symbols = Symbols(
         title="mLSTM",
         evolution=r"e^{f_t}\, \mathbb{I}_n",
@@ -48,39 +50,14 @@ class MLSTM(Mixer):
     )
 
     def __init__(
-        self,
-        *,
-        d_model: int,
-        n_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
-        forget_gate: str = "sigmoid",
-        gate_input: str = "qkv",
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 4,
-        query_key_norm: bool = False,
-        output_gate: str = "sigmoid",
-        output_norm: str = "layer",
-        bias: bool = False,
+        self, *, forget_gate: str = "sigmoid", gate_input: str = "qkv", **heads: Unpack[HeadOptions]
     ) -> None:
-        super().__init__(
-            d_model=d_model,
-            n_heads=n_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            position=position,
-            max_length=max_length,
-            short_convolution=short_convolution,
-            convolve_values=False,
-            query_key_norm=query_key_norm,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            bias=bias,
-        )
+        super().__init__(convolve_values=False, **heads)
         self.forget_gate = check_choice("forget_gate", forget_gate, ("sigmoid", "exp"))
         self.gate_input = check_choice("gate_input", gate_input, ("qkv", "x"))
-        width = d_model if gate_input == "x" else n_heads * (2 * self.key_dim + self.value_dim)
+        n_heads = self.n_heads
+        read = n_heads * (2 * self.key_dim + self.value_dim)
+        width = self.d_model if gate_input == "x" else read
         self.forget_weight = nn.Parameter(torch.zeros(n_heads, width))
         self.input_weight = nn.Parameter(torch.zeros(n_heads, width))
         self.forget_bias = nn.Parameter(torch.linspace(3.0, 6.0, n_heads))

@@ -16,6 +16,7 @@ import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Mixer, MixerState, Tokens
+from coefdyn.mixers.projections import OutputStage
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["ModeMixer", "Modes", "turn_back"]
@@ -49,16 +50,30 @@ def turn_back(
 class ModeMixer(Mixer):
     """Base of S4D and LRU: the same A, b, q and k for every token; only the values read x.
 
-    A subclass says what its modes are, and how values come from x.
+    A subclass says what its modes are, and how values come from x. ``outputs`` is the number of
+    heads, and their width, that its ``finish`` hands to the output projection.
     """
 
     def __init__(
-        self, *, d_model: int, n_heads: int, key_dim: int, value_dim: int, bias: bool
+        self,
+        *,
+        d_model: int,
+        n_heads: int,
+        key_dim: int,
+        value_dim: int,
+        outputs: tuple[int, int],
+        bias: bool,
     ) -> None:
+        heads, width = outputs
+        output = OutputStage(d_model=d_model, n_heads=heads, value_dim=width, bias=bias)
         super().__init__(
-            d_model=d_model, n_heads=n_heads, key_dim=key_dim, value_dim=value_dim, bias=bias
+            d_model=d_model,
+            n_heads=n_heads,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            project={},
+            output=output,
         )
-        del self.project  # no query and no key reads x
 
     @abstractmethod
     def modes(self) -> Modes:
@@ -83,7 +98,7 @@ class ModeMixer(Mixer):
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Values from x; q and k with size 1 for its leading axes, since no token changes them."""
-        self._check_input(x, state)
+        self.check_input(x, state)
         start = 0 if state is None else state.position
         modes, v = self.modes(), self.values(x)
         shape = (*(1,) * (x.ndim - 2), self.n_heads, x.shape[-2], self.key_dim)
@@ -91,7 +106,7 @@ class ModeMixer(Mixer):
             turn_back(one, modes.angle, start, x.shape[-2]).to(v.dtype).view(shape)
             for one in (modes.query, modes.key)
         )
-        return Tokens(x=x, q=q, k=k, v=v, z=None, start=start), {}
+        return Tokens(x=x, q=q, k=k, v=v, start=start), {}
 
     def forward(
         self, x: Float[Tensor, "*batch L d"], method: str = "auto"
@@ -99,6 +114,8 @@ class ModeMixer(Mixer):
         """As for every mixer; all sequences share one kernel, so they join the axis of values."""
         tokens = self.tokens(x)[0]
         dynamics, v = self.build(tokens), tokens.v
+        if v.numel() == 0:  # no sequence: nothing to join
+            return self.finish(v, tokens)
         joined = v.reshape(-1, *v.shape[-3:]).permute(1, 2, 0, 3).flatten(-2)
         y = dynamics.apply(joined.view(*dynamics.q.shape[:-1], -1), method=method)
         split = y.view(*joined.shape[:-1], -1, v.shape[-1]).permute(2, 0, 1, 3)

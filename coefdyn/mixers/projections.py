@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from coefdyn.options import check_choice, check_count, check_flag
 from coefdyn.shapes import Float, Tensor
 
 __all__ = [
@@ -125,9 +126,11 @@ class HeadProjection(nn.Module):
         convolution_bias: bool = False,
     ) -> None:
         super().__init__()
+        if convolution != 0:
+            check_count("short_convolution (0 for none, else its taps)", convolution, least=2)
         self.n_heads = n_heads
         channels = n_heads * width
-        self.linear = nn.Linear(d_model, channels, bias=bias)
+        self.linear = nn.Linear(d_model, channels, bias=check_flag("bias", bias))
         self.convolution = (
             ShortConvolution(channels=channels, width=convolution, bias=convolution_bias)
             if convolution
@@ -167,18 +170,25 @@ class OutputStage(nn.Module):
         d_model: int,
         n_heads: int,
         value_dim: int,
-        gate: str,
-        norm: str,
+        gate: str = "none",
+        norm: str = "none",
         gate_first: bool = False,
         norm_groups: int | None = None,
         bias: bool = False,
     ) -> None:
         super().__init__()
         channels = n_heads * value_dim
+        check_choice("output_gate", gate, GATES)
+        check_choice("output_norm", norm, NORMS)
         self.gate_kind, self.norm_kind, self.gate_first = gate, norm, gate_first
         self.gate = None if gate == "none" else nn.Linear(d_model, channels, bias=False)
         self.groups = n_heads if norm_groups is None else norm_groups
         width = channels // self.groups
+        if norm == "layer" and width == 1:
+            raise ValueError(
+                "output_norm='layer' over one channel is 0 whatever the input; "
+                "give value_dim >= 2, or use 'rms'."
+            )
         shared = norm == "rms" and not gate_first
         shape = (width,) if shared else (self.groups, width)
         self.norm_weight = None if norm == "none" else nn.Parameter(torch.ones(shape))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, Symbols, Tokens
-from coefdyn.mixers.options import check_choice, check_count
+from coefdyn.mixers.base import Symbols, Tokens
+from coefdyn.mixers.heads import HeadMixer, StageOptions
 from coefdyn.mixers.projections import split_heads
+from coefdyn.options import check_choice, check_count
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["FORGET_GATES", "QLSTM"]
@@ -17,7 +20,7 @@ __all__ = ["FORGET_GATES", "QLSTM"]
 FORGET_GATES = ("sigmoid", "reversed")
 
 
-class QLSTM(Mixer):
+class QLSTM(HeadMixer):
     r"""qLSTM in the form of the DSF paper: one head per channel, d_v = 1, and n = 1 as published.
 
         A_t = diag(sigmoid(W_f x_t))    b_j = 1    k_j = sigmoid(W_i x_j)    v_j = W_u x_j
@@ -31,8 +34,8 @@ class QLSTM(Mixer):
         forget_gate: "sigmoid" (eq. 20) or "reversed": A_t = sigma_rev(W_f x_t)^a with
             sigma_rev(s) = 1 / (1 + e^s) and one learned a > 0, 1 at the start (eq. 23 and 32).
             As sigma_rev(s) = sigmoid(-s), at a = 1 the two differ by the sign of W_f alone.
-        short_convolution, output_gate, output_norm, bias: see ``Mixer``; the norm runs over all
-            channels. The forget gate always has a bias.
+        stage: see ``StageOptions``; the norm runs over all channels. The forget gate always has a
+            bias.
 
     Differences: the tanh on W_u x and on the state are left out, as in the DSF paper's eq. 20. The
     authors of that paper keep a positive by ReLU, we by exp, so that its gradient never dies.
@@ -54,10 +57,7 @@ class QLSTM(Mixer):
         channels: int | None = None,
         key_dim: int = 1,
         forget_gate: str = "sigmoid",
-        short_convolution: int = 0,
-        output_gate: str = "none",
-        output_norm: str = "none",
-        bias: bool = False,
+        **stage: Unpack[StageOptions],
     ) -> None:
         channels = check_count("channels", d_model if channels is None else channels)
         super().__init__(
@@ -65,11 +65,8 @@ class QLSTM(Mixer):
             n_heads=channels,
             key_dim=key_dim,
             value_dim=1,
-            short_convolution=short_convolution,
-            output_gate=output_gate,
-            output_norm=output_norm,
             norm_groups=1,
-            bias=bias,
+            **stage,
         )
         self.forget_gate = check_choice("forget_gate", forget_gate, FORGET_GATES)
         self.forget = nn.Linear(d_model, channels * key_dim, bias=True)

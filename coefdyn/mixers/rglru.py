@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, MixerState, Symbols, Tokens
-from coefdyn.mixers.options import check_count
+from coefdyn.mixers.base import Symbols, Tokens
+from coefdyn.mixers.channels import ChannelMixer
+from coefdyn.mixers.heads import StageOptions
 from coefdyn.mixers.projections import merge_heads, split_heads
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["RGLRU"]
 
 
-class RGLRU(Mixer):
+class RGLRU(ChannelMixer):
     r"""RG-LRU: one head per channel, n = d_v = 1, and a write that undoes the decay's gain.
 
         A_t = a_t = exp(-sharpness r_t softplus(lambda))    r_t = sigmoid(W_r u_t)
@@ -28,8 +31,8 @@ class RGLRU(Mixer):
         d_model: width of x.
         channels: number of channels of u; d_model if None (Griffin: about 4/3 d_model).
         sharpness: the authors' c = 8.
-        short_convolution, output_gate, output_norm, bias: see ``Mixer``; the norm runs over all
-            channels. The gates always have biases.
+        stage: see ``StageOptions``; 4 taps and a SiLU gate if not said otherwise. The norm runs
+            over all channels. The gates always have biases.
 
     Initialisation: exp(-sharpness softplus(lambda)) uniform in [0.9, 0.999], so that the
     half-life is 13 to 1400 tokens at r_t = 1/2. Differences: dense gate matrices where the authors
@@ -52,43 +55,21 @@ class RGLRU(Mixer):
         d_model: int,
         channels: int | None = None,
         sharpness: float = 8.0,
-        short_convolution: int = 4,
-        output_gate: str = "silu",
-        output_norm: str = "none",
-        bias: bool = False,
+        **stage: Unpack[StageOptions],
     ) -> None:
-        channels = check_count("channels", d_model if channels is None else channels)
         if not sharpness > 0:
             raise ValueError(f"sharpness must be positive, got {sharpness!r}.")
-        super().__init__(
-            d_model=d_model,
-            n_heads=channels,
-            key_dim=1,
-            value_dim=1,
-            short_convolution=short_convolution,
-            convolution_bias=True,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            norm_groups=1,
-            bias=bias,
-        )
-        self.project = nn.ModuleDict({"value": self.project["value"]})  # q = 1, k reads u
+        super().__init__(d_model=d_model, channels=channels, key_dim=1, **stage)
+        channels = self.n_heads
         self.sharpness = sharpness
         self.recurrence_gate = nn.Linear(channels, channels)
         self.input_gate = nn.Linear(channels, channels)
         decay = torch.empty(channels).uniform_(0.9, 0.999)
         self.raw_speed = nn.Parameter(torch.expm1(-decay.log() / sharpness).log())
 
-    def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
-    ) -> tuple[Tokens, dict[str, Tensor]]:
-        """u as the values, its input gate as the keys, queries 1; the convolution's memory."""
-        self._check_input(x, state)
-        start, past = (0, {}) if state is None else (state.position, state.past)
-        v, after = self.project["value"](x, past.get("value"))
-        k = split_heads(torch.sigmoid(self.input_gate(merge_heads(v))), self.n_heads).to(v.dtype)
-        memory = {} if after is None else {"value": after}
-        return Tokens(x=x, q=torch.ones_like(k), k=k, v=v, z=None, start=start), memory
+    def queries_and_keys(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        k = split_heads(torch.sigmoid(self.input_gate(u)), self.n_heads).to(u.dtype)
+        return torch.ones_like(k), k
 
     def log_decay(self, tokens: Tokens) -> Float[Tensor, "*heads L"]:
         """log a_t < 0 in nats per token, ``(..., channels, L)``."""

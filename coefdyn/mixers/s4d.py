@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.modes import ModeMixer, Modes
-from coefdyn.mixers.options import check_count
 from coefdyn.mixers.projections import split_heads
+from coefdyn.options import check_count
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["S4D"]
@@ -42,7 +42,7 @@ class S4D(ModeMixer):
     smaller learning rate for A and Delta are left out.
     """
 
-    no_weight_decay = (*ModeMixer.no_weight_decay, "log_real", "frequency", "log_delta", "skip")
+    no_weight_decay = ("log_real", "frequency", "log_delta", "skip")
     symbols = Symbols(
         title="S4D",
         evolution=r"\mathrm{diag}(r e^{\pm i \theta})",
@@ -66,7 +66,12 @@ class S4D(ModeMixer):
         if not 0 < delta_min < delta_max:
             raise ValueError(f"needs 0 < delta_min < delta_max, got {delta_min!r}, {delta_max!r}.")
         super().__init__(
-            d_model=d_model, n_heads=d_model, key_dim=state_dim, value_dim=1, bias=bias
+            d_model=d_model,
+            n_heads=d_model,
+            key_dim=state_dim,
+            value_dim=1,
+            outputs=(d_model, 1),
+            bias=bias,
         )
         pairs = state_dim // 2
         steps = torch.empty(d_model, 1).uniform_(math.log(delta_min), math.log(delta_max))

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Symbols, Tokens
+from coefdyn.mixers.channels import ChannelMixer
 from coefdyn.mixers.gates import inverse_softplus_timestep
-from coefdyn.mixers.options import check_count, check_flag
-from coefdyn.mixers.projections import HeadProjection, merge_heads, split_heads
+from coefdyn.mixers.heads import StageOptions
+from coefdyn.mixers.projections import HeadProjection, merge_heads
+from coefdyn.options import check_count, check_flag
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["S6"]
 
 
-class S6(Mixer):
+class S6(ChannelMixer):
     r"""S6: one head per channel c, d_v = 1; keys and queries are shared by all channels.
 
         A_{t,c} = diag(exp(-Delta_{t,c} a_c)), a_c in (0, inf)^n    b_{j,c} = Delta_{j,c}
@@ -34,8 +38,8 @@ class S6(Mixer):
         timestep_rank: rank p of W_Delta W_u; d_model / 16 rounded up if None.
         input_projection: whether u is a linear map of x, or x itself.
         skip: the term D u, one learned number per channel, 1 at the start.
-        short_convolution, output_gate, output_norm, bias: see ``Mixer``; the norm runs over all
-            channels. The convolution needs the input projection.
+        stage: see ``StageOptions``; 4 taps and a SiLU gate if not said otherwise. The norm runs
+            over all channels. The convolution needs the input projection.
 
     Initialisation: Delta log-uniform in [0.001, 0.1], a_c = (1, 2, ..., n); a and D are exempt
     from weight decay.
@@ -44,7 +48,7 @@ class S6(Mixer):
         ValueError: for options that do not fit; u = x needs channels = d_model.
     """
 
-    no_weight_decay = (*Mixer.no_weight_decay, "log_a", "skip")
+    no_weight_decay = ("log_a", "skip")
     symbols = Symbols(
         title="S6 (Mamba)",
         evolution=r"\mathrm{diag}(e^{-\Delta_t a})",
@@ -63,33 +67,21 @@ class S6(Mixer):
         timestep_rank: int | None = None,
         input_projection: bool = True,
         skip: bool = True,
-        short_convolution: int = 4,
-        output_gate: str = "silu",
-        output_norm: str = "none",
-        bias: bool = False,
+        **stage: Unpack[StageOptions],
     ) -> None:
-        channels = check_count("channels", d_model if channels is None else channels)
-        rank = -(-d_model // 16) if timestep_rank is None else timestep_rank
         super().__init__(
             d_model=d_model,
-            n_heads=channels,
+            channels=channels,
             key_dim=key_dim,
-            value_dim=1,
-            short_convolution=short_convolution,
-            convolution_bias=True,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            norm_groups=1,
-            bias=bias,
-            key_heads=1,
+            input_projection=input_projection,
+            **stage,
         )
-        if not check_flag("input_projection", input_projection):
-            self._check_plain_input(channels, short_convolution)
-            self.project["value"] = _PlainInput(channels)
+        channels, bias = self.n_heads, stage.get("bias", False)
         for name in ("query", "key"):  # these read u, not x
             self.project[name] = HeadProjection(
                 d_model=channels, n_heads=1, width=key_dim, bias=bias
             )
+        rank = -(-d_model // 16) if timestep_rank is None else timestep_rank
         self.timestep_down = nn.Linear(channels, check_count("timestep_rank", rank), bias=False)
         self.timestep_up = nn.Linear(rank, channels, bias=True)
         with torch.no_grad():
@@ -97,23 +89,8 @@ class S6(Mixer):
         self.log_a = nn.Parameter(torch.arange(1.0, key_dim + 1).log().repeat(channels, 1))
         self.skip = nn.Parameter(torch.ones(channels)) if check_flag("skip", skip) else None
 
-    def _check_plain_input(self, channels: int, taps: int) -> None:
-        if channels != self.d_model or taps:
-            raise ValueError(
-                f"input_projection=False makes u = x: it needs channels = d_model = {self.d_model} "
-                f"and short_convolution=0, got {channels} and {taps}."
-            )
-
-    def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
-    ) -> tuple[Tokens, dict[str, Tensor]]:
-        """u as the values of all channels, and q, k from u; the convolution's memory."""
-        self._check_input(x, state)
-        start, past = (0, {}) if state is None else (state.position, state.past)
-        v, after = self.project["value"](x, past.get("value"))
-        q, k = (self.project[name](merge_heads(v))[0] for name in ("query", "key"))
-        memory = {} if after is None else {"value": after}
-        return Tokens(x=x, q=q, k=k, v=v, z=None, start=start), memory
+    def queries_and_keys(self, u: Tensor) -> tuple[Tensor, Tensor]:
+        return self.project["query"](u)[0], self.project["key"](u)[0]
 
     def timesteps(self, tokens: Tokens) -> Float[Tensor, "*heads L"]:
         """Delta_t > 0 of every channel, ``(..., channels, L)``."""
@@ -136,14 +113,3 @@ class S6(Mixer):
         if self.skip is not None:
             y = y + self.skip[:, None, None] * tokens.v
         return super().finish(y, tokens)
-
-
-class _PlainInput(nn.Module):
-    """x itself as heads of one channel each."""
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.channels = channels
-
-    def forward(self, x: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
-        return split_heads(x, self.channels), past

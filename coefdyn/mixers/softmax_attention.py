@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.mixers.base import Mixer, Symbols, Tokens
-from coefdyn.mixers.options import constant_scaling
+from coefdyn.mixers.base import Symbols, Tokens
+from coefdyn.mixers.heads import HeadMixer, HeadOptions, constant_scaling
 
 __all__ = ["SoftmaxAttention"]
 
 
-class SoftmaxAttention(Mixer):
+class SoftmaxAttention(HeadMixer):
     r"""Softmax attention.
 
         A_t = I    b_j = 1/sqrt(n)    phi = exp    eta_i = sum_j alpha_{i,j}
 
     Args:
         scaling: "inverse_sqrt" (1/sqrt(n)) or "one" (Principle 5's ablation).
-        d_model, n_heads, key_dim, value_dim, position, max_length, short_convolution,
-        query_key_norm, output_gate, output_norm, bias: see ``Mixer``.
+        heads: see ``HeadOptions``.
 
     Differences: without a position option the coefficients carry no positional information
     (Principle 3); the original adds sinusoids to the embedding, MAD's baseline uses "rotary".
@@ -32,35 +33,8 @@ class SoftmaxAttention(Mixer):
         source="Lemma 7",
     )
 
-    def __init__(
-        self,
-        *,
-        d_model: int,
-        n_heads: int,
-        key_dim: int | None = None,
-        value_dim: int | None = None,
-        scaling: str = "inverse_sqrt",
-        position: str = "none",
-        max_length: int | None = None,
-        short_convolution: int = 0,
-        query_key_norm: bool = False,
-        output_gate: str = "none",
-        output_norm: str = "none",
-        bias: bool = False,
-    ) -> None:
-        super().__init__(
-            d_model=d_model,
-            n_heads=n_heads,
-            key_dim=key_dim,
-            value_dim=value_dim,
-            position=position,
-            max_length=max_length,
-            short_convolution=short_convolution,
-            query_key_norm=query_key_norm,
-            output_gate=output_gate,
-            output_norm=output_norm,
-            bias=bias,
-        )
+    def __init__(self, *, scaling: str = "inverse_sqrt", **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(**heads)
         self.scaling = constant_scaling(scaling, self.key_dim)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:

@@ -9,7 +9,7 @@ from torch.nn import functional
 from coefdyn import mixers
 from coefdyn.mixers.registry import REGISTERED
 from coefdyn.models.config import ModelConfig
-from coefdyn.models.options import check_choice
+from coefdyn.options import check_choice
 from coefdyn.shapes import Float
 
 __all__ = ["Block", "SwiGLU", "build_mixer", "build_norm"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from coefdyn.models.options import check_choice, from_plain
+from coefdyn.options import check_choice, from_plain
 
 __all__ = ["BLOCKS", "NORMS", "POSITIONS", "ModelConfig"]
 

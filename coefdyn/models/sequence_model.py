@@ -10,7 +10,7 @@ from torch import nn
 from coefdyn import CoefficientDynamics
 from coefdyn.models.blocks import Block, build_norm
 from coefdyn.models.config import ModelConfig
-from coefdyn.models.options import check_choice
+from coefdyn.options import check_choice
 from coefdyn.shapes import Float, Int
 
 __all__ = ["SequenceModel", "language_model_config"]

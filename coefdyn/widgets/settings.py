@@ -6,7 +6,6 @@ as in the paper; ``CoefficientDynamics.states(j)`` counts from 0.
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import re
@@ -15,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
+
+from coefdyn.options import did_you_mean
 
 __all__ = [
     "ROWS",
@@ -144,11 +145,8 @@ def check_name(what: str, name: Any, known: tuple[str, ...]) -> None:
     """Raises a ValueError that names the nearest known one."""
     if name in known:
         return
-    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}? " if near else ""
-    raise ValueError(
-        f"unknown {what} {name!r}; {hint}Known: {', '.join(k or repr(k) for k in known)}."
-    )
+    listing = ", ".join(k or repr(k) for k in known)
+    raise ValueError(f"unknown {what} {name!r}{did_you_mean(name, known)} Known: {listing}.")
 
 
 def check_whole(what: str, value: Any, low: int, high: int) -> None:

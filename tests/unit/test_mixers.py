@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
-from mixer_cases import build, tokens
+from mixer_cases import CASES, build, tokens
+from mixer_cases import SIZES as CASE_SIZES
 from tolerances import assert_agree, relative_error
 
 from coefdyn import readout
@@ -22,11 +26,14 @@ from coefdyn.mixers import (
     SoftmaxAttention,
 )
 from coefdyn.mixers.gates import LowRankDecay, TimestepDecay
-from coefdyn.mixers.options import check_count, check_flag
 from coefdyn.mixers.projections import ShortConvolution, l2_normalize, rotate_positions
+from coefdyn.options import check_count, check_flag
 
 F64 = torch.float64
 SIZES = {"d_model": 12, "n_heads": 3}
+#: mixers whose random draws have not changed since results were first kept
+KEPT = (*MIXERS, "Design", "QLSTM")
+INITIAL = Path(__file__).parents[1] / "golden" / "initial_weights.json"
 
 
 def test_short_convolution_is_a_causal_conv1d() -> None:
@@ -185,6 +192,22 @@ def test_negative_eigenvalues_reach_below_zero() -> None:
     assert beta.max() < 2
 
 
+@pytest.mark.parametrize("case", [name for name in CASES if name.split("-")[0] in KEPT])
+def test_a_seed_gives_the_weights_that_kept_results_started_from(case: str) -> None:
+    """Names, order and values of all parameters, by one number each."""
+    kept = json.loads(INITIAL.read_text())[case]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        mixer = CASES[case](**CASE_SIZES)
+    found = {}
+    for name, parameter in mixer.named_parameters():
+        values = parameter.detach().double().flatten()
+        weights = torch.linspace(1, 2, len(values), dtype=F64)
+        found[name] = pytest.approx((values * weights).sum().item(), abs=2e-6)
+    assert list(kept) == list(found)
+    assert kept == found
+
+
 @pytest.mark.parametrize("name", MIXERS)
 def test_autocast(name: str) -> None:
     mixer, x = build(name).float(), tokens(2, 9).float()
@@ -211,14 +234,14 @@ def test_context_order_matters_only_where_keys_evolve(name: str) -> None:
     [
         (SoftmaxAttention, {"n_heads": 5}, "not a multiple of n_heads=5.*give key_dim"),
         (SoftmaxAttention, {"n_heads": 0}, "n_heads must be a whole number >= 1, got 0"),
-        (SoftmaxAttention, {"position": "rotry"}, "got 'rotry'. Did you mean 'rotary'"),
+        (SoftmaxAttention, {"position": "rotry"}, "got 'rotry'; did you mean 'rotary'"),
         (SoftmaxAttention, {"position": "rotary", "key_dim": 3}, "key_dim=3 is odd"),
         (SoftmaxAttention, {"position": "learned"}, "needs max_length"),
         (SoftmaxAttention, {"max_length": 9}, "position='none' has no limit"),
         (SoftmaxAttention, {"short_convolution": 1}, "whole number >= 2, got 1"),
         (SoftmaxAttention, {"scaling": "sqrt"}, "scaling must be one of inverse_sqrt, one"),
         (SoftmaxAttention, {"output_gate": "relu"}, "output_gate must be one of none, silu"),
-        (LinearAttention, {"feature_map": "softplu"}, "Did you mean 'softplus'"),
+        (LinearAttention, {"feature_map": "softplu"}, "did you mean 'softplus'"),
         (NormalizedAttention, {"eta": "tanh"}, "eta must be one of exp, softplus, sigmoid"),
         (GLA, {"decay_rank": -1}, "decay_rank must be a whole number"),
         (GLA, {"decay_temperature": 0.0}, "temperature must be positive"),

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import pytest
 import torch
+from mixer_cases import CASES, SIZES, tokens
+from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers import (
+    LRU,
+    S4D,
     GatedDeltaNet,
+    LinearAttention,
     Mixer,
     NormalizedAttention,
     SoftmaxAttention,
@@ -33,6 +38,59 @@ def test_the_contract_of_a_sound_mixer_holds(form):
     assert "chunked" in contract.outputs
     assert ("recurrent" in contract.outputs) == (form is GatedDeltaNet)
     assert next(mixer.parameters()).dtype == torch.float32
+
+
+class Ten(Mixer):
+    """A mixer of ten lines: the sum over the past of tanh of the score."""
+
+    def build(self, tokens):
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=tokens.k,
+            evolution=evolution.Identity(),
+            scaling=self.key_dim**-0.5,
+            readout=readout.Pointwise(torch.tanh),
+            normalizer=normalizer.One(),
+        )
+
+
+def test_one_method_is_enough():
+    torch.manual_seed(0)
+    mixer = Ten(d_model=16, n_heads=2)
+    x = torch.randn(2, 9, 16)
+    heads = [
+        (x @ mixer.project[name].linear.weight.T).unflatten(-1, (2, 8)).transpose(1, 2)
+        for name in ("query", "key", "value")
+    ]
+    scores = torch.tanh(heads[0] @ heads[1].mT / 8**0.5).tril()
+    y = (scores @ heads[2]).transpose(1, 2).flatten(-2) @ mixer.output.projection.weight.T
+    assert_agree(mixer(x), y, method="mixer", dtype=torch.float32, quantity="output")
+    contract = check_mixer(mixer, x)
+    assert contract.holds, str(contract)
+
+
+def test_a_mixer_of_ten_lines_is_trained_by_name():
+    """One block learns in 20 steps to say the last token."""
+    config = ModelConfig(width=16, layers=1, mlp=None, mixer="Ten", options={"n_heads": 2})
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.randint(0, 4, (64, 5), generator=generator)
+    try:
+        register_mixer(Ten)
+        torch.manual_seed(0)
+        model = SequenceModel(config, vocab=4)
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
+        losses = []
+        for _ in range(20):
+            logits = model(tokens)[:, -1]
+            loss = torch.nn.functional.cross_entropy(logits, tokens[:, -1])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+    finally:
+        REGISTERED.clear()
+    assert type(model.blocks[0].mixer) is Ten
+    assert losses[-1] < 0.5 * losses[0]
 
 
 class Peeking(SoftmaxAttention):
@@ -85,9 +143,115 @@ def test_a_parameter_without_gradient_is_named():
     assert not contract.holds
 
 
-def test_one_token_is_too_few():
-    with pytest.raises(ValueError, match="at least 2 tokens, got 1"):
-        check_mixer(build(SoftmaxAttention), X[:, :1])
+def test_a_parameter_whose_gradient_is_zero_is_no_error():
+    """Rows of softmax do not change when a bias moves all their scores alike."""
+    for mixer in (build(SoftmaxAttention, bias=True), build(LinearAttention, key_dim=1)):
+        contract = check_mixer(mixer, X)
+        assert contract.holds, str(contract)
+
+
+class Pooling(SoftmaxAttention):
+    """Replaces every token by the mean of its pair: token 2i sees token 2i + 1."""
+
+    def tokens(self, x, state=None):
+        if x.shape[-2] > 1:
+            x = x.unflatten(-2, (-1, 2)).mean(-2).repeat_interleave(2, dim=-2)
+        return super().tokens(x, state)
+
+
+def test_a_look_at_the_partner_is_found_at_every_length():
+    for length in (2, 4, 8, 20):
+        assert check_mixer(build(Pooling), X[:, :length]).future > 1e-3
+
+
+class Whole(SoftmaxAttention):
+    """Divides by the norm of the whole sequence."""
+
+    def finish(self, y, tokens):
+        return super().finish(y, tokens) / tokens.x.norm(dim=(-2, -1), keepdim=True)
+
+
+def test_a_normaliser_over_the_whole_sequence_is_found():
+    assert check_mixer(build(Whole), X).future > 1e-3
+    mirrored = torch.full_like(X, 0.5)
+    mirrored[..., 0] = X[..., 0]  # -x + 1 is x in all other channels
+    assert check_mixer(build(Whole), mirrored).future > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("mixer", "x", "words"),
+    [
+        (SoftmaxAttention, X[:, :1], "at least 2 tokens, got 1"),
+        (SoftmaxAttention, X[:0], "at least one sequence"),
+        (SoftmaxAttention, torch.full((2, 9, 8), 0.5), "tokens that differ"),
+        (SoftmaxAttention, torch.zeros(2, 9, 8), "tokens that differ"),
+        (SoftmaxAttention, X * torch.nan, "finite"),
+        (SoftmaxAttention, [[0.0]], "x must be a floating-point tensor.*got list"),
+        (SoftmaxAttention, X.long(), "got torch.int64"),
+        (SoftmaxAttention, X[..., :3], "d_model=8"),
+        (torch.nn.Linear, X, "checks a coefdyn.mixers.Mixer, got Linear"),
+        (None, X, "give an object, not the class"),
+    ],
+)
+def test_checks_that_could_find_nothing_are_refused(mixer, x, words, no_shape_checks):
+    if mixer is None:
+        built = SoftmaxAttention
+    else:
+        built = torch.nn.Linear(8, 8) if mixer is torch.nn.Linear else build(mixer)
+    with pytest.raises(ValueError, match=words):
+        check_mixer(built, x)
+
+
+def test_an_output_of_zero_is_refused():
+    mixer = build(SoftmaxAttention)
+    torch.nn.init.zeros_(mixer.output.projection.weight)
+    with pytest.raises(ValueError, match="0 everywhere"):
+        check_mixer(mixer, X)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_contract_of_every_mixer_of_the_library_holds(case):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        mixer = CASES[case](**SIZES)
+    contract = check_mixer(mixer, tokens(2, 10))
+    assert contract.holds, str(contract)
+
+
+@pytest.mark.parametrize("form", [LRU, S4D, SoftmaxAttention, GatedDeltaNet])
+def test_no_sequence_is_no_error(form):
+    mixer = form(d_model=8) if form in (LRU, S4D) else build(form)
+    assert mixer(X[:0]).shape == (0, 20, 8)
+    assert mixer.extend(X[:0])[0].shape == (0, 20, 8)
+
+
+def test_likely_mistakes_are_answered_in_words(no_shape_checks):
+    mixer = build(GatedDeltaNet)
+    with pytest.raises(ValueError, match=r"x has dtype torch.float64 on cpu, the parameters of"):
+        mixer(X.double())
+    state = mixer.extend(X)[1]
+    with pytest.raises(ValueError, match=r"leading axes \(2,\), these tokens have \(3,\)"):
+        mixer.extend(torch.randn(3, 4, 8), state)
+    bare = build(GatedDeltaNet, short_convolution=0).extend(X)[1]
+    with pytest.raises(ValueError, match="no memory of the query convolution"):
+        mixer.extend(X, bare)
+    with pytest.raises(ValueError, match="step takes one token"):
+        mixer.step(torch.tensor(1.0))
+    with pytest.raises(ValueError, match="must be what the previous call returned"):
+        mixer.extend(X, 3)
+
+
+def test_options_that_a_mixer_does_not_have():
+    with pytest.raises(TypeError, match="has no option 'heads'; did you mean 'n_heads'"):
+        SoftmaxAttention(d_model=8, n_heads=2, heads=2)
+    with pytest.raises(TypeError, match="has no option 'scalling'; did you mean 'scaling'"):
+        SoftmaxAttention(d_model=8, n_heads=2, scalling="one")
+    with pytest.raises(TypeError, match="settles query_key_norm=True"):
+        GatedDeltaNet(d_model=8, n_heads=2, query_key_norm=False)
+    with pytest.raises(TypeError, match="SoftmaxAttention needs n_heads"):
+        SoftmaxAttention(d_model=8)
+    with pytest.raises(ValueError, match="over one channel is 0"):
+        SoftmaxAttention(d_model=8, n_heads=2, value_dim=1, output_norm="layer")
 
 
 def test_a_model_finds_a_registered_mixer():

@@ -197,7 +197,7 @@ def test_they_fit_into_the_model(mixer: str, block: str) -> None:
         (S6, {"input_projection": False}, "needs channels = d_model = 12 and short_convolution=0"),
         (S6, {"channels": 0}, "channels must be a whole number >= 1, got 0"),
         (S6, {"timestep_rank": 0}, "timestep_rank must be a whole number >= 1, got 0"),
-        (QLSTM, {"forget_gate": "revers"}, "Did you mean 'reversed'"),
+        (QLSTM, {"forget_gate": "revers"}, "did you mean 'reversed'"),
         (RGLRU, {"sharpness": 0.0}, "sharpness must be positive, got 0.0"),
         (QLSTM, {"key_dim": 0}, "key_dim must be a whole number >= 1, got 0"),
     ],

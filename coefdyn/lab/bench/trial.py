@@ -13,7 +13,7 @@ from coefdyn.lab.tasks import make_config
 from coefdyn.lab.training import RunConfig, Stopped, TrainConfig
 from coefdyn.mixers.design import EVOLUTIONS, NORMALIZERS, READOUTS, SCALINGS
 from coefdyn.models import ModelConfig
-from coefdyn.models.options import check_choice
+from coefdyn.options import check_choice
 from coefdyn.shapes import Tensor
 
 __all__ = ["LONGEST_TRIAL", "POSITIONS", "SIZES", "TASKS", "Choices", "Trial", "film_of"]

@@ -9,7 +9,7 @@ import torch
 
 from coefdyn.lab.exercises.catalogue import EXERCISES
 from coefdyn.lab.exercises.exercise import Exercise, Function
-from coefdyn.models.options import check_choice
+from coefdyn.options import check_choice
 from coefdyn.shapes import Tensor
 
 __all__ = ["Grade", "grade"]

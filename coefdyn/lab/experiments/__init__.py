@@ -43,7 +43,7 @@ def get_experiment(name: str) -> Any:
     Raises:
         ValueError: for an unknown id, naming the nearest one.
     """
-    from coefdyn.models.options import check_choice
+    from coefdyn.options import check_choice
 
     check_choice("experiment", name, EXPERIMENTS)
     return importlib.import_module(f"coefdyn.lab.experiments.{EXPERIMENTS[name]}").EXPERIMENT

@@ -15,7 +15,7 @@ from coefdyn.lab.experiments.registration import registration
 from coefdyn.lab.experiments.result import Result, Verdict
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
-from coefdyn.models.options import check_choice
+from coefdyn.options import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

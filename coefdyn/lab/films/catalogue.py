@@ -10,7 +10,7 @@ from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.films.film import Film, films_folder
 from coefdyn.lab.films.recording import record_film
 from coefdyn.lab.training import Progress, RunConfig
-from coefdyn.models.options import check_choice
+from coefdyn.options import check_choice
 
 __all__ = ["FILMS", "record"]
 

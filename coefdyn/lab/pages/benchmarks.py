@@ -13,7 +13,7 @@ from typing import Any
 
 from coefdyn.lab.pages.markdown import table
 from coefdyn.lab.places import data_folder
-from coefdyn.models.options import check_choice
+from coefdyn.options import check_choice
 
 __all__ = [
     "cpu_markdown",

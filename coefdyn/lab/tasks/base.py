@@ -10,7 +10,6 @@ The book's section "Tasks" and each task's module name the source of its definit
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from coefdyn.options import did_you_mean
 from coefdyn.shapes import Int
 
 IGNORE = -100
@@ -110,8 +110,8 @@ def known_keys(config_type: type[TaskConfig], keys: Iterable[str]) -> None:
 def nearest(word: str, known: Iterable[str]) -> str:
     """'did you mean ...' for a misspelt word, or the list of the known ones."""
     known = sorted(known)
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(known)}."
+    hint = did_you_mean(word, known).removeprefix("; ")
+    return hint if hint != "." else f"known: {', '.join(known)}."
 
 
 Sampler = Callable[[Any, int, torch.Generator, Split], Batch]

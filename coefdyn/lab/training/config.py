@@ -9,7 +9,7 @@ from typing import Any
 from coefdyn.lab.tasks import TaskConfig, config_from_dict
 from coefdyn.lab.training.results import config_key, plain
 from coefdyn.models import ModelConfig
-from coefdyn.models.options import check_choice, from_plain
+from coefdyn.options import check_choice, from_plain
 
 __all__ = ["PRECISIONS", "RunConfig", "TrainConfig"]
 
