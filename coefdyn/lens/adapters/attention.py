@@ -1,0 +1,173 @@
+"""Softmax attention of every transformers class that asks AttentionInterface for its function.
+
+    A_t = I,  b_j = scaling,  phi = exp (with softcap c: exp(c tanh(s / c))),  eta = row sum
+
+q and k are those after RoPE. A sink adds exp(sink) to eta. Grouped keys are repeated.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.readout import Pointwise
+from coefdyn.lens.adapters.base import (
+    CONTINUES,
+    Adapter,
+    Call,
+    Place,
+    Refused,
+    Unsupported,
+    repeat_heads,
+    wide,
+)
+from coefdyn.lens.adapters.masks import HIDDEN, Pairs, extend, read_mask
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["SoftmaxAttention"]
+
+
+@functools.lru_cache
+def capped(cap: float) -> Pointwise:
+    """exp(cap tanh(s / cap)), and 0 for a pair that may not be read."""
+
+    def fn(scores: Tensor) -> Tensor:
+        values = (cap * (scores / cap).tanh()).exp()
+        return torch.where(scores < HIDDEN / 2, torch.zeros_like(values), values)
+
+    return Pointwise(fn, name=f"exp({cap:g} tanh(s/{cap:g}))")
+
+
+class SoftmaxAttention(Adapter):
+    """``attention(module, query, key, value, mask, scaling=...)``, q (B, H, L, n)."""
+
+    mechanism = "softmax attention"
+    outside = "projections and RoPE before q, k; output gate (where there is one) and projection"
+
+    def places(self, model: nn.Module) -> Iterator[Place]:
+        try:
+            from transformers.modeling_utils import AttentionInterface
+        except ImportError:
+            return
+        if any(type(module).__module__.startswith("torch.") is False for module in model.modules()):
+            yield Place(AttentionInterface, "get_interface")
+
+    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+        """``original`` hands out attention functions; each is replaced by one that is heard."""
+
+        @functools.wraps(original)
+        def get_interface(interface: Any, name: str, default: Callable[..., Any]) -> Any:
+            attend = original(interface, name, default)
+
+            @functools.wraps(attend)
+            def heard(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+                result = attend(module, *args, **kwargs)
+                called = (module, *args)
+                note(module, lambda: self.read(attend, called, kwargs, result, name))
+                return result
+
+            return heard
+
+        return get_interface
+
+    def read(
+        self,
+        original: Callable[..., Any],
+        args: tuple,
+        kwargs: dict[str, Any],
+        result: Any,
+        name: str,
+    ) -> Call:
+        """One call of an attention function; ``name`` is that of the implementation."""
+        given = dict(zip(("module", "query", "key", "value", "attention_mask"), args, strict=False))
+        given |= kwargs
+        module = given["module"]
+        _check(module, given, name)
+        q, k, v = (wide(given[part]) for part in ("query", "key", "value"))
+        heads, length = q.shape[1], q.shape[2]
+        causal = given.get("is_causal")
+        causal = getattr(module, "is_causal", True) if causal is None else bool(causal)
+        pairs = read_mask(given.get("attention_mask"), length, causal and name != "eager")
+        pairs = _with_bias(pairs, given.get("position_bias"), q)
+        scaling = given.get("scaling")
+        q = q * (q.shape[-1] ** -0.5 if scaling is None else scaling)
+        q, k = extend(q, repeat_heads(k, heads), pairs)
+        dynamics = _dynamics(q, k, given.get("softcap"), _sinks(module, given))
+        y = result[0]
+
+        def replay(columns: Tensor) -> Tensor:
+            kept = columns[:, :: heads // v.shape[1]].to(given["value"].dtype)
+            changed = {**{k: x for k, x in given.items() if k != "module"}, "value": kept}
+            return original(module, **changed)[0].transpose(1, 2)
+
+        return Call(
+            dynamics=dynamics,
+            values=repeat_heads(v, heads),
+            output=wide(y).transpose(1, 2),
+            replay=replay,
+            columns=v.shape[-1],
+            empty=pairs.empty,
+        )
+
+
+def _check(module: nn.Module, given: dict[str, Any], name: str) -> None:
+    if name.startswith(("flash", "flex", "paged")):
+        raise Unsupported(
+            f"attention runs as {name!r}, whose masks are not tensors; "
+            "call model.set_attn_implementation('sdpa') or ('eager') first"
+        )
+    if given.get("dropout") and module.training:
+        raise Unsupported("dropout is at work, so alpha is random; call model.eval() first")
+    if getattr(module, "is_cross_attention", False):
+        raise Unsupported("cross-attention reads another sequence")
+    asked, kept = given["query"].shape[2], given["key"].shape[2]
+    if asked < kept:
+        raise Refused(CONTINUES)
+    if asked > kept:
+        raise Unsupported(f"{asked} queries read {kept} keys: another sequence")
+
+
+def _with_bias(pairs: Pairs, bias: Tensor | None, q: Tensor) -> Pairs:
+    if bias is None:
+        return pairs
+    whole = bias.to(q.dtype) if pairs.bias is None else pairs.bias + bias
+    return Pairs(allowed=pairs.allowed, bias=whole, empty=pairs.empty)
+
+
+def _sinks(module: nn.Module, given: dict[str, Any]) -> Tensor | None:
+    sinks = given.get("s_aux", getattr(module, "sinks", None))
+    return None if sinks is None else wide(sinks).flatten()
+
+
+def _dynamics(
+    q: Float[Tensor, "B H L n"],
+    k: Float[Tensor, "B H L n"],
+    softcap: float | None,
+    sinks: Float[Tensor, " H"] | None,
+) -> CoefficientDynamics:
+    """alpha, with eta a row sum; with a sink, eta is given and a common factor is kept small."""
+    if sinks is not None and softcap is not None:
+        raise Unsupported("a softcap together with a sink")
+    eta: normalizer.Normalizer = normalizer.RowSum()
+    if sinks is not None:
+        length = q.shape[-2]
+        future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
+        scores = (q @ k.transpose(-1, -2)).masked_fill(future, -torch.inf)
+        sink = sinks.to(q.dtype)[:, None].expand(scores.shape[:-1])
+        most = torch.maximum(scores.amax(-1), sink)
+        eta = normalizer.Given((scores - most[..., None]).exp().sum(-1) + (sink - most).exp())
+        q = torch.cat([q, -most[..., None]], -1)
+        k = torch.cat([k, torch.ones_like(k[..., :1])], -1)
+    return CoefficientDynamics(
+        q=q,
+        k=k,
+        evolution=evolution.Identity(),
+        scaling=1.0,
+        readout=readout.exp if softcap is None else capped(float(softcap)),
+        normalizer=eta,
+    )

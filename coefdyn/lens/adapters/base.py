@@ -1,0 +1,240 @@
+"""What an adapter is: where a mechanism runs in other people's code, and how to read one call."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.shapes import Float, Tensor
+
+__all__ = [
+    "Adapter",
+    "Call",
+    "MethodAdapter",
+    "OpAdapter",
+    "Place",
+    "Refused",
+    "Unsupported",
+    "repeat_heads",
+    "take",
+    "wide",
+]
+
+
+class Unsupported(Exception):
+    """This call has no exact coefficient dynamics here; the message says why."""
+
+
+class Refused(ValueError):
+    """The pass as a whole is not one that the lens can look at; the message says the remedy."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Call:
+    """One call of a mixer's operation, read.
+
+    Attributes:
+        dynamics: batch shape ``(B, H)``.
+        values: ``(B, H, L, d_v)``.
+        output: ``(B, H, L, d_v)``, what the operation returned for these values.
+        replay: the operation again with everything but v as it was: ``(B, H, L, m)`` to the same
+            shape, m <= columns.
+        columns: most value channels that ``replay`` takes at once.
+        empty: True for queries that may read no token, ``(B, 1 or H, L)``, or None.
+    """
+
+    dynamics: CoefficientDynamics
+    values: Float[Tensor, "B H L dv"]
+    output: Float[Tensor, "B H L dv"]
+    replay: Callable[[Tensor], Tensor]
+    columns: int
+    empty: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """An attribute that is exchanged while the model runs: a function of a module or a method."""
+
+    owner: Any
+    attribute: str
+
+
+class Adapter(ABC):
+    """One mechanism: the places where it runs, and how a call there becomes dynamics."""
+
+    mechanism: ClassVar[str]
+    #: what of such a layer lies outside alpha
+    outside: ClassVar[str] = "output gate, norm and projection after y"
+
+    @abstractmethod
+    def places(self, model: nn.Module) -> Iterator[Place]:
+        """Where to listen in this model; none where it has no such layer."""
+
+    @abstractmethod
+    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+        """The stand-in for ``original``: the same result, and one ``note`` per call.
+
+        Args:
+            original: what the place held.
+            note: takes the module that the call belongs to (None for the innermost one that is
+                running), and a function that reads the call as a ``Call``. That function may raise
+                ``Unsupported`` where the arguments have no exact form, and ``Refused`` where the
+                model continues an earlier pass.
+        """
+
+
+class OpAdapter(Adapter):
+    """A mechanism that runs as a function, imported by name into the modules of the models."""
+
+    #: names of the function, and of those that continue an earlier pass
+    names: ClassVar[tuple[str, ...]]
+    continuing: ClassVar[tuple[str, ...]] = ()
+
+    def places(self, model: nn.Module) -> Iterator[Place]:
+        for module in _defining_modules(model):
+            for name in (*self.names, *self.continuing):
+                if callable(getattr(module, name, None)):
+                    yield Place(module, name)
+
+    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def stand_in(*args: Any, **kwargs: Any) -> Any:
+            op = runnable(original, args)
+            if op.__name__ in self.continuing:
+                note(None, _continues)
+                return op(*args, **kwargs)
+            given = bind(op, args, kwargs)
+            mixed, result = self.run_op(op, given, op is original)
+            note(None, lambda: self.read_op(op, given, mixed))
+            return result
+
+        return stand_in
+
+    def run_op(
+        self, op: Callable[..., Any], given: dict[str, Any], is_kernel: bool
+    ) -> tuple[Any, Any]:
+        """What the mixing alone gives, and what the model gets; the same where nothing follows.
+
+        Args:
+            op: the function.
+            given: all arguments by name.
+            is_kernel: whether ``op`` is other than a plain torch function of the model's source,
+                so that what it adds after mixing cannot be repeated out here bit by bit.
+        """
+        result = op(**given)
+        return result, result
+
+    @abstractmethod
+    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        """As ``Adapter.read``, with the arguments by name and what the mixing alone gave."""
+
+
+class MethodAdapter(Adapter):
+    """A mechanism that runs as a method of a class known by its name."""
+
+    class_names: ClassVar[tuple[str, ...]]
+    method: ClassVar[str] = "forward"
+
+    def places(self, model: nn.Module) -> Iterator[Place]:
+        kinds = {kind for module in model.modules() for kind in type(module).__mro__}
+        for kind in sorted(kinds, key=lambda kind: kind.__qualname__):
+            if kind.__name__ in self.class_names and self.method in vars(kind):
+                yield Place(kind, self.method)
+
+    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            result = original(module, *args, **kwargs)
+            given = bind(original, (module, *args), kwargs)
+            note(module, lambda: self.read(original, given, result))
+            return result
+
+        return stand_in
+
+    @abstractmethod
+    def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        """The call as coefficient dynamics; ``given`` holds all arguments by name."""
+
+
+CONTINUES = (
+    "the model continues an earlier pass: coefficients on the tokens before are not in this call. "
+    "Run trace on the whole sequence, without past_key_values."
+)
+
+
+def _continues() -> Call:
+    raise Refused(CONTINUES)
+
+
+def _defining_modules(model: nn.Module) -> list[Any]:
+    """The Python modules in which the model's classes are written, each once."""
+    names = {
+        kind.__module__: None
+        for module in model.modules()
+        for kind in type(module).__mro__
+        if not kind.__module__.startswith(("torch", "builtins"))
+    }
+    return [sys.modules[name] for name in names if name in sys.modules]
+
+
+def runnable(original: Callable[..., Any], args: tuple) -> Callable[..., Any]:
+    """The function that can run where its arguments are.
+
+    Transformers wraps its torch functions and calls a package's GPU kernels where that is
+    installed, also on a CPU, where they fail. There the torch function beneath is called.
+    """
+    on_cpu = any(isinstance(value, Tensor) and value.device.type == "cpu" for value in args)
+    inner = inspect.unwrap(original)
+    return inner if on_cpu and inner is not original else original
+
+
+def bind(op: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """All arguments by name, defaults included."""
+    signature = inspect.signature(op)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    named = dict(bound.arguments)
+    for name, parameter in signature.parameters.items():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named |= named.pop(name, {})
+    return named
+
+
+def take(given: dict[str, Any], *names: str) -> Any:
+    """The first of these arguments that is there and set."""
+    for name in names:
+        if given.get(name) is not None:
+            return given[name]
+    raise Unsupported(f"the call has none of the arguments {', '.join(names)}")
+
+
+def wide(value: Tensor) -> Tensor:
+    """Half precision as float32, everything else as it is; without gradient."""
+    value = value.detach()
+    return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def repeat_heads(value: Tensor, heads: int, axis: int = 1) -> Tensor:
+    """Heads shared by a group, once per head of the values."""
+    have = value.shape[axis]
+    return value if have == heads else value.repeat_interleave(heads // have, dim=axis)
+
+
+def refuse_state(state: Tensor | None) -> None:
+    """A state that is not zero holds earlier tokens."""
+    if state is not None and bool((state != 0).any()):
+        raise Refused(CONTINUES)
+
+
+def first(result: Any) -> Tensor:
+    """y of an operation that may also return its last state."""
+    return result[0] if isinstance(result, (tuple, list)) else result

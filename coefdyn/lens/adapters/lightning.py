@@ -1,0 +1,112 @@
+"""Lightning attention of transformers' minimax: a fixed decay per head.
+
+    A_t = exp(-slope) I,  b_j = 1,  phi = Id,  eta = 1,  q, k, v = act(qkv)
+
+The class has no operation of its own, so q, k, v are taken off ``qkv_proj`` and y before ``norm``.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.lens.adapters.base import Call, MethodAdapter, Unsupported, bind, wide
+from coefdyn.shapes import Tensor
+
+__all__ = ["Lightning"]
+
+
+class Lightning(MethodAdapter):
+    """``MiniMaxLightningAttention.forward``."""
+
+    mechanism = "lightning attention"
+    outside = "norm, output gate and projection after y"
+    class_names = ("MiniMaxLightningAttention",)
+
+    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            with _overheard(module) as heard:
+                result = original(module, *args, **kwargs)
+            given = bind(original, (module, *args), kwargs)
+            note(module, lambda: self.read(original, given, heard))
+            return result
+
+        return stand_in
+
+    def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        module = given["self"]
+        heads, width = module.num_attention_heads, module.head_dim
+        whole = module.act_fn(result["qkv"])
+        mask = given["attention_mask"]
+        if mask is not None:
+            if mask.ndim != 2:
+                raise Unsupported(f"the mask has shape {tuple(mask.shape)}, expected (B, L)")
+            whole = whole * mask[..., None].to(whole.dtype)
+        q, k, v = wide(whole).unflatten(-1, (heads, 3, width)).permute(3, 0, 2, 1, 4)
+        slope = wide(module.slope_rate).to(q.dtype).reshape(1, heads, 1)
+        dynamics = CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.Scalar(log_decay=-slope.expand(len(q), -1, q.shape[-2])),
+            scaling=1.0,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+
+        def replay(columns: Tensor) -> Tensor:
+            qkv = torch.stack([q, k, columns.to(q.dtype)]).permute(1, 3, 2, 0, 4).flatten(2)
+            return _replay(original, given, qkv.to(result["qkv"].dtype))
+
+        return Call(
+            dynamics=dynamics,
+            values=v,
+            output=_heads(wide(result["y"]), heads),
+            replay=replay,
+            columns=width,
+        )
+
+
+def _heads(y: Tensor, heads: int) -> Tensor:
+    return y.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+
+@contextmanager
+def _overheard(module: Any, qkv: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
+    """What leaves ``qkv_proj`` and what enters ``norm``; the former replaced by qkv if given."""
+    heard: dict[str, Tensor] = {}
+
+    def leaving(_: nn.Module, __: Any, out: Tensor) -> Tensor | None:
+        heard["qkv"] = out.detach()
+        return qkv
+
+    def entering(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        heard["y"] = inputs[0].detach()
+
+    hooks = [
+        module.qkv_proj.register_forward_hook(leaving),
+        module.norm.register_forward_pre_hook(entering),
+    ]
+    try:
+        yield heard
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _replay(original: Callable[..., Any], given: dict[str, Any], qkv: Tensor) -> Tensor:
+    """The module's own forward on these q, k, v (after the activation), up to ``norm``."""
+    module = given["self"]
+    act, module.act_fn = module.act_fn, nn.Identity()
+    try:
+        with _overheard(module, qkv) as heard:
+            original(**{**given, "attention_mask": None, "past_key_values": None})
+    finally:
+        module.act_fn = act
+    return _heads(heard["y"], module.num_attention_heads)

@@ -1,0 +1,88 @@
+"""Mamba-1 (S6): mamba, falcon_mamba, jamba, zamba of transformers. One head per channel, d_v = 1.
+
+    A_t = diag(exp(Delta_t a)),  b_j = Delta_j,  phi = Id,  eta = 1,  q = C, k = B
+
+The skip D x and the gate silu(z) come after: y is what the scan gives without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.lens.adapters.base import Call, OpAdapter, Unsupported, first, wide
+from coefdyn.shapes import Tensor
+
+__all__ = ["Mamba1"]
+
+
+class Mamba1(OpAdapter):
+    """``mamba_selective_scan``: x and dt (B, D, L), A (D, n), B and C (B, n, L)."""
+
+    mechanism = "mamba-1"
+    outside = "short convolution on x; skip D x, gate silu(z) and projection after y"
+    names = ("mamba_selective_scan", "selective_scan_fn")
+    continuing = ("mamba_selective_state_update",)
+
+    def run_op(
+        self, op: Callable[..., Any], given: dict[str, Any], is_kernel: bool
+    ) -> tuple[Any, Any]:
+        """Skip and gate are applied out here, as the torch function does; a kernel runs twice."""
+        bare = op(**{**given, "D": None, "z": None})
+        if is_kernel:
+            return bare, op(**given)
+        y, skip, z = first(bare), given.get("D"), given.get("z")
+        if skip is not None:
+            y = y + given["hidden_states"] * skip[None, :, None]
+        if z is not None:
+            y = y * functional.silu(z)
+        return bare, (y, *bare[1:]) if isinstance(bare, tuple) else y
+
+    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        key = "hidden_states" if "hidden_states" in given else "u"
+        x = wide(given[key])
+        dt = wide(take_step(given)).to(x.dtype)
+        if given["B"].ndim != 3 or given["C"].ndim != 3:
+            raise Unsupported("B and C are grouped or constant; expected (B, n, L)")
+        a = wide(given["A"]).to(x.dtype)
+        dynamics = CoefficientDynamics(
+            q=wide(given["C"]).to(x.dtype).transpose(1, 2)[:, None],
+            k=wide(given["B"]).to(x.dtype).transpose(1, 2)[:, None],
+            evolution=evolution.Diagonal(log_decay=dt[..., None] * a[:, None, :]),
+            scaling=dt,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+        y = wide(first(result)).to(x.dtype)
+
+        def replay(v: Tensor) -> Tensor:
+            return _replay(op, given, key, v)
+
+        return Call(
+            dynamics=dynamics,
+            values=x[..., None],
+            output=y[..., None],
+            replay=replay,
+            columns=x.shape[-1],
+        )
+
+
+def take_step(given: dict[str, Any]) -> Tensor:
+    """Delta (B, D, L): bias and softplus applied."""
+    dt = given["dt"] if "dt" in given else given["delta"]
+    if given.get("delta_bias") is not None:
+        dt = dt + given["delta_bias"].to(dt.dtype)[:, None]
+    return functional.softplus(dt) if given.get("delta_softplus") else dt
+
+
+def _replay(op: Callable[..., Any], given: dict[str, Any], key: str, v: Tensor) -> Tensor:
+    """The scan has one value channel: columns of v become entries of the batch."""
+    columns = v.shape[-1]
+    folded = v.permute(3, 0, 1, 2).flatten(0, 1).to(given[key].dtype)
+    step = "dt" if "dt" in given else "delta"
+    copies = {name: given[name].repeat(columns, 1, 1) for name in (step, "B", "C")}
+    y = first(op(**{**given, **copies, key: folded, "D": None, "z": None}))
+    return y.unflatten(0, (columns, -1)).permute(1, 2, 3, 0)

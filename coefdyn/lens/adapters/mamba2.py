@@ -1,0 +1,94 @@
+"""Mamba-2: mamba2, bamba, falcon_h1, granitemoehybrid, nemotron_h, zamba2 of transformers.
+
+    A_t = exp(Delta_t a) I,  b_j = Delta_j,  phi = Id,  eta = 1,  q = C, k = B
+
+The skip D x comes after: y is what the scan gives without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.lens.adapters.base import (
+    Call,
+    OpAdapter,
+    Unsupported,
+    first,
+    refuse_state,
+    repeat_heads,
+    wide,
+)
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["Mamba2"]
+
+
+def step_size(given: dict[str, Any]) -> Float[Tensor, "B L H"]:
+    """Delta: bias, softplus and limits applied."""
+    dt = wide(given["dt"])
+    if given.get("dt_bias") is not None:
+        dt = dt + wide(given["dt_bias"]).to(dt.dtype)
+    if given.get("dt_softplus"):
+        dt = functional.softplus(dt)
+    low, high = given.get("dt_limit") or (0.0, float("inf"))
+    return dt.clamp(min=low, max=high)
+
+
+class Mamba2(OpAdapter):
+    """``mamba2_chunk_scan``: x (B, L, H, P), dt (B, L, H), A (H), B and C (B, L, G, n)."""
+
+    mechanism = "mamba-2"
+    outside = "short convolution on x, B, C; skip D x; gated norm and projection after y"
+    names = ("mamba2_chunk_scan", "mamba_chunk_scan_combined")
+    continuing = ("mamba2_selective_state_update",)
+
+    def run_op(
+        self, op: Callable[..., Any], given: dict[str, Any], is_kernel: bool
+    ) -> tuple[Any, Any]:
+        """The skip is added out here, as the torch function does it; a kernel runs twice."""
+        if given.get("D") is None:
+            return super().run_op(op, given, is_kernel)
+        bare = op(**{**given, "D": None})
+        if is_kernel:
+            return bare, op(**given)
+        y = first(bare) + given["D"][..., None] * given["hidden_states"].float()
+        return bare, (y, *bare[1:]) if isinstance(bare, tuple) else y
+
+    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        refuse_state(given.get("initial_states"))
+        if given.get("seq_idx") is not None:
+            raise Unsupported("several sequences are packed into one (seq_idx)")
+        if given.get("z") is not None:
+            raise Unsupported("the gate z is applied inside the kernel")
+        key = "hidden_states" if "hidden_states" in given else "x"
+        x = wide(given[key])
+        dt, heads = step_size(given).transpose(1, 2).to(x.dtype), x.shape[2]
+        q, k = (
+            repeat_heads(wide(given[name]), heads, axis=2).transpose(1, 2).to(x.dtype)
+            for name in ("C", "B")
+        )
+        dynamics = CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.Scalar(log_decay=dt * wide(given["A"]).to(x.dtype)[:, None]),
+            scaling=dt,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+        y = wide(first(result)).to(x.dtype)
+
+        def replay(v: Tensor) -> Tensor:
+            changed = {key: v.transpose(1, 2).to(given[key].dtype), "D": None}
+            return first(op(**{**given, **changed})).transpose(1, 2)
+
+        return Call(
+            dynamics=dynamics,
+            values=x.transpose(1, 2),
+            output=y.transpose(1, 2),
+            replay=replay,
+            columns=x.shape[-1],
+        )

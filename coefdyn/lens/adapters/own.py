@@ -1,0 +1,66 @@
+"""This library's own mixers, in any model that holds them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import nn
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.lens.adapters.base import Adapter, Call, Place, Unsupported, wide
+from coefdyn.mixers import Mixer
+from coefdyn.shapes import Tensor
+
+__all__ = ["OwnMixer"]
+
+
+class OwnMixer(Adapter):
+    """``CoefficientDynamics.apply`` as a mixer calls it."""
+
+    mechanism = "coefdyn mixer"
+    outside = "short convolution before q, k, v; output norm, gate and projection after y"
+
+    def places(self, model: nn.Module) -> Iterator[Place]:
+        if any(isinstance(module, Mixer) for module in model.modules()):
+            yield Place(CoefficientDynamics, "apply")
+
+    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def stand_in(dynamics: CoefficientDynamics, v: Tensor, method: str = "auto") -> Tensor:
+            y = original(dynamics, v, method)
+            note(None, lambda: self.read(original, dynamics, v, y, method))
+            return y
+
+        return stand_in
+
+    def read(
+        self,
+        original: Callable[..., Tensor],
+        dynamics: CoefficientDynamics,
+        v: Tensor,
+        y: Tensor,
+        method: str,
+    ) -> Call:
+        """The dynamics as they are; they must have the leading axes (B, H)."""
+        if len(dynamics.batch_shape) != 2:
+            raise Unsupported(
+                f"its leading axes are {dynamics.batch_shape}; give the model a batch (B, L)"
+            )
+
+        def replay(columns: Tensor) -> Tensor:
+            return original(dynamics, columns.to(y.dtype), method)
+
+        return Call(
+            dynamics=_detached(dynamics),
+            values=wide(v).expand(*dynamics.batch_shape, *v.shape[-2:]),
+            output=wide(y),
+            replay=replay,
+            columns=v.shape[-2],
+        )
+
+
+def _detached(dynamics: CoefficientDynamics) -> CoefficientDynamics:
+    half = dynamics.dtype in (torch.float16, torch.bfloat16)
+    return dynamics.to(torch.float32) if half else dynamics

@@ -1,0 +1,94 @@
+"""What the lens cannot look at as a whole, told before the model runs."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from torch import nn
+
+from coefdyn.lens.adapters.base import CONTINUES, Refused
+
+__all__ = ["check_call", "looks_like_mixer"]
+
+_MIXER = re.compile(
+    r"(attention|attn|mixer|mamba|ssm|deltanet|deltaattention|recurrent|rglru|lru|retention|lstm|gru"
+    r"|rwkv|shortconv|hyena|lightning)",
+    re.IGNORECASE,
+)
+_NOT_MIXER = re.compile(
+    r"(norm|rotary|embedding|model|layer$|block$|mlp|output$|forcausallm|head$|stack|decoder|list"
+    r"|gate|projection|backend|feedforward|indexer|cache|dropout)",
+    re.IGNORECASE,
+)
+
+
+def looks_like_mixer(module: nn.Module) -> bool:
+    """Whether a class name speaks of a sequence mixer rather than of its parts."""
+    name = type(module).__name__
+    return bool(_MIXER.search(name)) and not _NOT_MIXER.search(name)
+
+
+def check_call(model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise where a trace makes no sense.
+
+    Raises:
+        Refused: for something that is no module, a compiled model, a text instead of token ids, an
+            encoder-decoder, or a cache that already holds tokens.
+    """
+    if not isinstance(model, nn.Module):
+        raise Refused(
+            f"trace needs a torch.nn.Module, got {type(model).__name__}; "
+            "for a pipeline pass its .model."
+        )
+    _check_not_compiled(model)
+    for value in (*inputs, *kwargs.values()):
+        if isinstance(value, str) or (isinstance(value, list) and value and _is_text(value)):
+            raise Refused(
+                f"trace needs token ids, got the text {_short(value)}; turn it into ids first: "
+                "trace(model, **tokenizer(text, return_tensors='pt'))."
+            )
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        raise Refused(
+            f"{type(model).__name__} is an encoder-decoder: its encoder reads tokens to the right "
+            "and its decoder another sequence. The lens looks at causal models; pass a decoder."
+        )
+    for name, value in kwargs.items():
+        if _holds_tokens(value):
+            raise Refused(f"{name} already holds tokens: {CONTINUES}")
+
+
+def _check_not_compiled(model: nn.Module) -> None:
+    for name, module in model.named_modules():
+        optimized = type(module).__name__ == "OptimizedModule"
+        if optimized or getattr(module, "_compiled_call_impl", None) is not None:
+            place = f"its module {name}" if name else "the model"
+            raise Refused(
+                f"{place} is compiled, and compiled code cannot be listened to; "
+                "pass the model as it was before torch.compile (compiled._orig_mod)."
+            )
+
+
+def _is_text(value: list[Any]) -> bool:
+    return all(isinstance(item, str) for item in value)
+
+
+def _short(value: Any) -> str:
+    shown = repr(value)
+    return shown if len(shown) < 40 else shown[:36] + " ..."
+
+
+def _holds_tokens(value: Any) -> bool:
+    """Whether a cache has seen tokens."""
+    length = getattr(value, "get_seq_length", None)
+    if callable(length):
+        try:
+            if int(length()) > 0:
+                return True
+        except Exception:  # some caches know the length of attention layers only
+            pass
+    seen = getattr(value, "has_previous_state", None)
+    try:
+        return bool(seen() if callable(seen) else seen)
+    except Exception:
+        return False
