@@ -8,23 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.lens.adapters.base import Call, OpAdapter, first, wide
 from coefdyn.lens.adapters.gated_deltanet import delta_arguments, replay_delta
-from coefdyn.shapes import Float, Tensor
 
 __all__ = ["KimiDeltaAttention"]
-
-
-def erase_then_scale(
-    k: Float[Tensor, "*batch L n"], beta: Float[Tensor, "*batch L"], g: Float[Tensor, "*batch L n"]
-) -> Float[Tensor, "*batch L n n"]:
-    """(I - beta k k^T) diag(exp(g))."""
-    eye = torch.eye(k.shape[-1], dtype=k.dtype, device=k.device)
-    erased = eye - beta[..., None, None] * k[..., :, None] * k[..., None, :]
-    return erased * g.exp()[..., None, :]
 
 
 class KimiDeltaAttention(OpAdapter):
@@ -41,7 +29,9 @@ class KimiDeltaAttention(OpAdapter):
         dynamics = CoefficientDynamics(
             q=t["q"],
             k=t["k"],
-            evolution=evolution.Dense(matrix=erase_then_scale(t["k"], t["beta"], t["g"])),
+            evolution=evolution.DiagonalPlusRankOne(
+                log_decay=t["g"], left=t["beta"][..., None] * t["k"], right=t["g"].exp() * t["k"]
+            ),
             scaling=t["beta"] * scale,
             readout=readout.identity,
             normalizer=normalizer.One(),
