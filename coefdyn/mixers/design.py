@@ -52,7 +52,8 @@ class DesignMixer(HeadMixer):
         ratio: of "geometric"; ratio^i overflows float32 for ratio 1.05 after 1800 tokens.
         scaling: b_j: "one", "inverse_sqrt" (1/sqrt(n)), "gate" (z_j = sigmoid(w^T x_j)),
             "gate_inverse_sqrt" (z_j / sqrt(n)), "delta" (Delta_j; the evolution's own Delta for a
-            "scalar" evolution with decay "mamba2").
+            "scalar" evolution with decay "mamba2"), or a positive number: b_j itself.
+        norm_eps: what the output norm adds to the mean square, at least 0.
         heads: see ``HeadOptions``.
 
     Source: the paper's section 5 and Appendix D and E (Principles 2 to 6).
@@ -68,13 +69,15 @@ class DesignMixer(HeadMixer):
         readout: str | Readout = "exp",
         normalizer: str = "row_sum",
         ratio: float = 1.05,
-        scaling: str = "inverse_sqrt",
+        scaling: str | float = "inverse_sqrt",
+        norm_eps: float = 1e-5,
         **heads: Unpack[HeadOptions],
     ) -> None:
         super().__init__(learned_direction=evolution == "householder_learned", **heads)
         self.evolution = check_choice("evolution", evolution, EVOLUTIONS)
         self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
-        self.scaling = check_choice("scaling", scaling, SCALINGS)
+        self.scaling = _check_scaling(scaling)
+        self.output.eps = _check_eps(norm_eps)
         self.readout = _readout(readout)
         self.constant, self.ratio = _check_factors(constant, ratio)
         self.decay, self.beta = self._evolution_gates(
@@ -93,6 +96,8 @@ class DesignMixer(HeadMixer):
         return None, self.head_gate("sigmoid", 2.0) if learned else None
 
     def _write_gate(self) -> HeadGate | None:
+        if isinstance(self.scaling, float):
+            return None
         if self.scaling.startswith("gate"):
             return self.head_gate("sigmoid")
         shared = self.evolution == "scalar" and isinstance(self.decay, TimestepDecay)
@@ -130,6 +135,8 @@ class DesignMixer(HeadMixer):
         return evolution.Householder(direction=direction, beta=beta), None
 
     def _scaling(self, tokens: Tokens, delta: Tensor | None) -> float | Tensor:
+        if isinstance(self.scaling, float):
+            return self.scaling
         inverse_sqrt = self.key_dim**-0.5
         if self.write is not None:
             gate = tokens.match(self.write(tokens.x))
@@ -155,6 +162,23 @@ def _readout(value: str | Readout) -> Readout:
     if isinstance(value, Readout):
         return value
     return READOUTS[check_choice("readout", value, tuple(READOUTS))]
+
+
+def _check_scaling(scaling: str | float) -> str | float:
+    """A name of ``SCALINGS``, or a positive number."""
+    if isinstance(scaling, str):
+        return check_choice("scaling", scaling, SCALINGS)
+    if not (math.isfinite(scaling) and scaling > 0):
+        raise ValueError(
+            f"scaling must be a positive number or one of {', '.join(SCALINGS)}; got {scaling!r}."
+        )
+    return float(scaling)
+
+
+def _check_eps(eps: float) -> float:
+    if not eps >= 0:
+        raise ValueError(f"norm_eps is added to a mean square: at least 0; got {eps!r}.")
+    return eps
 
 
 def _check_factors(constant: float, ratio: float) -> tuple[float, float]:

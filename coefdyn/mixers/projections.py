@@ -177,6 +177,8 @@ class OutputStage(nn.Module):
         bias: bool = False,
     ) -> None:
         super().__init__()
+        #: what the norm adds to the mean square
+        self.eps = 1e-5
         channels = n_heads * value_dim
         check_choice("output_gate", gate, GATES)
         check_choice("output_norm", norm, NORMS)
@@ -211,11 +213,11 @@ class OutputStage(nn.Module):
         z = self.gate(x)
         return y * (functional.silu(z) if self.gate_kind == "silu" else torch.sigmoid(z))
 
-    def _norm(self, y: Tensor, eps: float = 1e-5) -> Tensor:
+    def _norm(self, y: Tensor) -> Tensor:
         if self.norm_weight is None:
             return y
         grouped = y.unflatten(-1, (self.groups, -1))
         if self.norm_kind == "layer":
             grouped = grouped - grouped.mean(-1, keepdim=True)
-        scale = torch.rsqrt(grouped.square().mean(-1, keepdim=True) + eps)
+        scale = torch.rsqrt(grouped.square().mean(-1, keepdim=True) + self.eps)
         return (grouped * scale * self.norm_weight).flatten(-2)

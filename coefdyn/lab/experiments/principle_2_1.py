@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Claim, Every
 from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
-from coefdyn.lab.experiments.plan import LEARNING_RATES, WEIGHT_DECAYS, Plan, Variant
-from coefdyn.lab.experiments.principle_2 import DIAGNOSTICS, readout_variant, tasks_of, trained_for
+from coefdyn.lab.experiments.plan import (
+    LEARNING_RATES,
+    STANDARD,
+    WEIGHT_DECAYS,
+    Plan,
+    Variant,
+    standard_plan,
+    standard_training,
+)
+from coefdyn.lab.experiments.principle_2 import (
+    CONTROLS,
+    DIAGNOSTICS,
+    NEAR,
+    all_ahead,
+    readout_variant,
+    standard_variant,
+    tasks_of,
+    trained_for,
+)
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.lab.tasks import SelectiveCopyingConfig
 
@@ -22,7 +41,7 @@ WORDS = {
     **dict(
         zip(FEATURES, ("psi = ReLU", "psi = ELU + 1", "psi = softplus", "psi = exp"), strict=True)
     ),
-    **{name: f"phi = {name}" for name in POINTWISE},
+    **{name: f"phi = {name}" for name in (*POINTWISE, *CONTROLS)},
 }
 TASKS = ("selective copying", "fuzzy recall")
 
@@ -31,6 +50,7 @@ class Principle21(Experiment):
     id = "principle-2.1"
     title = "Feature maps set fewer coefficients near zero and are less accurate"
     source = "coefficient-dynamics paper, Figure 8"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "As principle-2 with alpha = psi(q)^T psi(b k) for psi in {ReLU, ELU + 1, softplus, exp}; "
         "exp and the identity as pointwise readouts are the two lines. Quick and live as in "
@@ -40,6 +60,10 @@ class Principle21(Experiment):
     borrows_from = "principle-2"  # the two lines are Figure 2's models
 
     def plan(self, profile: str) -> Plan:
+        if profile == STANDARD:
+            readouts = (*POINTWISE, *CONTROLS, *FEATURES)
+            variants = [self._with_counts(standard_variant(t, r)) for t in TASKS for r in readouts]
+            return standard_plan(variants, standard_training(3000))
         live = profile == "live"
         names = TASKS[:1] if live else TASKS
         readouts = ("psi_elu1", "exp") if live else (*FEATURES, *POINTWISE)
@@ -53,11 +77,16 @@ class Principle21(Experiment):
             seeds=(0, 1) if profile == "quick" else (0,),
         )
 
-    def _variant(self, name: str, readout: str, profile: str) -> Variant:
-        from dataclasses import replace
+    def registered_claims(self) -> list[Claim]:
+        return [claim for task in TASKS for claim in _claims_of(task)]
 
-        variant = readout_variant(name, tasks_of(profile)[name], readout, profile)
-        extra = ("zero_counts", "largest_zero_count") if readout.startswith("psi") else ()
+    def _variant(self, name: str, readout: str, profile: str) -> Variant:
+        return self._with_counts(readout_variant(name, tasks_of(profile)[name], readout, profile))
+
+    def _with_counts(self, variant: Variant) -> Variant:
+        """Feature maps are counted for principle-2.2, too."""
+        features = variant.facets["readout"].startswith("psi")
+        extra = ("zero_counts", "largest_zero_count") if features else ()
         return replace(variant, diagnostics=(*DIAGNOSTICS, *extra))
 
     def draw(self, result: Result) -> Figure:
@@ -69,7 +98,8 @@ class Principle21(Experiment):
                 if outcome is not None:
                     xs = outcome.diagnostic("near_zero_fraction")
                     scatter_outcome(axes, place, xs, outcome, WORDS[readout])
-            for readout, style in zip(POINTWISE, ("--", ":"), strict=True):
+            lines = dict(zip((*POINTWISE, *CONTROLS), ("--", ":", "-.", (0, (1, 4))), strict=True))
+            for readout, style in lines.items():
                 outcome = result.one(task=task, readout=readout)
                 if outcome is not None:
                     axes.axhline(
@@ -105,6 +135,45 @@ class Principle21(Experiment):
                 ),
             ]
         return found
+
+
+def _claims_of(task: str) -> list[Claim]:
+    bare = ("identity, eta = 1",)
+    lemma = "the lemma is about raw coefficients; these are divided by eta, as in the source"
+    return [
+        Claim(
+            sentence=f"{task}: every feature map sets fewer coefficients near zero than exp",
+            test=all_ahead(task, ("exp",), FEATURES, 0.0, NEAR),
+            why=lemma,
+        ),
+        Claim(
+            sentence=f"{task}: every feature map is less accurate than exp",
+            test=all_ahead(task, ("exp",), FEATURES),
+            why="no control: each pair differs in the readout alone",
+        ),
+        Claim(
+            sentence=f"{task}: ELU + 1, softplus and exp as psi suppress more than the identity",
+            test=all_ahead(task, FEATURES[1:], bare, 0.0, NEAR),
+            why="the identity with eta = 1: divided by its row sum it is counted near poles",
+        ),
+        Claim(
+            sentence=f"{task}: every feature map is more accurate than the identity",
+            test=all_ahead(task, FEATURES, ("identity",)),
+            control=all_ahead(task, FEATURES, bare),
+            why="also against the identity with eta = 1, whose row sum has no poles",
+        ),
+        Claim(
+            sentence=f"{task}: fewer coefficients near zero than exp, and less accurate for it",
+            test=Every(
+                (
+                    all_ahead(task, ("exp",), FEATURES, 0.0, NEAR),
+                    all_ahead(task, ("exp",), FEATURES),
+                )
+            ),
+            control=all_ahead(task, FEATURES, bare),
+            why="the identity with eta = 1 has fewest near zero, so it must be less accurate still",
+        ),
+    ]
 
 
 def _near_zero(outcome: Outcome) -> float:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Ahead, Claim, Finding, Measure, Reaches, Test
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.principle_2_1 import EXPERIMENT as PRINCIPLE_2_1
@@ -24,12 +26,50 @@ class Principle22(Experiment):
     id = "principle-2.2"
     title = "At most n - 1 coefficients are zero at one time index"
     source = "coefficient-dynamics paper, Figure 9"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "The models that principle-2.1 trained with psi in {softplus, exp}, n = 8 per head: mean "
         "number of abs(alpha) <= 1e-6 at each time index over 64 test sequences, raw coefficients. "
         "The bound holds for linearly independent states; repeated tokens give more zeros for free."
     )
     stored_as = "principle-2.1"
+
+    def registered_claims(self) -> list[Claim]:
+        exact = "the theorem is about exact zeros; up to 1e-6 it bounds nothing once eta divides"
+        bounds = [
+            Claim(
+                sentence=f"{task}, {readout.removeprefix('psi_')}, {form} coefficients: on average "
+                f"never more than n - 1 = {STATE - 1} zeros at one index",
+                test=Occurring(
+                    facets={"task": task, "readout": readout},
+                    form=form,
+                    test=Reaches(
+                        a={"task": task, "readout": readout},
+                        bound=STATE - 1.0,
+                        measure=fullest(form),
+                        less=True,
+                    ),
+                ),
+                why=exact if form == "normalized" else "no control: a count against a bound",
+            )
+            for form in ("raw", "normalized")
+            for task in ("selective copying", "fuzzy recall")
+            for readout in SHOWN
+        ]
+        longer = [
+            Claim(
+                sentence=f"{readout.removeprefix('psi_')}: copying, the longer task, has more "
+                "zeros at its fullest index than fuzzy recall",
+                test=Ahead(
+                    a={"task": "selective copying", "readout": readout},
+                    b={"task": "fuzzy recall", "readout": readout},
+                    measure=fullest("normalized"),
+                ),
+                why="no control: the tasks differ in more than length",
+            )
+            for readout in SHOWN
+        ]
+        return [*bounds, *longer]
 
     def plan(self, profile: str) -> Plan:
         whole = PRINCIPLE_2_1.plan(profile)
@@ -81,9 +121,44 @@ class Principle22(Experiment):
         return verdict(claim, pair, lambda: _rises(pair))
 
 
-def _curves(outcome: Outcome) -> list[list[float]]:
+def fullest(form: str) -> Measure:
+    """The largest mean count over layers, heads and time indices, one number per seed."""
+
+    def values(outcome: Outcome) -> list[float]:
+        return [
+            max(count for layer in layers for head in layer for count in head)
+            for layers in outcome.diagnostic("zero_counts", form)
+        ]
+
+    return Measure(f"mean zeros at the fullest index, {form}", values)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Occurring(Test):
+    """A test of zeros; no test where not one zero was counted. The largest single count is told."""
+
+    facets: dict[str, str]
+    form: str
+    test: Test
+
+    @property
+    def words(self) -> str:
+        return self.test.words
+
+    def judge(self, result: Result) -> Finding:
+        found, outcome = self.test.judge(result), result.one(**self.facets)
+        if found.status == rule.NOT_RUN or outcome is None:
+            return found
+        single = max(outcome.diagnostic("largest_zero_count", self.form))
+        numbers = f"{found.numbers}; largest single count {single}"
+        if single == 0:
+            return Finding(rule.NO_TEST, f"{numbers}: no zero at all")
+        return Finding(found.status, numbers)
+
+
+def _curves(outcome: Outcome, form: str = "raw") -> list[list[float]]:
     """Mean counts by time index, one list per seed, layer and head."""
-    seeds = outcome.diagnostic("zero_counts", "raw")
+    seeds = outcome.diagnostic("zero_counts", form)
     return [head for layers in seeds for layer in layers for head in layer]
 
 

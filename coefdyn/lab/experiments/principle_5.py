@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Par, Steadier
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
+    STANDARD,
     WEIGHT_DECAYS,
     Plan,
     Variant,
     mad_model,
     mad_training,
     quick_model,
+    standard_plan,
+    standard_training,
 )
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.lab.tasks import FuzzyRecallConfig
@@ -43,22 +48,32 @@ STEADY, LOUD = ("1/sqrt(n)", "z/sqrt(n)"), ("1", "z")
 #: ReLU passes a positive constant on, and the row sum divides it out: b = 1 and 1/sqrt(n) are one
 CANCELS = "ReLU, I"
 HEADS = 4
+#: the standard profile: b = c / sqrt(n) for these c, and b = 1; n over all heads
+FACTORS = {"0.1/sqrt(n)": 0.1, "0.3/sqrt(n)": 0.3, "1/sqrt(n)": 1.0, "3/sqrt(n)": 3.0}
+STANDARD_B = (*FACTORS, "1")
+STANDARD_SIZES = (64, 256)
 
 
 class Principle5(Experiment):
     id = "principle-5"
     title = "b_j of order 1/sqrt(n) makes the result independent of the seed"
     source = "coefficient-dynamics paper, Figure 10"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "Fuzzy in-context recall, 4 heads, 3 seeds. Varied: (phi, A_t), b in {1, z, 1/sqrt(n), "
         "z/sqrt(n)} with z = sigmoid(w x), and n (over all heads; n per head enters b). exp and "
         "ReLU: type 1 blocks, rotary positions, eta = row sum; identity readout: type 2 blocks, "
-        "eta = 1. Of each sweep the setting with the best mean over seeds is shown. Quick: shorter "
-        "sequences, d = 64, n = 256, one learning rate, 400 steps. Live: exp with b = 1 and "
-        "1/sqrt(n), 200 steps."
+        "eta = 1. Of each sweep the setting with the best mean over seeds is shown. Quick: "
+        "shorter sequences, d = 64, n = 256, one learning rate, 400 steps. Live: exp with b = 1 "
+        "and 1/sqrt(n), 200 steps. Standard: exp alone, b = c/sqrt(n) with c in {0.1, 0.3, 1, 3} "
+        "and b = 1, 16 and 64 channels per head, up to 2000 steps, 8 seeds: level and spread."
     )
 
     def plan(self, profile: str) -> Plan:
+        if profile == STANDARD:
+            cells = [(n, b) for n in STANDARD_SIZES for b in STANDARD_B]
+            variants = [_standard_variant(self, *cell) for cell in cells]
+            return standard_plan(variants, standard_training(2000), seeds=8)
         paper, live = profile == "paper", profile == "live"
         sizes = (128, 256, 512, 1024) if paper else (256,)
         cells = [(n, design, b) for n in sizes for design in DESIGNS for b in SCALINGS]
@@ -93,10 +108,56 @@ class Principle5(Experiment):
             facets={"design": design, "b": b, "n": str(n)}, task=task, model=build(options, **shape)
         )
 
+    def registered_claims(self) -> list[Claim]:
+        def at(b: str, n: int) -> dict[str, str]:
+            return {"design": "exp, I", "b": b, "n": str(n)}
+
+        pairs = [(n, f"exp, {n // HEADS} channels per head") for n in STANDARD_SIZES]
+        alone = "no further control: the pair differs in b alone"
+        return [
+            *(
+                Claim(
+                    sentence=f"{words}: b = 1/sqrt(n) is more accurate on average than b = 1",
+                    test=Ahead(a=at("1/sqrt(n)", n), b=at("1", n)),
+                    why=alone,
+                )
+                for n, words in pairs
+            ),
+            *(
+                Claim(
+                    sentence=f"{words}: b = 1/sqrt(n) spreads less over the seeds than b = 1",
+                    test=Steadier(a=at("1/sqrt(n)", n), b=at("1", n)),
+                    why=alone,
+                )
+                for n, words in pairs
+            ),
+            *(
+                Claim(
+                    sentence=f"{words}: b below 1/sqrt(n) is no worse than 1/sqrt(n)",
+                    test=Every(
+                        tuple(
+                            Ahead(a=at(b, n), b=at("1/sqrt(n)", n), by=-0.05)
+                            for b in ("0.1/sqrt(n)", "0.3/sqrt(n)")
+                        )
+                    ),
+                    why=alone,
+                )
+                for n, words in pairs
+            ),
+            Claim(
+                sentence="exp with b = 1: a larger n does worse",
+                test=Ahead(a=at("1", 64), b=at("1", 256), by=0.02),
+                control=Par(a=at("1/sqrt(n)", 64), b=at("1/sqrt(n)", 256), within=0.05),
+                why="with b = 1/sqrt(n) both sizes learn alike, so it is b and not the size",
+            ),
+        ]
+
     def draw(self, result: Result) -> Figure:
-        scalings = [b for b in SCALINGS if any(v.facets["b"] == b for v in result.variants)]
+        scalings = list(dict.fromkeys(v.facets["b"] for v in result.variants))
         drawn, panels = new_figure(2, (len(scalings) + 1) // 2)
-        for axes, b in zip(panels, scalings, strict=True):
+        for axes in panels[len(scalings) :]:
+            axes.axis("off")
+        for axes, b in zip(panels, scalings, strict=False):
             for place, design in enumerate(DESIGNS):
                 found = [one for one in result.find(design=design, b=b) if one is not None]
                 self._draw_spread(axes, place, design, found)
@@ -141,6 +202,15 @@ class Principle5(Experiment):
             )
         )
         return found
+
+
+def _standard_variant(experiment: Principle5, n: int, b: str) -> Variant:
+    task = FuzzyRecallConfig.quick()
+    one = experiment._variant(task, n, "exp, I", "1", paper=False)
+    if b == "1":
+        return one
+    options = {**one.model.options, "scaling": FACTORS[b] / (n // HEADS) ** 0.5}
+    return replace(one, facets={**one.facets, "b": b}, model=replace(one.model, options=options))
 
 
 def _of_order(outcomes: list[Outcome], scalings: Sequence[str]) -> list[Outcome]:

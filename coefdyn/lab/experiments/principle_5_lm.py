@@ -6,8 +6,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Ahead, Claim, metric
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
-from coefdyn.lab.experiments.plan import Plan, Variant
+from coefdyn.lab.experiments.plan import (
+    STANDARD,
+    Plan,
+    Variant,
+    standard_plan,
+    standard_training,
+)
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.lab.tasks import TaskConfig, TokenTextConfig, WikiTextConfig
 from coefdyn.lab.training import TrainConfig
@@ -28,6 +35,12 @@ REPORTED = {
 }
 MODELS = {"mamba2": "Mamba-2", "softmax": "softmax"}
 WORDS = {"one": "1", "inverse_sqrt": "1/sqrt(n)", "delta": "Delta"}
+#: the standard profile: model, b, eps of the output norm
+STANDARD_CELLS = (
+    *(("mamba2", b, "1e-5") for b in ("one", "inverse_sqrt", "0.05", "0.01", "0.001", "delta")),
+    *(("mamba2", b, "0") for b in ("one", "0.01", "delta")),
+    *(("softmax", b, "1e-5") for b in ("one", "inverse_sqrt")),
+)
 #: a relative difference in perplexity that is none; Table 3's gaps to b = 1 are larger
 ON_PAR = 0.01
 #: windows of 1024 tokens in WikiText-103's training text, about
@@ -38,15 +51,24 @@ class Principle5LanguageModel(Experiment):
     id = "principle-5-lm"
     title = "Perplexity against the scaling b_j"
     source = "coefficient-dynamics paper, Table 3"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
-        "Mamba-2 with b in {1, 1/sqrt(n), Delta_j} and softmax attention with b in {1, 1/sqrt(n)}. "
-        "Paper: WikiText-103 in GPT-2 tokens (needs the network once), 8 layers, d = 768, 130 000 "
-        "steps of 8 x 1024 tokens. Quick: the embedded topics of the Python documentation in 1024 "
-        "byte-pair tokens, length 128, 2 layers, d = 64, 4 heads, 400 steps: a stand-in that shows "
-        "the procedure, not the paper's numbers."
+        "Mamba-2 with b in {1, 1/sqrt(n), Delta_j} and softmax attention with b in {1, "
+        "1/sqrt(n)}. Paper: WikiText-103 in GPT-2 tokens (needs the network once), 8 layers, d = "
+        "768, 130 000 steps of 8 x 1024 tokens. Quick: the embedded topics of the Python "
+        "documentation in 1024 byte-pair tokens, length 128, 2 layers, d = 64, 4 heads, 400 "
+        "steps: a stand-in that shows the procedure, not the paper's numbers. Standard: 2000 "
+        "steps, a validation text, Mamba-2 with b also 0.05, 0.01, 0.001, and without the output "
+        "norm's eps of 1e-5."
     )
 
     def plan(self, profile: str) -> Plan:
+        if profile == STANDARD:
+            train = standard_training(
+                2000, batch=8, betas=(0.9, 0.95), stop_accuracy=None, evaluate_every=100
+            )
+            variants = [self._standard_variant(*cell) for cell in STANDARD_CELLS]
+            return standard_plan(variants, train, weight_decay=0.1, by_loss=True)
         if profile == "paper":
             task: TaskConfig = WikiTextConfig.paper().with_changes(
                 {"train_examples": WIKITEXT_WINDOWS}
@@ -90,8 +112,69 @@ class Principle5LanguageModel(Experiment):
             )
         return Variant(facets={"model": kind, "b": scaling}, task=task, model=model)
 
+    def _standard_variant(self, kind: str, b: str, eps: str) -> Variant:
+        task = TokenTextConfig.quick().with_changes(
+            {"train_examples": 1600, "validation_topics": True}
+        )
+        one = self._variant(task, kind, b if b in WORDS else "one", STANDARD)
+        changes: dict[str, float] = {} if b in WORDS else {"scaling": float(b)}
+        changes |= {"norm_eps": 0.0} if eps == "0" else {}
+        model = replace(one.model, options={**one.model.options, **changes})
+        return replace(one, facets={"model": kind, "b": b, "eps": eps}, model=model)
+
+    def registered_claims(self) -> list[Claim]:
+        perplexity = metric("perplexity")
+
+        def lower(kind: str, a: str, b: str, by: float = 0.0, eps: str = "1e-5") -> Ahead:
+            first, second = ({"model": kind, "b": x, "eps": eps} for x in (a, b))
+            return Ahead(a=first, b=second, by=by, measure=perplexity, less=True)
+
+        pair = "the pair differs in b alone"
+        return [
+            *(
+                Claim(
+                    sentence=f"{MODELS[kind]}: b = {WORDS[b]} gives a lower perplexity than b = 1",
+                    test=lower(kind, b, "one"),
+                    why=f"no further control: {pair}",
+                )
+                for kind, b in (
+                    ("mamba2", "inverse_sqrt"),
+                    ("mamba2", "delta"),
+                    ("softmax", "inverse_sqrt"),
+                )
+            ),
+            Claim(
+                sentence="Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most 1 higher)",
+                test=lower("mamba2", "inverse_sqrt", "delta", by=-1.0),
+                why=f"no further control: {pair}",
+            ),
+            Claim(
+                sentence="Mamba-2: a constant b of Delta's size does as well as Delta (at most 1 "
+                "higher), so Delta's lead is its size",
+                test=lower("mamba2", "0.01", "delta", by=-1.0),
+                why="a claim of ours; 0.01 is the geometric middle of Delta's initial range",
+            ),
+            Claim(
+                sentence="Mamba-2: b = 0.01 gives a lower perplexity than b = 1",
+                test=lower("mamba2", "0.01", "one", by=1.0),
+                why="a claim of ours",
+            ),
+            Claim(
+                sentence="Mamba-2: without the output norm's eps, b = 0.01 no longer gains over "
+                "b = 1, so the gain is the eps's",
+                test=lower("mamba2", "one", "0.01", by=-1.0, eps="0"),
+                control=lower("mamba2", "0.01", "one", by=1.0),
+                why="with the eps of 1e-5 it gains",
+            ),
+        ]
+
     def table(self, result: Result) -> list[str]:
         """Perplexity by model and scaling, the paper's beside it."""
+        if result.profile == STANDARD:
+            return [
+                f"  {one.variant.name:<32} perplexity {_perplexity(one):8.2f}"
+                for one in result.outcomes()
+            ]
         return [
             f"  {MODELS[kind]:<8} b = {WORDS[b]:<10} perplexity {_perplexity(one):8.2f}   "
             f"(paper, WikiText-103: {reported})"
@@ -101,6 +184,8 @@ class Principle5LanguageModel(Experiment):
         ]
 
     def draw(self, result: Result) -> Figure:
+        if result.profile == STANDARD:
+            return _draw_standard(result)
         drawn, (axes,) = new_figure(width=5.2)
         for place, (kind, b) in enumerate(REPORTED):
             outcome = result.one(model=kind, b=b)
@@ -130,6 +215,26 @@ class Principle5LanguageModel(Experiment):
         claim = f"Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most {ON_PAR:.0%} higher)"
         found.append(verdict(claim, pair, lambda: _on_par(*pair)))
         return found
+
+
+def _draw_standard(result: Result) -> Figure:
+    """A bar per variant: the mean over seeds, and a point for each."""
+    drawn, (axes,) = new_figure(width=8.0)
+    found = result.outcomes()
+    for place, outcome in enumerate(found):
+        values = outcome.values("perplexity")
+        color = PALETTE[outcome.variant.facets["model"] == "softmax"]
+        axes.bar(place, sum(values) / len(values), color=color, alpha=0.75)
+        axes.plot([place] * len(values), values, "o", color="black", markersize=3)
+    names = [
+        f"{MODELS[f['model']]}\n$b$ = {WORDS.get(f['b'], f['b'])}"
+        + ("\neps 0" if f["eps"] == "0" else "")
+        for f in (one.variant.facets for one in found)
+    ]
+    axes.set_xticks(range(len(names)), names, fontsize="x-small")
+    axes.set_ylabel("test perplexity")
+    axes.set_title("standard profile", loc="left")
+    return drawn
 
 
 def _perplexity(outcome: Outcome) -> float:

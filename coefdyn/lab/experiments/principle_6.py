@@ -54,7 +54,7 @@ class Principle6(Experiment):
         "length 32 instead of 128, so A grows 4.8-fold instead of 500-fold over a sequence; d = "
         "64, 8 heads, learned positions, one learning rate, 1200 steps. Live: exp, 100 steps. "
         "Standard: the paper's length of 128 and so its growth, the quick model with rotary "
-        "positions, 3000 steps of 16 sequences, and the same designs with A = I and A = 0.95 I."
+        "positions, 3000 steps of 8 sequences, and the same designs with A = I and A = 0.95 I."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -100,7 +100,7 @@ class Principle6(Experiment):
             )
         return standard_plan(
             variants,
-            standard_training(3000, batch=16, evaluate_every=150, clip=None),
+            standard_training(3000, batch=8, evaluate_every=150, clip=None),
             learning_rates=(3e-4, 1e-3, 3e-3),
         )
 
