@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from coefdyn.models.blocks import Block, SwiGLU, build_mixer
 from coefdyn.models.config import ModelConfig
-from coefdyn.models.sequence_model import SequenceModel, language_model_config
+from coefdyn.models.sequence_model import ModelState, SequenceModel, language_model_config
 
 __all__ = [
     "Block",
     "ModelConfig",
+    "ModelState",
     "SequenceModel",
     "SwiGLU",
     "build_mixer",

@@ -56,7 +56,8 @@ def build_mixer(config: ModelConfig) -> mixers.Mixer:
     try:
         return known[config.mixer](d_model=config.width, **config.mixer_options())
     except TypeError as error:
-        raise ValueError(f"mixer {config.mixer!r} does not take these options: {error}.") from error
+        words = str(error).removesuffix(".")
+        raise ValueError(f"mixer {config.mixer!r} does not take these options: {words}.") from error
 
 
 class Block(nn.Module):
@@ -77,7 +78,15 @@ class Block(nn.Module):
         self, x: Float[torch.Tensor, "*batch L d"], method: str = "auto"
     ) -> Float[torch.Tensor, "*batch L d"]:
         """``method`` as in ``CoefficientDynamics.apply``."""
-        x = x + self.mixer(self.mixer_norm(x), method=method)
-        if self.mlp is not None:
-            x = x + self.mlp(self.mlp_norm(x))
-        return x
+        return self._feed(x + self.mixer(self.mixer_norm(x), method=method))
+
+    def extend(
+        self, x: Float[torch.Tensor, "*batch L d"], state: mixers.MixerState | None = None
+    ) -> tuple[Float[torch.Tensor, "*batch L d"], mixers.MixerState]:
+        """Continue a sequence by L more tokens; only the mixer remembers anything."""
+        y, state = self.mixer.extend(self.mixer_norm(x), state)
+        return self._feed(x + y), state
+
+    def _feed(self, x: torch.Tensor) -> torch.Tensor:
+        """The second half of the block."""
+        return x if self.mlp is None else x + self.mlp(self.mlp_norm(x))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from coefdyn.options import check_choice, from_plain
+from coefdyn.options import check_choice, check_count, check_number, from_plain
 
 __all__ = ["BLOCKS", "NORMS", "POSITIONS", "ModelConfig"]
 
@@ -52,9 +52,15 @@ class ModelConfig:
         check_choice("block", self.block, BLOCKS)
         check_choice("norm", self.norm, NORMS)
         check_choice("position", self.position, POSITIONS)
-        for name in ("width", "layers"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}.")
+        check_count("width", self.width)
+        check_count("layers", self.layers)
+        if self.mlp is not None:
+            check_count("mlp (None for no SwiGLU, else its inner width)", self.mlp)
+        check_number("embedding_std", self.embedding_std, least=0.0)
+        if not isinstance(self.options, dict):
+            raise ValueError(
+                f"options must be a dict of the mixer's keywords, got {self.options!r}."
+            )
 
     def mixer_options(self) -> dict[str, Any]:
         """The mixer's keyword arguments: the block's defaults, the position, then ``options``."""

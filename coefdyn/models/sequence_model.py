@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics
+from coefdyn.mixers import MixerState
 from coefdyn.models.blocks import Block, build_norm
 from coefdyn.models.config import ModelConfig
-from coefdyn.options import check_choice
+from coefdyn.options import check_choice, check_count, check_number
 from coefdyn.shapes import Float, Int
 
-__all__ = ["SequenceModel", "language_model_config"]
+__all__ = ["ModelState", "SequenceModel", "language_model_config"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModelState:
+    """What a model remembers between two tokens: tokens seen, and each layer's mixer state."""
+
+    position: int
+    layers: tuple[MixerState, ...]
+
+    def numbers(self) -> int:
+        """How many numbers are kept, over all sequences and layers."""
+        return sum(layer.numbers() for layer in self.layers)
 
 
 class SequenceModel(nn.Module):
@@ -41,6 +55,9 @@ class SequenceModel(nn.Module):
         length: int | None = None,
     ) -> None:
         super().__init__()
+        check_count("vocab", vocab)
+        if classes is not None:
+            check_count("classes", classes)
         self.config = config
         self.embedding = nn.Embedding(vocab, config.width)
         nn.init.normal_(self.embedding.weight, std=config.embedding_std)
@@ -55,19 +72,41 @@ class SequenceModel(nn.Module):
             return None
         if length is None:
             raise ValueError("position='learned' needs length, the longest input in tokens.")
+        check_count("length", length)
         return nn.Parameter(self.config.embedding_std * torch.randn(length, self.config.width))
 
-    def embed(self, tokens: Int[torch.Tensor, "*batch L"]) -> Float[torch.Tensor, "*batch L d"]:
-        """What the first block is fed."""
-        x = self.embedding(tokens)
+    def embed(
+        self, tokens: Int[torch.Tensor, "*batch L"], start: int = 0
+    ) -> Float[torch.Tensor, "*batch L d"]:
+        """What the first block is fed; ``start`` is the position of the first token, 0-based.
+
+        Raises:
+            ValueError: for anything but ids in 0 .. vocab - 1 (told on the CPU), or more tokens
+                than learned positions.
+        """
+        x = self._looked_up(tokens)
         if self.positions is None:
             return x
-        if tokens.shape[-1] > self.positions.shape[0]:
+        end = start + tokens.shape[-1]
+        if end > self.positions.shape[0]:
             raise ValueError(
                 f"position='learned' holds {self.positions.shape[0]} positions, got a sequence of "
-                f"{tokens.shape[-1]}; build the model with a larger length, or use 'rotary'."
+                f"{end}; build the model with a larger length, or use 'rotary'."
             )
-        return x + self.positions[: tokens.shape[-1]]
+        return x + self.positions[start:end]
+
+    def _looked_up(self, tokens: torch.Tensor) -> torch.Tensor:
+        whole = isinstance(tokens, torch.Tensor) and tokens.dtype in (torch.int64, torch.int32)
+        if not whole or tokens.ndim == 0:
+            got = getattr(tokens, "dtype", type(tokens).__name__)
+            raise ValueError(f"tokens must be whole numbers (..., L), int64 or int32, got {got}.")
+        try:
+            return self.embedding(tokens)
+        except IndexError as error:
+            raise ValueError(
+                f"token ids must lie in 0 .. {self.embedding.num_embeddings - 1} (vocab="
+                f"{self.embedding.num_embeddings}), got {tokens.min()} .. {tokens.max()}."
+            ) from error
 
     def forward(
         self, tokens: Int[torch.Tensor, "*batch L"], method: str = "auto"
@@ -77,6 +116,92 @@ class SequenceModel(nn.Module):
         for block in self.blocks:
             x = block(x, method=method)
         return self.head(self.norm(x))
+
+    def extend(
+        self, tokens: Int[torch.Tensor, "*batch L"], state: ModelState | None = None
+    ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState]:
+        """Continue sequences by L more tokens; equals the whole sequence at once.
+
+        Args:
+            tokens: ids of the next tokens, of any number.
+            state: what the previous call returned; None before the first token.
+
+        Returns:
+            logits of these tokens, and the state after them: of fixed size wherever the mixer has
+            one (``numbers()`` counts it), every key and value otherwise.
+
+        Raises:
+            ValueError: for tokens that do not fit, or a state that this model did not make.
+        """
+        if state is not None and not isinstance(state, ModelState):
+            raise ValueError(
+                f"state must be what the previous call returned, got {type(state).__name__}; "
+                "before the first token it is None."
+            )
+        start = 0 if state is None else state.position
+        before = [None] * len(self.blocks) if state is None else state.layers
+        if len(before) != len(self.blocks):
+            raise ValueError(
+                f"the state was made by a model of {len(before)} layers, this one has "
+                f"{len(self.blocks)}; start again with state=None."
+            )
+        x, layers = self.embed(tokens, start), []
+        for block, held in zip(self.blocks, before, strict=True):
+            x, held = block.extend(x, held)
+            layers.append(held)
+        position = start + tokens.shape[-1]
+        return self.head(self.norm(x)), ModelState(position=position, layers=tuple(layers))
+
+    @torch.no_grad()
+    def generate(
+        self,
+        prompt: Int[torch.Tensor, "*batch L"],
+        n: int,
+        temperature: float = 0.0,
+        generator: torch.Generator | None = None,
+    ) -> Int[torch.Tensor, "*batch n"]:
+        """The n tokens that follow: the prompt at once, then token by token.
+
+        Args:
+            prompt: ids of at least one token, ``(..., L)``.
+            n: how many tokens.
+            temperature: 0 takes the likeliest token; otherwise a token is drawn from
+                softmax(logits / temperature).
+            generator: what to draw with; needed for temperature > 0.
+
+        Raises:
+            ValueError: for an empty prompt, a temperature below 0 or without a generator, more
+                tokens than learned positions, or a model whose classes are not its tokens.
+        """
+        check_count("n", n)
+        check_number("temperature", temperature, least=0.0)
+        if temperature > 0 and generator is None:
+            raise ValueError(
+                "temperature > 0 draws tokens: give generator=torch.Generator().manual_seed(0), or "
+                "temperature=0 for the likeliest token."
+            )
+        if self.head.out_features != self.embedding.num_embeddings:
+            raise ValueError(
+                f"generate needs one logit per token; this model has {self.head.out_features} "
+                f"classes and {self.embedding.num_embeddings} tokens."
+            )
+        if isinstance(prompt, torch.Tensor) and (prompt.ndim == 0 or prompt.shape[-1] == 0):
+            raise ValueError(
+                f"prompt must hold at least one token (..., L), got {tuple(prompt.shape)}."
+            )
+        room = None if self.positions is None else self.positions.shape[0]
+        if room is not None and prompt.shape[-1] + n - 1 > room:
+            raise ValueError(
+                f"position='learned' holds {room} positions; {prompt.shape[-1]} of the prompt and "
+                f"{n} new tokens need {prompt.shape[-1] + n - 1}. Ask for fewer, or build the "
+                "model with a larger length."
+            )
+        logits, state = self.extend(prompt)
+        chosen = [_choose(logits[..., -1, :], temperature, generator)]
+        while len(chosen) < n:
+            logits, state = self.extend(chosen[-1][..., None], state)
+            chosen.append(_choose(logits[..., -1, :], temperature, generator))
+        return torch.stack(chosen, dim=-1)
 
     def dynamics(self, tokens: Int[torch.Tensor, "*batch L"]) -> list[CoefficientDynamics]:
         """The coefficient dynamics of every layer on these tokens, batch shape ``(..., H)``."""
@@ -97,6 +222,17 @@ class SequenceModel(nn.Module):
             for index, block in enumerate(self.blocks)
             for name in block.mixer.no_weight_decay_names()
         }
+
+
+def _choose(
+    logits: torch.Tensor, temperature: float, generator: torch.Generator | None
+) -> torch.Tensor:
+    """One token per sequence: the likeliest, or one drawn."""
+    if temperature == 0:
+        return logits.argmax(-1)
+    chances = torch.softmax(logits / temperature, dim=-1)
+    drawn = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
+    return drawn.view(logits.shape[:-1])
 
 
 def language_model_config(kind: str, *, scaling: str = "inverse_sqrt") -> ModelConfig:

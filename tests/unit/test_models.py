@@ -8,6 +8,20 @@ from tolerances import assert_agree
 
 from coefdyn.mixers import MIXERS
 from coefdyn.models import ModelConfig, SequenceModel, SwiGLU, build_mixer, language_model_config
+from coefdyn.models.config import BLOCKS
+
+F64 = torch.float64
+
+
+def seeded(config: ModelConfig, **sizes: int) -> SequenceModel:
+    """A model of 7 tokens in float64; torch's own generator is left alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return SequenceModel(config, vocab=7, **sizes).double()
+
+
+def ids(*shape: int) -> torch.Tensor:
+    return torch.randint(0, 7, shape, generator=torch.Generator().manual_seed(1))
 
 
 def count(module: torch.nn.Module) -> int:
@@ -79,14 +93,100 @@ def test_swiglu_is_its_equation():
 @pytest.mark.parametrize("norm", ["layer", "rms"])
 def test_every_mixer_fits_into_the_model(mixer, norm):
     config = ModelConfig(width=16, mlp=None, mixer=mixer, options={"n_heads": 2}, norm=norm)
-    model = SequenceModel(config, vocab=7, classes=5).double()
-    tokens = torch.randint(0, 7, (3, 9))
+    model, tokens = seeded(config, classes=5), ids(3, 9)
     logits = model(tokens)
     assert logits.shape == (3, 9, 5)
     changed = tokens.clone()
     changed[:, 5:] = 0
-    early = {"method": "mixer", "dtype": torch.float64, "quantity": "future"}
-    assert_agree(model(changed)[:, :5], logits[:, :5], **early)
+    assert_agree(model(changed)[:, :5], logits[:, :5], method="mixer", dtype=F64, quantity="future")
+
+
+#: one mixer of every kind, with a convolution where it can have one, and both kinds of positions
+EXTENDED = [
+    *((name, {"n_heads": 2}, block, "none") for name in MIXERS for block in BLOCKS),
+    ("SoftmaxAttention", {"n_heads": 2}, "transformer", "rotary"),
+    ("SoftmaxAttention", {"n_heads": 2}, "transformer", "learned"),
+    ("GatedDeltaNet", {"n_heads": 2}, "gated", "learned"),
+    ("LinearAttention", {"n_heads": 2}, "gated", "rotary"),
+    ("S6", {"key_dim": 4}, "transformer", "none"),
+    ("RGLRU", {}, "transformer", "none"),
+    ("QLSTM", {}, "gated", "learned"),
+    ("S4D", {"state_dim": 4}, "transformer", "none"),
+    ("LRU", {"state_dim": 3}, "transformer", "none"),
+]
+
+
+@pytest.mark.parametrize(("mixer", "options", "block", "position"), EXTENDED)
+@torch.no_grad()
+def test_extending_is_the_whole_sequence(mixer, options, block, position):
+    config = ModelConfig(
+        width=8, mlp=8, mixer=mixer, options=options, block=block, position=position
+    )
+    model, tokens = seeded(config, length=12), ids(2, 12)
+    whole = model(tokens)
+    first, state = model.extend(tokens[:, :7])
+    pieces = [first]
+    sizes = set()
+    for t in range(7, 12):
+        logits, state = model.extend(tokens[:, t : t + 1], state)
+        pieces.append(logits)
+        sizes.add(state.numbers())
+    assert_agree(torch.cat(pieces, -2), whole, method="mixer", dtype=F64, quantity="step")
+    fixed = all(layer.mixer.state_size() is not None for layer in model.blocks)
+    assert (len(sizes) == 1) == fixed
+    assert state.position == 12
+    # greedy: every new token is the likeliest after everything before it
+    new = model.generate(tokens[:, :5], 6)
+    read = torch.cat([tokens[:, :5], new], dim=-1)
+    assert torch.equal(model(read[:, :-1])[:, 4:].argmax(-1), new)
+
+
+def test_generating_draws_with_its_generator_and_temperature():
+    model, prompt = seeded(ModelConfig(width=8, mlp=None, options={"n_heads": 2})), ids(400, 3)
+
+    def draw(temperature: float, seed: int = 0) -> torch.Tensor:
+        return model.generate(prompt, 4, temperature, torch.Generator().manual_seed(seed))
+
+    assert draw(1.0).shape == (400, 4)
+    assert torch.equal(draw(1.0), draw(1.0))
+    assert not torch.equal(draw(1.0), draw(1.0, seed=1))
+    assert torch.equal(draw(1e-6), model.generate(prompt, 4))
+    expected = torch.softmax(model(prompt)[:, -1] / 0.5, dim=-1).mean(0)
+    found = torch.bincount(draw(0.5)[:, 0], minlength=7) / 400
+    assert (found - expected).abs().max() < 0.1  # four standard deviations of a share of 400
+    assert model.generate(prompt[0], 2).shape == (2,)
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda m: m.generate(ids(1, 0), 2), "prompt must hold at least one token"),
+        (lambda m: m.generate(ids(1, 2), 0), "n must be a whole number >= 1, got 0"),
+        (lambda m: m.generate(ids(1, 2), 2, -1.0), "temperature must be a finite number >= 0"),
+        (lambda m: m.generate(ids(1, 2), 2, float("nan")), "temperature must be a finite number"),
+        (lambda m: m.generate(ids(1, 2), 2, 1.0), "give generator=torch.Generator"),
+        (lambda m: m.generate(ids(1, 2), 4), "holds 4 positions; 2 of the prompt and 4 new"),
+        (lambda m: m.extend(ids(1, 2), 3), "must be what the previous call returned, got int"),
+        (lambda m: m.extend(ids(1, 3), m.extend(ids(1, 2))[1]), "a sequence of 5"),
+        (lambda m: m.extend(ids(3, 1), m.extend(ids(1, 2))[1]), "the state was made for leading"),
+        (lambda m: m(torch.tensor([[1, 7]])), "token ids must lie in 0 .. 6 .*got 1 .. 7"),
+        (lambda m: m(torch.tensor([[-1, 2]])), "token ids must lie in 0 .. 6 .*got -1 .. 2"),
+        (lambda m: m(torch.zeros(1, 2)), "tokens must be whole numbers"),
+    ],
+)
+def test_words_for_calls_that_cannot_be_met(call, words, no_shape_checks):
+    config = ModelConfig(width=8, mlp=None, options={"n_heads": 2}, position="learned")
+    with pytest.raises(ValueError, match=words):
+        call(seeded(config, length=4))
+
+
+def test_classes_that_are_no_tokens_cannot_be_generated():
+    model = seeded(ModelConfig(width=8, mlp=None, options={"n_heads": 2}), classes=5)
+    with pytest.raises(ValueError, match="one logit per token; this model has 5 classes and 7"):
+        model.generate(ids(1, 2), 2)
+    other = seeded(ModelConfig(width=8, layers=1, mlp=None, options={"n_heads": 2}))
+    with pytest.raises(ValueError, match="a model of 2 layers, this one has 1"):
+        other.extend(ids(1, 2), model.extend(ids(1, 2))[1])
 
 
 def test_dynamics_are_those_that_forward_uses():
@@ -116,7 +216,18 @@ def test_weight_decay_exemptions_are_named_parameters():
     [
         (lambda: ModelConfig(block="gatde"), "did you mean 'gated'"),
         (lambda: ModelConfig(norm="batch"), "norm must be one of"),
-        (lambda: ModelConfig(layers=0), "at least 1"),
+        (lambda: ModelConfig(layers=0), "layers must be a whole number >= 1, got 0"),
+        (lambda: ModelConfig(layers=True), "layers must be a whole number >= 1, got True"),
+        (lambda: ModelConfig(width=1.5), "width must be a whole number >= 1, got 1.5"),
+        (lambda: ModelConfig(mlp=0), "None for no SwiGLU"),
+        (lambda: ModelConfig(embedding_std=-1), "embedding_std must be a finite number >= 0"),
+        (lambda: ModelConfig(options=[]), "options must be a dict"),
+        (lambda: SequenceModel(ModelConfig(options={"n_heads": 4}), vocab=0), "vocab must be"),
+        (lambda: SequenceModel(ModelConfig(options={"n_heads": 4}), vocab=-1), "vocab must be"),
+        (
+            lambda: SequenceModel(ModelConfig(options={"n_heads": 4}), vocab=3, classes=0),
+            "classes must be a whole number",
+        ),
         (lambda: ModelConfig.from_dict({"widht": 3}), "did you mean 'width'"),
         (lambda: build_mixer(ModelConfig(mixer="Mamba3")), "did you mean 'Mamba2'"),
         (lambda: build_mixer(ModelConfig(options={"heads": 4})), "does not take these options"),
@@ -126,7 +237,7 @@ def test_weight_decay_exemptions_are_named_parameters():
         ),
     ],
 )
-def test_errors_name_the_remedy(make, words):
+def test_errors_name_the_remedy(make, words, no_shape_checks):
     with pytest.raises(ValueError, match=words):
         make()
 
