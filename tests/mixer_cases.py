@@ -6,7 +6,19 @@ from collections.abc import Callable
 
 import torch
 
-from coefdyn.mixers import LRU, MIXERS, QLSTM, RGLRU, S4D, S6, DesignMixer, Mixer
+from coefdyn.mixers import (
+    KDA,
+    LRU,
+    MIXERS,
+    QLSTM,
+    RGLRU,
+    S4D,
+    S6,
+    Comba,
+    DesignMixer,
+    GatedDeltaNet2,
+    Mixer,
+)
 
 SIZES = {"d_model": 12, "n_heads": 2, "key_dim": 4, "value_dim": 6}
 
@@ -143,11 +155,26 @@ def _time_invariant(name: str) -> Callable[..., Mixer]:
     return lambda *, d_model, **sizes: form(d_model=d_model, **options)
 
 
+#: rows beyond Table 1
+BEYOND: dict[str, tuple[type[Mixer], dict[str, object]]] = {
+    "KDA": (KDA, {}),
+    "KDA-negative": (KDA, {"negative_eigenvalues": True, "short_convolution": 0, "bias": True}),
+    "GatedDeltaNet2": (GatedDeltaNet2, {}),
+    "Comba": (Comba, {}),
+}
+
+
+def _beyond(name: str) -> Callable[..., Mixer]:
+    form, options = BEYOND[name]
+    return lambda **sizes: form(**sizes, **options)
+
+
 CASES: dict[str, Callable[..., Mixer]] = {
     **{name: _case(name, {}) for name in MIXERS},
     **{case: _case(name, options) for case, (name, options) in VARIANTS.items()},
     **{case: _channelwise(case) for case in CHANNELWISE},
     **{case: _time_invariant(case) for case in MODES},
+    **{case: _beyond(case) for case in BEYOND},
     **{f"Design-{case}": _case("DesignMixer", options) for case, options in DESIGNS.items()},
 }
 

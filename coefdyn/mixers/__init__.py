@@ -1,12 +1,15 @@
 """Mixers: projections of x to the four ingredients; one file per row of Table 1, or beyond."""
 
 from coefdyn.mixers.base import Mixer, MixerState, Symbols, Tokens
+from coefdyn.mixers.comba import Comba
 from coefdyn.mixers.contract import Contract, check_mixer
 from coefdyn.mixers.deltanet import DeltaNet
 from coefdyn.mixers.design import DesignMixer
 from coefdyn.mixers.gated_deltanet import GatedDeltaNet
+from coefdyn.mixers.gated_deltanet2 import GatedDeltaNet2
 from coefdyn.mixers.gla import GLA
 from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.kda import KDA
 from coefdyn.mixers.linear_attention import LinearAttention
 from coefdyn.mixers.lru import LRU
 from coefdyn.mixers.mamba2 import Mamba2
@@ -36,6 +39,7 @@ MIXERS: dict[str, type[Mixer]] = {
 
 __all__ = [
     "GLA",
+    "KDA",
     "LRU",
     "MIXERS",
     "MLSTM",
@@ -43,10 +47,12 @@ __all__ = [
     "RGLRU",
     "S4D",
     "S6",
+    "Comba",
     "Contract",
     "DeltaNet",
     "DesignMixer",
     "GatedDeltaNet",
+    "GatedDeltaNet2",
     "HeadMixer",
     "HeadOptions",
     "LinearAttention",

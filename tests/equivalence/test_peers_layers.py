@@ -13,10 +13,13 @@ import torch
 from mixer_cases import build, tokens
 from tolerances import assert_agree
 from torch import nn
+from transformers.models.kimi_linear import modeling_kimi_linear
+from transformers.models.kimi_linear.configuration_kimi_linear import KimiLinearConfig
 from transformers.models.mamba2 import modeling_mamba2
 from transformers.models.mamba2.configuration_mamba2 import Mamba2Config
 from transformers.models.qwen3_next import modeling_qwen3_next
 from transformers.models.qwen3_next.configuration_qwen3_next import Qwen3NextConfig
+from widened import widened
 
 from coefdyn.mixers import Mixer
 
@@ -119,3 +122,36 @@ def test_gated_deltanet_is_transformers_layer(monkeypatch: pytest.MonkeyPatch) -
     layer.out_proj.weight.copy_(mixer.output.projection.weight)
     with torch.enable_grad():
         compare(mixer, layer, lambda layer, x: layer(x), torch.float32)
+
+
+@torch.no_grad()
+def test_kda_is_transformers_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In float64; the authors' gate is a product of two matrices, ours their product."""
+    for name in ("chunk_kimi_delta_attention", "causal_conv1d_fn"):
+        plain = inspect.unwrap(getattr(modeling_kimi_linear, name))
+        monkeypatch.setattr(modeling_kimi_linear, name, plain)
+    mixer = build("KDA", **SIZES)
+    config = KimiLinearConfig(
+        hidden_size=16,
+        linear_num_heads=4,
+        linear_head_dim=8,
+        rms_norm_eps=1e-5,
+        num_hidden_layers=1,
+        layer_types=["linear_attention"],
+    )
+    layer = modeling_kimi_linear.KimiLinearDeltaAttention(config, layer_idx=0).eval().double()
+    names = ("query", "key", "value")
+    for part, weight in zip(("q", "k", "v"), linears(mixer, *names), strict=True):
+        getattr(layer, f"{part}_proj").weight.copy_(weight)
+    layer.conv1d.weight.copy_(taps(mixer, *names))
+    layer.forget_gate.f_a_proj.weight.copy_(mixer.decay.down.weight)
+    layer.forget_gate.f_b_proj.weight.copy_(mixer.decay.up.weight)
+    layer.forget_gate.dt_bias.copy_(mixer.decay.bias)
+    layer.forget_gate.A_log.copy_(mixer.decay.log_rate[:, None])
+    layer.b_proj.weight.copy_(mixer.beta.linear.weight)
+    low, high = layer.g_a_proj.weight, layer.g_b_proj.weight
+    mixer.output.gate.weight.copy_(high @ low)
+    layer.o_norm.weight.copy_(mixer.output.norm_weight)
+    layer.o_proj.weight.copy_(mixer.output.projection.weight)
+    with torch.enable_grad(), widened():
+        compare(mixer, layer, lambda layer, x: layer(x), torch.float64)

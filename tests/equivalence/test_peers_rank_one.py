@@ -16,6 +16,7 @@ from fla.ops.gated_delta_product.naive import naive_recurrent_gated_delta_produc
 from fla.ops.gdn2.naive import naive_chunk_gdn2, naive_recurrent_gdn2
 from fla.ops.generalized_delta_rule.dplr.naive import dplr_recurrence
 from fla.ops.kda.naive import naive_chunk_kda, naive_recurrent_kda
+from mixer_cases import build, tokens
 from tolerances import assert_agree
 from torch.nn import functional
 from transformers.models.kimi_linear.modeling_kimi_linear import chunk_kimi_delta_attention
@@ -23,6 +24,7 @@ from widened import widened
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.analysis import probe
+from coefdyn.mixers.projections import split_heads
 
 Leaves = dict[str, torch.Tensor]
 LENGTH, N, DV = 64, 8, 6
@@ -236,3 +238,34 @@ def test_delta_product_is_virtual_tokens_read_at_the_last(steps: int, gated: boo
             q, k, v, g if gated else None, b, ROOT, num_householder=steps
         )[0].transpose(1, 2)
     compare(x, ours, theirs)
+
+
+def layer_sees(mixer, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """q, k and v as they leave the projections, before the mixer's own gates touch them."""
+    found = super(type(mixer), mixer).tokens(x)[0]
+    return found.q, found.k, found.v
+
+
+def test_gated_deltanet2_builds_what_its_authors_compute() -> None:
+    mixer, x = build("GatedDeltaNet2"), tokens(2, LENGTH)
+    q, k, v = layer_sees(mixer, x)
+    erase, write = (split_heads(part(x).sigmoid(), 2) for part in (mixer.erase, mixer.write))
+    theirs = fla(naive_recurrent_gdn2, q, k, v, mixer.decay(x), erase, write)
+    dynamics, values = mixer.dynamics(x)
+    compare(
+        {"x": dict(mixer.named_parameters())["project.key.linear.weight"]},
+        dynamics.apply(values),
+        theirs,
+    )
+
+
+def test_comba_builds_what_its_authors_compute() -> None:
+    mixer, x = build("Comba"), tokens(2, LENGTH)
+    q, k, v = layer_sees(mixer, x)
+    q = q - mixer.correction[:, None, None] * k
+    p = mixer.feedback.sigmoid()[:, None, None] * k
+    theirs = fla(naive_chunk_comba, q, k, v, p, mixer.decay(x)[0], mixer.beta(x), chunk_size=16)
+    dynamics, values = mixer.dynamics(x)
+    compare(
+        {"feedback": mixer.feedback, "correction": mixer.correction}, dynamics.apply(values), theirs
+    )
