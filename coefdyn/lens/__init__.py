@@ -5,7 +5,27 @@ seen = trace(model, input_ids)
 for layer in seen: print(layer.name, layer.mechanism, layer.error)
 """
 
+from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
+from coefdyn.lens.reading import HeadReading, Induction, induction, looks, output_sizes, shares
 from coefdyn.lens.record import LayerTrace, Trace
+from coefdyn.lens.survival import Survival, survival, without_erasure
 from coefdyn.lens.trace import torch_operations, trace
 
-__all__ = ["LayerTrace", "Trace", "torch_operations", "trace"]
+__all__ = [
+    "HeadReading",
+    "Induction",
+    "KeptHeads",
+    "LayerTrace",
+    "Survival",
+    "Trace",
+    "induction",
+    "keep_heads",
+    "load_heads",
+    "looks",
+    "output_sizes",
+    "shares",
+    "survival",
+    "torch_operations",
+    "trace",
+    "without_erasure",
+]

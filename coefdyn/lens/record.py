@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["LayerTrace", "Trace"]
 
@@ -86,6 +86,16 @@ class Trace(Sequence[LayerTrace]):
         raise KeyError(
             f"no layer is named {place!r}; there are {', '.join(x.name for x in self.layers)}."
         )
+
+    def report(self, tokens: Int[Tensor, "B L"] | None = None) -> str:
+        """One page of text: every layer with its error, every head in numbers.
+
+        Args:
+            tokens: the ids that went in, for the induction score.
+        """
+        from coefdyn.lens.report import report
+
+        return report(self, tokens)
 
     def __repr__(self) -> str:
         lines = [f"Trace of {len(self.layers)} layers", *(f"  {layer!r}" for layer in self.layers)]

@@ -1,5 +1,6 @@
 """Figures: matplotlib only, drawn on axes that the caller gives."""
 
+from coefdyn.plots.lens import plot_head_maps, plot_profile, plot_scores, plot_survival
 from coefdyn.plots.style import (
     COEFFICIENT_CMAP,
     INGREDIENT_COLORS,
@@ -25,10 +26,14 @@ __all__ = [
     "centered_norm",
     "plot_coefficients",
     "plot_eigenvalues",
+    "plot_head_maps",
     "plot_impulse_response",
     "plot_moduli",
+    "plot_profile",
     "plot_readout",
+    "plot_scores",
     "plot_state_path",
+    "plot_survival",
     "plot_variance",
     "save_figure",
     "use_style",

@@ -1,0 +1,166 @@
+"""A few heads of a trace in one small file, to look at without the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.lens.record import LayerTrace
+from coefdyn.shapes import Tensor
+
+__all__ = ["KeptHeads", "keep_heads", "load_heads"]
+
+_READOUTS = {"identity": readout.identity, "exp": readout.exp}
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeptHeads:
+    """What ``load_heads`` found.
+
+    Attributes:
+        layers: as ``trace`` gave them, first batch entry only, heads that were kept.
+        words: the tokens as text.
+        about: where it comes from: model, licence, how it was made.
+    """
+
+    layers: tuple[LayerTrace, ...]
+    words: tuple[str, ...]
+    about: Mapping[str, Any]
+
+    def __getitem__(self, name: str) -> LayerTrace:
+        for layer in self.layers:
+            if layer.name == name:
+                return layer
+        known = ", ".join(layer.name for layer in self.layers)
+        raise KeyError(f"no layer is named {name!r}; there are {known}.")
+
+
+def keep_heads(
+    path: Path,
+    layers: Sequence[LayerTrace],
+    *,
+    words: Sequence[str],
+    about: Mapping[str, Any],
+    heads: Mapping[str, Sequence[int]] | None = None,
+) -> None:
+    """Write heads of the first batch entry to a compressed ``.npz`` file, in float32.
+
+    Args:
+        path: the file.
+        layers: a trace, or some layers of it.
+        words: the tokens as text, one per position.
+        about: what a reader must know of it, as plain data.
+        heads: per layer name, which heads; all of them where a layer is not named. Layers without
+            a name here are left out if this is given.
+
+    Raises:
+        ValueError: for words that do not fit, or a readout other than identity and exp.
+    """
+    arrays: dict[str, np.ndarray] = {}
+    entries = []
+    for layer in layers:
+        if heads is not None and layer.name not in heads:
+            continue
+        if len(words) != layer.dynamics.length:
+            raise ValueError(f"{len(words)} words for {layer.dynamics.length} tokens.")
+        chosen = list(range(layer.heads) if heads is None else heads[layer.name])
+        tensors, entry = _describe(layer, chosen)
+        arrays |= {f"{len(entries)}/{name}": value for name, value in tensors.items()}
+        entries.append({**entry, "heads": chosen})
+    head = json.dumps({"layers": entries, "words": list(words), "about": dict(about)})
+    np.savez_compressed(path, header=np.array(head), **arrays)
+
+
+def load_heads(path: Path) -> KeptHeads:
+    """Heads that ``keep_heads`` wrote."""
+    with np.load(path) as file:
+        header = json.loads(str(file["header"]))
+        layers = []
+        for place, entry in enumerate(header["layers"]):
+            prefix = f"{place}/"
+            tensors = {
+                name.removeprefix(prefix): torch.from_numpy(file[name])
+                for name in file.files
+                if name.startswith(prefix)
+            }
+            layers.append(_rebuild(entry, tensors))
+    return KeptHeads(layers=tuple(layers), words=tuple(header["words"]), about=header["about"])
+
+
+def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    dynamics = layer.dynamics
+    phi, eta = dynamics.readout, dynamics.normalizer
+    if not any(phi.same_as(known) for known in _READOUTS.values()):
+        raise ValueError(f"{layer.name} has the readout {phi.name}; identity and exp can be kept.")
+    batch = dynamics.batch_shape
+
+    def pick(value: Tensor, axes: int) -> np.ndarray:
+        leading = value.ndim - axes
+        whole = (
+            value.expand(*batch, *value.shape[leading:])
+            if leading
+            else value.expand(*batch, *value.shape)
+        )
+        return whole[:1, heads].float().cpu().numpy()
+
+    named = {"q": pick(dynamics.q, 2), "k": pick(dynamics.k, 2)}
+    named |= {"values": pick(layer.values, 2), "output": pick(layer.output, 2)}
+    for name, value in dynamics.evolution.tensors().items():
+        named[f"evolution.{name}"] = pick(value, len(dynamics.evolution.axes[name]))
+    if isinstance(dynamics.scaling, Tensor):
+        named["scaling"] = pick(dynamics.scaling, 1)
+    if dynamics.log_scaling is not None:
+        named["log_scaling"] = pick(dynamics.log_scaling, 1)
+    for name, value in eta.tensors().items():
+        named[f"normalizer.{name}"] = pick(value, 1)
+    entry = {
+        "name": layer.name,
+        "mechanism": layer.mechanism,
+        "outside": layer.outside,
+        "error": layer.error,
+        "probe_error": layer.probe_error,
+        "evolution": type(dynamics.evolution).__name__,
+        "readout": phi.name,
+        "normalizer": type(eta).__name__,
+        "floor": getattr(eta, "floor", None),
+        "scaling": None if isinstance(dynamics.scaling, Tensor) else dynamics.scaling,
+    }
+    return named, entry
+
+
+def _rebuild(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LayerTrace:
+    def part(prefix: str) -> dict[str, Tensor]:
+        return {
+            name.removeprefix(prefix): value
+            for name, value in tensors.items()
+            if name.startswith(prefix)
+        }
+
+    kind = getattr(normalizer, entry["normalizer"])
+    floor = {} if entry["floor"] is None else {"floor": entry["floor"]}
+    dynamics = CoefficientDynamics(
+        q=tensors["q"],
+        k=tensors["k"],
+        evolution=getattr(evolution, entry["evolution"])(**part("evolution.")),
+        scaling=tensors["scaling"] if entry["scaling"] is None else entry["scaling"],
+        log_scaling=tensors.get("log_scaling"),
+        readout=_READOUTS[entry["readout"]],
+        normalizer=kind(**part("normalizer."), **floor),
+    )
+    return LayerTrace(
+        name=entry["name"],
+        mechanism=entry["mechanism"],
+        dynamics=dynamics,
+        values=tensors["values"],
+        output=tensors["output"],
+        error=entry["error"],
+        outside=entry["outside"],
+        probe_error=entry["probe_error"],
+    )

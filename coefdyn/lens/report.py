@@ -1,0 +1,116 @@
+"""A trace as one page of text: what was shown and how exactly, and a line per head."""
+
+from __future__ import annotations
+
+import torch
+
+from coefdyn.dynamics.evolution import Dense, DiagonalPlusRankOne, Householder, ScaledHouseholder
+from coefdyn.lens.reading import DEAD, induction, looks, output_sizes
+from coefdyn.lens.record import LayerTrace, Trace
+from coefdyn.lens.survival import survival
+from coefdyn.shapes import Int, Tensor
+
+__all__ = ["report"]
+
+HEADER = (
+    f"{'head':>6} {'entropy':>8} {'first':>6} {'previous':>8} {'own':>6} {'memory':>7} "
+    f"{'zeros':>6} {'half-life':>9} {'by gates':>9} {'induction':>9}"
+)
+LEGEND = (
+    "entropy: of the shares |alpha/eta|, 0 one token, 1 all alike. first, previous, own: share on "
+    "the first token, the one before, itself.\nmemory: tokens within which nine tenths of |alpha| "
+    "lie. zeros: share of |alpha/eta| <= 0.001. half-life: median tokens until half of a stored "
+    "key is gone,\nwith erasure, and by the gates alone. induction: share behind earlier "
+    "occurrences of the token, over chance.\nAlpha is the mixing alone; what lies outside it is "
+    "said for each layer."
+)
+
+
+def report(seen: Trace, tokens: Int[Tensor, "B L"] | None = None, *, most_heads: int = 16) -> str:
+    """One page for a paper's appendix: every layer with its error, its heads in numbers.
+
+    Args:
+        seen: a trace.
+        tokens: the ids that went in, for the induction score.
+        most_heads: heads listed per layer (a Mamba layer has one per channel); the rest is counted.
+    """
+    shown, missing = len(seen), len(seen.unsupported)
+    lines = [
+        f"{shown} layers shown, {missing} not; largest error "
+        f"{max(layer.error for layer in seen):.1e} of the model's own output.",
+        "",
+    ]
+    for layer in seen:
+        lines += [*_layer(layer, tokens, most_heads), ""]
+    lines += [f"not shown: {name}: {reason}" for name, reason in seen.unsupported.items()]
+    return "\n".join([*lines, LEGEND])
+
+
+def _layer(layer: LayerTrace, tokens: Tensor | None, most: int) -> list[str]:
+    evolution = type(layer.dynamics.evolution).__name__
+    head = (
+        f"{layer.name}: {layer.mechanism}, {layer.heads} heads, A_t {evolution}, "
+        f"phi {layer.dynamics.readout.name}, eta {layer.dynamics.normalizer.name}, "
+        f"error {layer.error:.1e}"
+    )
+    lines = [head, f"  outside alpha: {layer.outside}"]
+    if layer.dynamics.length < 2:
+        return lines
+    rows = _rows(layer, tokens)
+    lines += [HEADER, *rows[:most]]
+    if len(rows) > most:
+        lines.append(f"{'...':>6} {len(rows) - most} more heads")
+    dead = int((output_sizes(layer).amax(0) < DEAD).sum())
+    closed = int((looks(layer.dynamics).closed.mean(0) > 0.99).sum())
+    if dead:
+        lines.append(f"  {dead} dead heads: outputs below {DEAD:g} of the layer's")
+    if closed:
+        lines.append(f"  {closed} heads with closed gates: they drop the past at each token")
+    return lines
+
+
+def _rows(layer: LayerTrace, tokens: Tensor | None) -> list[str]:
+    """A line per head, means over the batch."""
+    read = looks(layer.dynamics)
+    lives = _half_lives(layer)
+    induced = _induced(layer, tokens)
+    rows = []
+    for head in range(layer.heads):
+        numbers = [
+            f"{getattr(read, name)[:, head].mean():{width}.3f}"
+            for name, width in (("entropy", 8), ("first", 6), ("previous", 8), ("own", 6))
+        ]
+        memory = read.memory_tokens[:, head].double().mean()
+        rows.append(
+            f"{head:>6} {' '.join(numbers)} {memory:7.1f} {read.near_zero[:, head].mean():6.3f} "
+            f"{lives[0][head]:9.4g} {lives[1][head]:9.4g} "
+            + ("        -" if induced is None else f"{induced[head]:9.2f}")
+        )
+    return rows
+
+
+def _half_lives(layer: LayerTrace) -> tuple[list[float], list[float]]:
+    """Median over the tokens, with erasure and by the gates alone."""
+    if isinstance(layer.dynamics.evolution, Dense):
+        unknown = [float("nan")] * layer.heads
+        return unknown, unknown
+    found = survival(layer.dynamics)
+    erases = (Householder, ScaledHouseholder, DiagonalPlusRankOne)
+    gates = found.gates_half_life
+    true = found.half_life if isinstance(layer.dynamics.evolution, erases) else gates
+    return _medians(true), _medians(gates)
+
+
+def _medians(lives: Tensor) -> list[float]:
+    flat = lives.transpose(0, 1).flatten(1)
+    return flat.sort(-1).values[:, flat.shape[-1] // 2].tolist()
+
+
+def _induced(layer: LayerTrace, tokens: Tensor | None) -> list[float] | None:
+    if tokens is None:
+        return None
+    try:
+        found = induction(layer.dynamics, tokens)
+    except ValueError:
+        return None
+    return (found.score.mean(0) / torch.as_tensor(found.chance)).tolist()

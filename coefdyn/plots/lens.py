@@ -1,0 +1,84 @@
+"""Heads of other people's models: where they look, what stays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+
+from coefdyn.plots.style import INGREDIENT_COLORS
+from coefdyn.plots.views import plot_coefficients
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from coefdyn.lens.reading import HeadReading
+    from coefdyn.lens.survival import Survival
+
+__all__ = ["plot_head_maps", "plot_profile", "plot_scores", "plot_survival"]
+
+
+def plot_profile(axis: Axes, found: HeadReading, title: str = "") -> None:
+    """Share of |alpha| against the distance i - j, one line per head, mean over the batch."""
+    profile = found.profile.flatten(0, -3).mean(0) if found.profile.ndim > 2 else found.profile
+    for head, line in enumerate(profile):
+        axis.plot(line, linewidth=1.0, label=f"head {head}")
+    axis.set(xlabel="distance $i - j$ (tokens)", ylabel="share of $|\\alpha|$", title=title)
+
+
+def plot_scores(axis: Axes, found: HeadReading, title: str = "") -> None:
+    """First-token, previous-token and own share of every head, as bars that stand side by side."""
+    named = {"first": found.first, "previous": found.previous, "own": found.own}
+    colors = ("evolution", "scaling", "readout")
+    for place, ((name, values), color) in enumerate(zip(named.items(), colors, strict=True)):
+        heights = values.reshape(-1, values.shape[-1]).mean(0)
+        where = torch.arange(len(heights)) + 0.27 * (place - 1)
+        axis.bar(where, heights, width=0.25, color=INGREDIENT_COLORS[color], label=name)
+    axis.set(xlabel="head", ylabel="share of $|\\alpha|$", ylim=(0, 1), title=title)
+    axis.legend()
+
+
+def plot_survival(
+    axis: Axes,
+    found: Survival,
+    index: tuple[int, ...],
+    j: int,
+    words: Sequence[str] | None = None,
+) -> None:
+    """What is left of token j in one head, with erasure and by the gates alone.
+
+    Args:
+        axis: where to draw.
+        found: of a layer.
+        index: of the head, one number per leading axis.
+        j: the token, from 0.
+        words: the tokens as text, shown along the axis.
+    """
+    size, gates = found.size[index][j:, j], found.gates_only[index][j:, j]
+    steps = torch.arange(j, j + len(size))
+    axis.plot(steps, gates, color="0.6", linestyle="--", label="by the gates alone")
+    axis.plot(
+        steps, size, color=INGREDIENT_COLORS["evolution"], marker="o", markersize=3, label="exact"
+    )
+    eraser = int(found.eraser[index][j])
+    if eraser >= 0:
+        axis.axvline(eraser, color=INGREDIENT_COLORS["readout"], linewidth=0.8)
+    if words is not None:
+        axis.set_xticks(steps, [words[step] for step in steps.tolist()], rotation=90, fontsize=6)
+    axis.set(ylabel="left of what was written", ylim=(-0.02, None))
+    axis.legend()
+
+
+def plot_head_maps(axes: Sequence[Axes], maps: torch.Tensor, titles: Sequence[str]) -> None:
+    """One coefficient matrix per axis, all on one colour scale.
+
+    Args:
+        axes: as many as matrices.
+        maps: ``(heads, L, L)``, such as ``dynamics.coefficients(normalized=True)[0]``.
+        titles: one per matrix.
+    """
+    largest = maps.abs().max().item() or 1.0
+    for axis, matrix, title in zip(axes, maps, titles, strict=True):
+        plot_coefficients(axis, matrix, title, largest)
+        axis.set(xticks=[], yticks=[], xlabel="", ylabel="")
