@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -48,6 +49,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="on a GPU or with --workers 1: go on within a run after a kill (needs safetensors)",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
+    run.add_argument(
+        "--nice", type=int, default=0, metavar="N", help="lower the priority by N, 0 to 19"
+    )
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
     show.add_argument("--profile", default="quick", choices=PROFILES)
@@ -108,6 +112,8 @@ def _run(parsed: argparse.Namespace) -> int:
         progress=False if parsed.quiet else None,
         checkpoint_folder=parsed.checkpoints,
     )
+    if parsed.nice and hasattr(os, "nice"):
+        os.nice(parsed.nice)
     status = 0
     for name in parsed.ids:
         experiment = get_experiment(name)

@@ -22,10 +22,12 @@ from coefdyn.lab.training import (
     train_group,
     train_runs,
 )
+from coefdyn.lab.training import runs as runs_module
 from coefdyn.lab.training.groups import fitting, grouped, halves
 from coefdyn.lab.training.loop import _Group
 from coefdyn.lab.training.pool import WorkerFailed, WorkerPool
 from coefdyn.lab.training.runs import _Book, _train_here
+from coefdyn.lab.training.turns import Turns
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 
@@ -52,6 +54,46 @@ def test_processes_give_the_very_numbers_of_this_process():
     here = train_runs(runs, options=QUIET)
     there = train_runs(runs, options=RunOptions(device="cpu", workers=2, progress=False))
     assert [one["metrics"] for one in here] == [one["metrics"] for one in there]
+
+
+#: Trains runs into a file and says which of them it trained.
+SHARING = """
+import json, sys
+from coefdyn.lab.training import ResultFile, RunConfig, RunOptions, train_runs
+runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[2])]
+options = RunOptions(device="cpu", workers=1, progress=False, extra=lambda key: {"by": sys.argv[3]})
+print(len(train_runs(runs, ResultFile(sys.argv[1]), options)))
+"""
+
+
+def test_two_processes_on_one_file_share_the_runs_instead_of_repeating_them(tmp_path):
+    path, runs = tmp_path / "r.jsonl", [tiny_run(seed=seed, steps=60) for seed in range(4)]
+    arguments = [sys.executable, "-c", SHARING, str(path), json.dumps([r.to_dict() for r in runs])]
+    both = [
+        subprocess.Popen([*arguments, name], stdout=subprocess.PIPE, text=True) for name in "ab"
+    ]
+    assert [process.communicate(timeout=300)[0].strip() for process in both] == ["4", "4"]
+    records = ResultFile(path).records()
+    assert sorted(one["seed"] for one in records) == [0, 1, 2, 3], "each run once"
+    assert sorted(tmp_path.iterdir()) == [path], "no lock is left behind"
+
+
+def test_a_run_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
+    monkeypatch.setattr(runs_module, "WAIT_S", 0.01)
+    file, run = ResultFile(tmp_path / "r.jsonl"), tiny_run()
+    (record,) = train_group([run])
+    other, looks = Turns(file.path), []
+    assert other.take(run.key)
+
+    def finished_at_the_third_look(seconds):
+        looks.append(seconds)
+        if len(looks) == 3:
+            file.append({**record, "by": "the other"})
+            other.give(run.key)
+
+    monkeypatch.setattr(runs_module.time, "sleep", finished_at_the_third_look)
+    assert [one["by"] for one in train_runs([run], file, QUIET)] == ["the other"]
+    assert len(looks) == 3
 
 
 def test_finished_runs_are_not_trained_again(tmp_path):

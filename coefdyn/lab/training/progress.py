@@ -34,7 +34,8 @@ class Progress:
     Args:
         total: number of units (steps) in all.
         title: what is being done.
-        show: True, False, or None for "on a terminal or in a notebook, unless ``CI`` is set".
+        show: True, False, or None for "on a terminal or in a notebook, unless ``CI`` is set". With
+            None and neither of them, as in a log file, one line a minute is written.
     """
 
     def __init__(self, total: int, title: str, show: bool | None = None) -> None:
@@ -45,9 +46,12 @@ class Progress:
         self._drawn = 0.0
         self._width = 0
         self._handle = _notebook_display() if show is not False else None
+        self._minutely = False
         if show is None:
             show = not os.environ.get("CI") and (self._handle is not None or sys.stderr.isatty())
+            self._minutely = not (show or os.environ.get("CI"))
         self.show = show
+        self._written = self._start
         self._open = False
 
     def update(self, done: int, note: str = "") -> None:
@@ -57,12 +61,20 @@ class Progress:
         if self.show and (now - self._drawn > 0.2 or done >= self.total):
             self._drawn = now
             self._draw(self.line(note))
+        if self._minutely and now - self._written > 60:
+            self._written = now
+            print(self.line(note), file=sys.stderr, flush=True)
 
     def line(self, note: str = "") -> str:
-        """The bar as text: title, bar, percent, time spent and left, note."""
+        """The bar as text: title, bar, percent, time spent and left, the time of the end, note."""
         part = min(1.0, self.done / self.total)
         spent = time.monotonic() - self._start
-        left = clock_text(spent * (1 - part) / part) if part > 0 else "?"
+        left = "?"
+        if part > 0:
+            rest = spent * (1 - part) / part
+            left = clock_text(rest)
+            if rest > 600:  # the clock tells more than a count of hours
+                left += time.strftime(" (until about %H:%M)", time.localtime(time.time() + rest))
         bar = ("#" * round(20 * part)).ljust(20, ".")
         text = f"{self.title} [{bar}] {100 * part:3.0f}% {clock_text(spent)}, {left} left"
         return f"{text}  {note}" if note else text

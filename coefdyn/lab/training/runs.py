@@ -16,8 +16,12 @@ from coefdyn.lab.training.loop import TrainOptions, train_group
 from coefdyn.lab.training.pool import WorkerPool, usable_cores
 from coefdyn.lab.training.progress import Progress
 from coefdyn.lab.training.results import Record, ResultFile
+from coefdyn.lab.training.turns import Turns
 
 __all__ = ["RunOptions", "train_runs"]
+
+#: seconds between two looks at runs that another process is training
+WAIT_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +81,8 @@ def train_runs(
     """Train the runs that ``results`` does not hold yet; return the records of all finished ones.
 
     Each finished replica is appended to ``results`` at once, so a killed call loses at most the
-    replicas in flight. Runs left out for lack of time have no record in the answer.
+    replicas in flight. On CPU cores several calls may fill one file: each run is trained by one of
+    them, and all wait for the last. Runs left out for lack of time have no record in the answer.
 
     Args:
         configs: any runs; equal ones are trained once.
@@ -96,7 +101,10 @@ def train_runs(
     if missing:
         with Progress(sum(one.train.steps for one in missing), "training", options.progress) as bar:
             book.bar = bar
-            _train(wanted, missing, book, options)
+            try:
+                _train(wanted, missing, book, options)
+            finally:
+                book.turns.close()
     return [book.found[key] for key in wanted if key in book.found]
 
 
@@ -104,12 +112,12 @@ def _train(
     wanted: dict[str, RunConfig], missing: list[RunConfig], book: _Book, options: RunOptions
 ) -> None:
     if options.local_device().type == "cpu":
-        workers = min(options.workers or usable_cores(), len(missing))
-        if workers > 1:
-            _train_in_processes(missing, book, options, workers)
-        else:
-            for config in missing:
-                _train_here([config], book, options)
+        while missing:
+            book.elsewhere.clear()
+            _train_on_cores(missing, book, options)
+            missing = [one for one in missing if one.key in book.elsewhere]
+            if missing:
+                time.sleep(WAIT_S)
     else:
         # grouped with the finished ones, so that a later call makes the same groups and finds
         # their checkpoints
@@ -117,13 +125,25 @@ def _train(
             _train_here(group, book, options)
 
 
+def _train_on_cores(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
+    workers = min(options.workers or usable_cores(), len(missing))
+    if workers > 1:
+        _train_in_processes(missing, book, options, workers)
+        return
+    for config in missing:
+        _train_here([config], book, options)
+
+
 class _Book:
-    """Finished records, the file behind them, the clock and the bar."""
+    """Finished records, the file behind them, the clock, the bar, and whose turn a run is."""
 
     def __init__(
         self, wanted: dict[str, RunConfig], results: ResultFile | None, options: RunOptions
     ) -> None:
         self.results, self.options = results, options
+        self.turns = Turns(None if results is None else results.path)
+        #: runs that another process was training when they were asked for
+        self.elsewhere: set[str] = set()
         self.started = time.monotonic()
         self.bar: Progress | None = None
         self.done: dict[str, int] = {}
@@ -138,12 +158,19 @@ class _Book:
                     self.found[record["key"]] = record
 
     def may_start(self, config: RunConfig) -> bool:
-        """There is time left, and no other process has finished this run meanwhile."""
+        """There is time left, and no other process has finished this run or is at it."""
         budget = self.options.budget_s
         if budget is not None and time.monotonic() - self.started >= budget:
             return False
+        taken = self.turns.take(config.key)
         self._refresh({config.key: config})
-        return config.key not in self.found
+        if config.key in self.found:
+            self.turns.give(config.key)
+            self.count(config.key, config.train.steps)
+            return False
+        if not taken:
+            self.elsewhere.add(config.key)
+        return taken
 
     def add(self, record: Record) -> None:
         extra = self.options.extra
@@ -152,6 +179,7 @@ class _Book:
         self.count(record["key"], record["config"]["train"]["steps"])
         if self.results is not None:
             self.results.append(record)
+        self.turns.give(record["key"])
 
     def count(self, key: str, done: int) -> None:
         self.done[key] = done
