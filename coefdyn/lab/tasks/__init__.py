@@ -34,6 +34,12 @@ from coefdyn.lab.tasks.compression import CompressionConfig
 from coefdyn.lab.tasks.copying import SelectiveCopyingConfig
 from coefdyn.lab.tasks.fuzzy import FuzzyRecallConfig
 from coefdyn.lab.tasks.hub_text import ImdbConfig, WikiTextConfig, wikitext_windows
+from coefdyn.lab.tasks.keeping import (
+    ForgetConfig,
+    LongMemoryConfig,
+    OverwriteConfig,
+    PositionConfig,
+)
 from coefdyn.lab.tasks.listops import ListOpsConfig
 from coefdyn.lab.tasks.memorization import MemorizationConfig
 from coefdyn.lab.tasks.metrics import macro_accuracy, mean_batch_macro_accuracy, micro_accuracy
@@ -42,6 +48,7 @@ from coefdyn.lab.tasks.online import DataUnavailableError
 from coefdyn.lab.tasks.pixels import Cifar10Config, DigitsConfig
 from coefdyn.lab.tasks.recall import NoisyRecallConfig, RecallConfig
 from coefdyn.lab.tasks.text import ByteTextConfig, TokenTextConfig, text_windows
+from coefdyn.lab.tasks.tracking import MajorityConfig, ParityConfig, PermutationConfig
 
 __all__ = [
     "IGNORE",
@@ -52,12 +59,19 @@ __all__ = [
     "CompressionConfig",
     "DataUnavailableError",
     "DigitsConfig",
+    "ForgetConfig",
     "FuzzyRecallConfig",
     "ImdbConfig",
     "ListOpsConfig",
+    "LongMemoryConfig",
+    "MajorityConfig",
     "MemorizationConfig",
     "MqarConfig",
     "NoisyRecallConfig",
+    "OverwriteConfig",
+    "ParityConfig",
+    "PermutationConfig",
+    "PositionConfig",
     "RecallConfig",
     "SelectiveCopyingConfig",
     "Split",
