@@ -13,6 +13,8 @@ SEED := $(shell date +%s)
 endif
 PYTEST := $(PY) -m pytest -q
 on = $(filter-out 0 no false,$(1))
+# A value as one word of the shell, whatever is in it.
+quoted = '$(subst ','\'',$(1))'
 
 # What an install was made from; newer pins or metadata ask for another.
 BOOK := $(VENV)/.installed-book
@@ -29,6 +31,7 @@ help: ## list the targets
 $(PY): ; @PYTHON="$(PYTHON)" sh book/tools/venv.sh $(VENV)
 
 $(BOOK): pins.txt pyproject.toml | $(PY)
+	@$(PY) -c 'import pip' 2>/dev/null || PYTHON="$(PYTHON)" sh book/tools/venv.sh $(VENV)
 	@echo 'installing the library and the book into $(VENV) (minutes, the first time)'
 	@$(PIP) install -qq -c pins.txt setuptools
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book]'
@@ -40,7 +43,7 @@ $(TEST): $(BOOK)
 	@touch $@
 
 book: $(BOOK) ## execute stale chapters, build the pages, print their address
-	@status=0; $(PY) -m book.tools.execute $(if $(JOBS),--jobs $(JOBS)) || status=$$?; \
+	@status=0; $(PY) -m book.tools.execute $(if $(JOBS),--jobs $(call quoted,$(JOBS))) || status=$$?; \
 	$(PY) -m book.tools.html || status=$$?; exit $$status
 
 test: $(TEST) ## unit, equivalence, contract, notebook, page-build and browser tests
@@ -64,9 +67,9 @@ test-pages: $(TEST)
 	@echo '== pages'; $(PY) -m book.tools.html && $(PYTEST) tests/browser
 
 execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=1] [SET='seeds=3'] [JOBS=n]
-	@$(PY) -m book.tools.execute $(if $(CHAPTER),--chapter '$(CHAPTER)') \
-	$(if $(PROFILE),--profile $(PROFILE)) $(if $(call on,$(FORCE)),--force) \
-	$(if $(SET),--set '$(SET)') $(if $(JOBS),--jobs $(JOBS)) \
+	@$(PY) -m book.tools.execute $(if $(CHAPTER),--chapter $(call quoted,$(CHAPTER))) \
+	$(if $(PROFILE),--profile $(call quoted,$(PROFILE))) $(if $(call on,$(FORCE)),--force) \
+	$(if $(SET),--set $(call quoted,$(SET))) $(if $(JOBS),--jobs $(call quoted,$(JOBS))) \
 	$(if $(call on,$(IN_PLACE)),--in-place)
 
 lab: $(BOOK) ## open JupyterLab on the chapters

@@ -62,9 +62,11 @@ def find_chapters(book: Path = BOOK) -> list[Chapter]:
 def select(chapters: list[Chapter], wanted: str) -> list[Chapter]:
     """The chapters named by `wanted`: names, last parts of names, or paths, between commas.
 
-    Raises ValueError naming the nearest chapters when a name fits none or several.
+    A chapter named twice is one. Raises ValueError naming the nearest chapters when a name fits
+    none or several.
     """
-    return [_one(chapters, name) for name in wanted.replace(",", " ").split()]
+    found = (_one(chapters, name) for name in wanted.replace(",", " ").split())
+    return list({chapter.name: chapter for chapter in found}.values())
 
 
 def _one(chapters: list[Chapter], wanted: str) -> Chapter:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -31,6 +32,8 @@ from book.tools.imports import library_at, parse
 
 KEY = "coefdyn"
 DATA_PATH = re.compile(r"\bdata/[\w./-]*[\w]")
+#: what an execution or its tools write into the head of a notebook
+OWN = ("jupytext", "kernelspec", "language_info", "widgets", KEY)
 WORD = re.compile(r"[\w.-]+")
 
 
@@ -70,14 +73,9 @@ def digest(chapter: Chapter, root: Path = ROOT) -> Digest:
     """The digests of a chapter as its files stand now."""
     notebook = read_source(chapter)
     code = code_cells(notebook)
-    text = [
-        f"{cell.cell_type}\0{cell.source.rstrip()}\0{sorted(cell.metadata.items())!r}"
-        for cell in notebook.cells
-    ]
-    head = {k: v for k, v in notebook.metadata.items() if k not in ("jupytext", "kernelspec")}
     library = library_at(root).reached(code)
     return Digest(
-        text=short([repr(head), *text]),
+        text=text_digest(notebook),
         code=short(code),
         library=short(part for path in library for part in (_name(path, root), _meaning(path))),
         data=short(part for path in data_files(code, root) for part in _content(path, root)),
@@ -85,12 +83,49 @@ def digest(chapter: Chapter, root: Path = ROOT) -> Digest:
     )
 
 
+def read_notebook(path: Path) -> nbformat.NotebookNode:
+    """A committed notebook.
+
+    Raises ValueError that names the file when it is none: torn, or with a merge's marks in it.
+    """
+    try:
+        return nbformat.reads(path.read_text(encoding="utf-8"), as_version=4)
+    except Exception as error:  # whatever nbformat stumbles over, JSON or its schema
+        reason = (str(error).splitlines() or [""])[0][:80]
+        raise ValueError(
+            f"{path} is no readable notebook ({type(error).__name__}: {reason}); "
+            f"`make execute CHAPTER={path.stem}` writes it anew."
+        ) from error
+
+
 def recorded(chapter: Chapter) -> dict[str, str] | None:
-    """The digests that the committed notebook was executed with, None when there is none."""
+    """The digests that the committed notebook was executed with, None when there is none.
+
+    Raises ValueError when the file is no notebook.
+    """
     if not chapter.notebook.exists():
         return None
-    notebook = nbformat.read(chapter.notebook, as_version=4)
-    return dict(notebook.metadata.get(KEY, {}).get("digest", {}))
+    return dict(read_notebook(chapter.notebook).metadata.get(KEY, {}).get("digest", {}))
+
+
+def edited(chapter: Chapter) -> bool:
+    """Whether the cells of the committed notebook are other than those it says it was made from."""
+    notebook = read_notebook(chapter.notebook)
+    said = notebook.metadata.get(KEY, {}).get("digest", {})
+    return text_digest(notebook) != said.get("text")
+
+
+def text_digest(notebook: nbformat.NotebookNode) -> str:
+    """The digest of all cells as they stand, with their tags, outputs left out.
+
+    An empty list of tags, which an execution adds, is none.
+    """
+    head = {name: notebook.metadata[name] for name in notebook.metadata if name not in OWN}
+    cells = (
+        (cell.cell_type, cell.source.rstrip(), {k: v for k, v in cell.metadata.items() if v != []})
+        for cell in notebook.cells
+    )
+    return short(json.dumps(part, sort_keys=True) for part in (head, *cells))
 
 
 def _name(path: Path, root: Path) -> str:

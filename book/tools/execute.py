@@ -11,10 +11,13 @@ status 1 and a list of chapters, cells and errors. A profile other than `quick` 
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
+import re
 import sys
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,6 +32,7 @@ from book.tools.reproduce import differences
 from book.tools.runner import Failure, Outcome, accepts, parameter_cell, run
 
 QUICK = "quick"
+PARAMETER = re.compile(r"^(\w+)\s*[:=]", re.MULTILINE)
 RUNTIMES = ROOT / "data" / "runtimes.json"
 
 
@@ -55,9 +59,19 @@ class Options:
 
 
 def changed_parts(chapter: Chapter) -> list[str]:
-    """The parts of the digest that differ from the recorded one; "new" without a record."""
-    recorded = digests.recorded(chapter)
-    return ["new"] if not recorded else digests.digest(chapter).changes(recorded)
+    """The parts of the digest that differ from the recorded one.
+
+    "new" without a record, "notebook" where the committed file's own cells were changed behind its
+    record, "unreadable" where it is no notebook.
+    """
+    try:
+        recorded = digests.recorded(chapter)
+        if not recorded:
+            return ["new"]
+        own = ["notebook"] if digests.edited(chapter) else []
+    except ValueError:
+        return ["unreadable"]
+    return digests.digest(chapter).changes(recorded) + own
 
 
 def stale(chapter: Chapter) -> bool:
@@ -75,7 +89,7 @@ def finish(notebook: nbformat.NotebookNode, made_from: digests.Digest, profile: 
 def take_text(chapter: Chapter) -> None:
     """Give the committed notebook the source's new text and keep its outputs."""
     fresh = digests.read_source(chapter)
-    old = nbformat.read(chapter.notebook, as_version=4)
+    old = digests.read_notebook(chapter.notebook)
     outputs = [cell for cell in old.cells if cell.cell_type == "code"]
     for cell, kept in zip((c for c in fresh.cells if c.cell_type == "code"), outputs, strict=True):
         cell.outputs, cell.execution_count = kept.outputs, kept.execution_count
@@ -125,14 +139,18 @@ def execute(chapters: list[Chapter], options: Options) -> list[Failure]:
     start = time.monotonic()
     with ThreadPoolExecutor(max_workers=options.jobs) as pool:
         todo = [pool.submit(run, chapter, options.all_parameters) for chapter in chapters]
-        for number, future in enumerate(as_completed(todo), start=1):
-            outcome = future.result()
-            said = keep(outcome, options)
-            place = f"[{number}/{len(todo)} {time.monotonic() - start:6.1f} s]"
-            print(f"{place} {outcome.chapter.name}: {said}", flush=True)
-            seconds[outcome.chapter.name] = round(outcome.seconds, 1)
-            if outcome.failure:
-                failures.append(outcome.failure)
+        try:
+            for number, future in enumerate(as_completed(todo), start=1):
+                outcome = future.result()
+                said = keep(outcome, options)
+                place = f"[{number}/{len(todo)} {time.monotonic() - start:6.1f} s]"
+                print(f"{place} {outcome.chapter.name}: {said}", flush=True)
+                seconds[outcome.chapter.name] = round(outcome.seconds, 1)
+                if outcome.failure:
+                    failures.append(outcome.failure)
+        except KeyboardInterrupt:
+            pool.shutdown(cancel_futures=True)
+            raise
     note_times(seconds, options.profile)
     return failures
 
@@ -173,6 +191,38 @@ def plan(chapters: list[Chapter], options: Options) -> list[Chapter]:
     return todo
 
 
+def read_parameters(words: str) -> dict[str, object]:
+    """The parameters of "seeds=3 device=cuda"; values are YAML.
+
+    Raises ValueError that says what is wrong with which of them.
+    """
+    found: dict[str, object] = {}
+    for word in words.split():
+        name, equals, value = word.partition("=")
+        if not (equals and name.isidentifier()):
+            raise ValueError(
+                f"SET takes name=value, such as SET='seeds=3 device=cuda'; got {word!r}."
+            )
+        try:
+            found[name] = yaml.safe_load(value)
+        except yaml.YAMLError as error:
+            raise ValueError(f"SET: {value!r} is no value for {name} (YAML is read).") from error
+    return found
+
+
+def check_parameters(chapters: list[Chapter], names: Iterable[str]) -> None:
+    """Raise ValueError for a parameter that none of the chapters takes, naming the nearest one."""
+    cells = [parameter_cell(digests.read_source(chapter)) for chapter in chapters]
+    known = {name for cell in cells if cell is not None for name in PARAMETER.findall(cell.source)}
+    for name in names:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            remedy = (
+                f"did you mean {near[0]}?" if near else f"they take {', '.join(sorted(known))}."
+            )
+            raise ValueError(f"SET: no chapter asked for takes {name!r}; {remedy}")
+
+
 def applies(chapter: Chapter, options: Options) -> bool:
     """Whether the chapter takes any of the parameters asked for."""
     source = digests.read_source(chapter)
@@ -183,6 +233,13 @@ def applies(chapter: Chapter, options: Options) -> bool:
     return takes
 
 
+def jobs(text: str) -> int:
+    """A number of chapters at a time; 0 for one per core."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"a whole number from 0 on; got {text!r}")
+    return int(text)
+
+
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Execute stale chapters.")
     parser.add_argument("--chapter", default="", help="names between commas; all when empty")
@@ -190,7 +247,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", default="", help="more parameters: 'seeds=3 device=cuda'")
     parser.add_argument("--force", action="store_true", help="also chapters that are up to date")
     parser.add_argument("--in-place", action="store_true", help="write committed notebooks anyway")
-    parser.add_argument("--jobs", type=int, default=0, help="chapters at a time; one per core")
+    parser.add_argument("--jobs", type=jobs, default=0, help="chapters at a time; one per core")
     parser.add_argument("--check", action="store_true", help="run nothing; fail if any is stale")
     return parser.parse_args(arguments)
 
@@ -208,7 +265,8 @@ def main(arguments: list[str] | None = None) -> int:
     chapters = find_chapters()
     try:
         chapters = select(chapters, asked.chapter) if asked.chapter else chapters
-        pairs = dict(pair.split("=", 1) for pair in asked.set.split())
+        parameters = read_parameters(asked.set)
+        check_parameters(chapters, parameters)
     except ValueError as problem:
         print(problem, file=sys.stderr)
         return 2
@@ -219,13 +277,17 @@ def main(arguments: list[str] | None = None) -> int:
         force=asked.force,
         in_place=asked.in_place,
         jobs=asked.jobs or max(1, min(os.cpu_count() or 1, 4)),
-        parameters={name: yaml.safe_load(value) for name, value in pairs.items()},
+        parameters=parameters,
     )
     todo = plan(chapters, options)
     if not todo:
         print(f"all {len(chapters)} chapter(s) current: nothing to execute")
         return 0
-    failures = execute(todo, options)
+    try:
+        failures = execute(todo, options)
+    except KeyboardInterrupt:
+        print("interrupted; what is finished is kept, the same command goes on", file=sys.stderr)
+        return 130
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     return 1 if failures else 0

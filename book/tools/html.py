@@ -26,11 +26,13 @@ from book.tools.stills import add_stills
 HTML = BUILD / "html"
 STAMP = BUILD / "html.digest"
 LOG = BUILD / "html.log"
+#: where a build writes; what is there when it succeeds takes the place of the pages before
+FRESH = BUILD / "fresh"
 
 #: The command line's own entry: a script's first line does not survive every path.
 ENTRY = "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
 COMMAND = ["build", str(BOOK), "--config", str(ROOT / "_config.yml")]
-COMMAND += ["--path-output", str(BOOK), "--all", "-W", "-n", "--keep-going"]
+COMMAND += ["--path-output", str(FRESH), "--all", "-W", "-n", "--keep-going"]
 TROUBLE = re.compile(r"WARNING|ERROR|CRITICAL|Exception|Error:")
 
 
@@ -59,11 +61,12 @@ def up_to_date(wanted: str) -> bool:
 
 
 def build() -> int:
-    """One whole build; the log goes to a file, its warnings to the terminal. Returns the status."""
-    for stale in (HTML, BUILD / ".doctrees", BUILD / "jupyter_execute"):
-        shutil.rmtree(stale, ignore_errors=True)
-    STAMP.unlink(missing_ok=True)
-    BUILD.mkdir(parents=True, exist_ok=True)
+    """One whole build; the log goes to a file, its warnings to the terminal. Returns the status.
+
+    The pages before stay until the new ones are whole.
+    """
+    shutil.rmtree(FRESH, ignore_errors=True)
+    FRESH.mkdir(parents=True)
     with LOG.open("w", encoding="utf-8") as log:
         command = [sys.executable, "-c", ENTRY, *COMMAND]
         status = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False).returncode
@@ -72,7 +75,12 @@ def build() -> int:
         told = [line for line in lines if TROUBLE.search(line)]
         print("\n".join(told[:60] or lines[-40:]), file=sys.stderr)
         print(f"the build failed; all it said is in {LOG.relative_to(ROOT)}", file=sys.stderr)
-    return status
+        return status
+    STAMP.unlink(missing_ok=True)
+    shutil.rmtree(HTML, ignore_errors=True)
+    (FRESH / "_build" / "html").rename(HTML)
+    shutil.rmtree(FRESH, ignore_errors=True)
+    return 0
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -82,7 +90,11 @@ def main(arguments: list[str] | None = None) -> int:
     wanted = current_digest()
     if force or not up_to_date(wanted):
         start = time.monotonic()
-        status = build()
+        try:
+            status = build()
+        except KeyboardInterrupt:
+            print("interrupted; the pages before are as they were", file=sys.stderr)
+            return 130
         if status:
             return status
         finish(HTML)

@@ -179,17 +179,24 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     chapters = find_chapters() if options.committed else []
     present = [chapter.notebook for chapter in chapters if chapter.notebook.exists()]
-    changed = []
+    changed, unreadable = [], False
     for path in options.notebooks + present:
         before = path.read_text(encoding="utf-8")
-        after = to_text(normalize(nbformat.reads(before, as_version=4)))
+        try:
+            notebook = nbformat.reads(before, as_version=4)
+        except Exception as error:  # whatever nbformat stumbles over
+            reason = (str(error).splitlines() or [""])[0][:80]
+            print(f"{path}: no readable notebook ({reason}); `make execute` writes it anew")
+            unreadable = True
+            continue
+        after = to_text(normalize(notebook))
         if after != before:
             changed.append(path)
             if not options.check:
                 path.write_text(after, encoding="utf-8")
     for path in changed:
         print(f"{path}: {'not normalised' if options.check else 'normalised'}")
-    return 1 if changed else 0
+    return 1 if changed or unreadable else 0
 
 
 if __name__ == "__main__":

@@ -28,7 +28,10 @@ def differences(before: str, after: str) -> str:
     """One phrase on how a new execution compares with the one before."""
     if before == after:
         return "the same file as before"
-    old, new = comparable(before), comparable(after)
+    try:
+        old, new = comparable(before), comparable(after)
+    except Exception:  # whatever nbformat stumbles over: a merge's marks, a torn file
+        return "in place of a file that was no notebook"
     if old == new:
         return "the same as before but for figures and ignored cells"
     if len(old) != len(new):

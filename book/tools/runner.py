@@ -67,7 +67,9 @@ def parameter_cell(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode | N
 def accepts(notebook: nbformat.NotebookNode, parameter: str) -> bool:
     """Whether the chapter's parameters cell sets this name."""
     cell = parameter_cell(notebook)
-    return cell is not None and bool(re.search(rf"^{parameter}\s*[:=]", cell.source, re.MULTILINE))
+    return cell is not None and bool(
+        re.search(rf"^{re.escape(parameter)}\s*[:=]", cell.source, re.MULTILINE)
+    )
 
 
 def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD / "run") -> Outcome:

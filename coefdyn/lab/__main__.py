@@ -7,12 +7,13 @@ import os
 import sys
 import textwrap
 from collections.abc import Sequence
-from pathlib import Path
 
+from coefdyn.execution.apply import METHODS
+from coefdyn.lab import arguments as given
 from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
 from coefdyn.lab.experiments.plan import PROFILES
 from coefdyn.lab.places import checkout, data_folder
-from coefdyn.lab.training import ResultsNotWritten, RunOptions
+from coefdyn.lab.training import RunOptions
 from coefdyn.lab.training.step import MODES
 
 __all__ = ["main"]
@@ -31,20 +32,29 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--seeds", type=int, nargs="+", help="instead of the profile's; `show` adds complete ones"
     )
-    run.add_argument("--device", help="cpu, cuda or cuda:1; default: a GPU if there is one")
-    run.add_argument("--budget", type=float, metavar="SECONDS", help="start no run after that")
-    run.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
-    run.add_argument("--workers", type=int, help="processes on a CPU; default: one per core")
-    run.add_argument("--max-replicas", type=int, default=64, help="trained as one program on a GPU")
+    run.add_argument(
+        "--device", type=given.device, help="cpu, cuda or cuda:1; default: a GPU if there is one"
+    )
+    run.add_argument(
+        "--budget", type=given.seconds, metavar="SECONDS", help="start no run after that"
+    )
+    run.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
+    run.add_argument(
+        "--workers", type=given.count, help="processes on a CPU; default: one per core"
+    )
+    run.add_argument(
+        "--max-replicas", type=given.count, default=64, help="trained as one program on a GPU"
+    )
     run.add_argument("--mode", default="auto", choices=MODES)
     run.add_argument(
         "--method",
         default="parallel",
-        help="on a GPU: how coefficients are applied, parallel, chunked or triton",
+        choices=METHODS,
+        help="how coefficients are applied; triton needs a GPU",
     )
     run.add_argument(
         "--checkpoints",
-        type=Path,
+        type=given.folder,
         metavar="DIR",
         help="on a GPU or with --workers 1: go on within a run after a kill (needs safetensors)",
     )
@@ -55,18 +65,20 @@ def build_parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
     show.add_argument("--profile", default="quick", choices=PROFILES)
-    show.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
-    show.add_argument("--figure", type=Path, metavar="FILE", help="write the figure (.png, .svg)")
+    show.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
+    show.add_argument(
+        "--figure", type=given.figure_file, metavar="FILE", help="write the figure (.png, .svg)"
+    )
     claims = commands.add_parser("claims", help="every claim: quick and paper-scale verdicts")
-    claims.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
+    claims.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     film = commands.add_parser("film", help="record coefficients while a model learns")
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.catalogue.FILMS")
-    film.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
-    film.add_argument("--out", type=Path, metavar="DIR", help="default: data/films")
+    film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
+    film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
     speed = commands.add_parser("throughput", help="sequential runs against replicas")
-    speed.add_argument("--device", help="default: a GPU if there is one")
-    speed.add_argument("--steps", type=int, default=300)
-    speed.add_argument("--replicas", type=int, default=6)
+    speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
+    speed.add_argument("--steps", type=given.count, default=300)
+    speed.add_argument("--replicas", type=given.count, default=6)
     speed.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     return parser
 
@@ -80,14 +92,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"results are read from and written to {data_folder()}.",
             file=sys.stderr,
         )
-    return {
+    commands = {
         "list": _list,
         "run": _run,
         "show": _show,
         "claims": _claims,
         "throughput": _throughput,
         "film": _film,
-    }[parsed.command](parsed)
+    }
+    try:
+        return commands[parsed.command](parsed)
+    except KeyboardInterrupt:
+        print("interrupted; the same command goes on from here", file=sys.stderr)
+    except (ValueError, ImportError, OSError) as error:
+        print(error, file=sys.stderr)
+    return 1
 
 
 def _list(_: argparse.Namespace) -> int:
@@ -118,14 +137,8 @@ def _run(parsed: argparse.Namespace) -> int:
     for name in parsed.ids:
         experiment = get_experiment(name)
         out = parsed.out or experiment.file(parsed.profile).path.parents[1]
-        try:
-            result = experiment.run(parsed.profile, seeds=parsed.seeds, out=out, options=options)
-        except ResultsNotWritten as error:
-            print(error, file=sys.stderr)
-            return 1
-        except KeyboardInterrupt:
-            print("interrupted; the same command goes on from here", file=sys.stderr)
-            return 1
+        given.writable(out)
+        result = experiment.run(parsed.profile, seeds=parsed.seeds, out=out, options=options)
         print(result.caption())
         _print_claims(experiment.claims(result))
         status = status or int(result.missing > 0)
@@ -177,12 +190,10 @@ def _throughput(parsed: argparse.Namespace) -> int:
 
 def _film(parsed: argparse.Namespace) -> int:
     from coefdyn.lab.films.catalogue import record
+    from coefdyn.lab.films.film import films_folder
 
-    try:
-        film, path = record(parsed.name, parsed.out, device=parsed.device)
-    except ValueError as error:
-        print(error, file=sys.stderr)
-        return 1
+    given.writable(parsed.out or films_folder())
+    film, path = record(parsed.name, parsed.out, device=parsed.device)
     print(f"{path}: {len(film.steps)} frames, {path.stat().st_size / 1000:.0f} kB, {film.source()}")
     for run in film.runs:
         print(f"  {run.name:<26} accuracy {run.accuracy[0]:.3f} to {run.accuracy[-1]:.3f}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -316,3 +317,50 @@ def test_the_throughput_table_compares_with_runs_in_sequence(capsys):
     assert head.split() == ["way", "seconds", "steps/s", "factor"]
     assert first.split()[-1] == "1.00"
     assert len(others) == 2
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("run principle-3 --device foo", "use cpu, cuda or cuda:1; got 'foo'"),
+        ("run principle-3 --device mps", "use cpu, cuda or cuda:1; got 'mps'"),
+        ("run principle-3 --device cuda:99", "sees .* GPUs here; use cpu"),
+        ("run principle-3 --budget nan", "a number of seconds, 0 or more; got 'nan'"),
+        ("run principle-3 --budget=-1", "a number of seconds, 0 or more; got '-1'"),
+        ("run principle-3 --workers 0", "a whole number from 1 on; got '0'"),
+        ("run principle-3 --method nope", "invalid choice: 'nope'"),
+        ("run principle-3 --out {file}", "is a file; name a folder"),
+        ("show principle-3 --figure {folder}/none/a.png", "does not exist; make it first"),
+        ("show principle-3 --figure a.xyz", "a file that ends in .png, .svg or .pdf"),
+        ("show principle-3 --figure {folder}", "a file that ends in .png, .svg or .pdf"),
+        ("film principle-3 --out {file}", "is a file; name a folder"),
+        ("throughput --replicas 0", "a whole number from 1 on; got '0'"),
+    ],
+)
+def test_wrong_arguments_are_refused_in_one_line(command, words, tmp_path, capsys):
+    """Before anything is trained, and without a traceback."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(SystemExit):
+        main(command.format(folder=tmp_path, file=tmp_path / "file").split())
+    said = capsys.readouterr().err.strip().splitlines()[-1]
+    assert re.search(words, said)
+
+
+@pytest.mark.parametrize("command", ["run principle-3 --profile live", "film principle-3"])
+def test_a_folder_that_cannot_be_made_is_told_before_training(command, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main([*command.split(), "--out", str(tmp_path / "file" / "deep")]) == 1
+    said = capsys.readouterr().err
+    assert "nothing can be written to" in said and "choose another folder" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
+    """A mode for a GPU on a CPU, and a damaged result file."""
+    (tmp_path / "principle-3").mkdir()
+    command = ["run", "principle-3", "--profile", "live", "--device", "cpu", "--out", str(tmp_path)]
+    assert main([*command, "--workers", "1", "--mode", "graph", "--quiet"]) == 1
+    assert "needs a CUDA device" in capsys.readouterr().err
+    (tmp_path / "principle-3" / "quick.jsonl").write_text("7\n")
+    assert main(["show", "principle-3", "--out", str(tmp_path)]) == 1
+    assert "line 1 of" in capsys.readouterr().err

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from book.tools.stills import still_of
 from coefdyn.lab.films.catalogue import FILMS
 from coefdyn.lab.films.figure import film_still
 from coefdyn.lab.films.film import Film, dequantise, films_folder, quantise
 from coefdyn.lab.films.recording import coefficients_of, record_film, record_run
+from coefdyn.lab.films.widget import TrainingFilm, saved_film
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
 from coefdyn.lab.training import RunConfig, Stopped, TrainConfig, TrainOptions, train_group
 from coefdyn.models import ModelConfig
@@ -111,6 +114,26 @@ def test_broken_sizes_are_told(film: Film) -> None:
     short = replace(film.runs[0], frames=film.runs[0].frames[:-1])
     with pytest.raises(ValueError, match="bytes, but 3 steps of 2 layers"):
         replace(film, runs=(short,))
+
+
+def test_curves_are_whole_or_left_out(film: Film) -> None:
+    """A film without curves is one (a widget made from matrices has none); half a curve is not."""
+    bare = replace(film.runs[0], loss=(), accuracy=())
+    assert replace(film, runs=(bare,)).coefficients().shape == film.coefficients().shape
+    with pytest.raises(ValueError, match="has 1 values of accuracy; a curve has one per frame"):
+        replace(film, runs=(replace(bare, accuracy=(0.5,)),))
+
+
+def test_a_widget_made_from_matrices_has_a_still(film: Film) -> None:
+    """`make book` reads it back from the page that holds it."""
+    matrices = torch.rand(2, 1, 1, 3, 3).tril()
+    widget = TrainingFilm(matrices, steps=[0, 1], provenance="made up")
+    frames = {"path": ["frames"], "data": base64.b64encode(widget.frames).decode()}
+    state = {"film": widget.film, "settings": {}, "_anywidget_id": "x.TrainingFilm"}
+    record = {"state": state, "buffers": [frames]}
+    assert saved_film(record).coefficients().shape == (2, 1, 1, 3, 3)
+    still = still_of(record)
+    assert still is not None and "2 training steps of 3 tokens" in still.words
 
 
 def test_every_plan_makes_runs_of_one_sequence() -> None:

@@ -20,12 +20,16 @@ import sys
 from coefdyn.lab.training.results import ResultFile
 file = ResultFile(sys.argv[1])
 for number in range(int(sys.argv[3])):
-    file.append({"key": f"{sys.argv[2]}-{number}", "pad": "x" * (1 + 977 * number % 20011)})
+    rest = {"seed": 0, "config": {}, "final": {}, "device": "cpu"}
+    file.append({**rest, "key": f"{sys.argv[2]}-{number}", "pad": "x" * (1 + 977 * number % 20011)})
 """
 
 
+REST = {"seed": 0, "config": {}, "final": {}, "device": "cpu"}
+
+
 def record(key: str, **more) -> dict:
-    return {"key": key, **more}
+    return {"key": key, **REST, **more}
 
 
 def test_append_and_read_back(tmp_path):
@@ -74,6 +78,26 @@ def test_damage_in_the_middle_is_an_error_with_its_line(tmp_path):
     file.append(record("1"))
     file.path.write_bytes(b"{broken\n" + file.path.read_bytes())
     with pytest.raises(ValueError, match=r"line 1 of .*r\.jsonl is not JSON"):
+        file.records()
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("7", "it is a int"),
+        ("[]", "it is a list"),
+        ("{}", "'key' is missing"),
+        (json.dumps({"key": "1"}), "'seed' is missing"),
+        (json.dumps(record("1", config=3)), "'config' is no dict"),
+        (json.dumps(record("1", final={"accuracy": 7.0})), r"accuracy of 7\.0"),
+        (json.dumps(record("1", final={"accuracy": "high"})), "accuracy of 'high'"),
+    ],
+)
+def test_a_line_that_is_no_record_is_an_error_with_its_line(tmp_path, line, words):
+    file = ResultFile(tmp_path / "r.jsonl")
+    file.append(record("1"))
+    file.path.write_text(file.path.read_text() + line + "\n")
+    with pytest.raises(ValueError, match=rf"line 2 of .*r\.jsonl is no record .*{words}"):
         file.records()
 
 

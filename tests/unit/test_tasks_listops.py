@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from scipy.stats import chi2_contingency, ks_2samp
@@ -99,3 +101,9 @@ def test_bounds_that_no_tree_meets_end_in_an_error():
     )
     with pytest.raises(ValueError, match="Widen these bounds"):
         sample(config.with_changes({"operator_probability": 1e-6}), 1, split_generator(0, "test"))
+
+
+def test_any_depth_is_judged_at_once():
+    """The longest tree is not counted further than any question about it needs."""
+    deep = replace(ListOpsConfig.quick(), max_depth=10**12)
+    assert deep.longest > deep.max_length

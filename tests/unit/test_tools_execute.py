@@ -8,9 +8,10 @@ import nbformat
 import pytest
 
 from book.tools import execute, runner
-from book.tools.chapters import Chapter, find_chapters
+from book.tools.chapters import Chapter, find_chapters, select
 from book.tools.digest import recorded
 from book.tools.normalize import STATE
+from book.tools.normalize import main as normalize_main
 
 HEAD = "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n"
 GOOD = """
@@ -115,7 +116,7 @@ def test_failing_chapters_stop_no_other_keep_what_was_and_are_named(book: Path, 
 def test_another_profile_is_written_apart(book: Path, capsys) -> None:
     good, plain = add(book, "good", GOOD), add(book, "plain", cell("print(2)"))
     good.notebook.write_text(COMMITTED)
-    assert execute.main(["--profile", "paper", "--set", "seeds=5 unknown=1"]) == 0
+    assert execute.main(["--profile", "paper", "--set", "seeds=5"]) == 0
     assert good.notebook.read_text() == COMMITTED
     assert not plain.notebook.exists()
     apart = (book / "_build" / "paper" / "good.ipynb").read_text()
@@ -142,3 +143,62 @@ def test_an_unknown_chapter_is_an_error_that_names_the_nearest(book: Path, capsy
     add(book, "softmax_attention", cell("1"))
     assert execute.main(["--chapter", "softmax"]) == 2
     assert "Choose from: softmax_attention" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("sedes=5", "no chapter asked for takes 'sedes'; did you mean seeds?"),
+        ("seeds=5 sedes=5", "did you mean seeds?"),
+        ("seeds", "SET takes name=value"),
+        ("(=1", "SET takes name=value"),
+        ("seeds=[", "'[' is no value for seeds"),
+    ],
+)
+def test_parameters_that_fit_nothing_are_refused(book: Path, capsys, words: str, said: str) -> None:
+    """Even beside one that fits: a misspelt word would cost the hours of a run."""
+    add(book, "good", GOOD)
+    assert execute.main(["--profile", "paper", "--set", words]) == 2
+    told = capsys.readouterr()
+    assert said in told.err and len(told.err.splitlines()) == 1
+    assert "executing" not in told.out
+
+
+def test_a_chapter_named_twice_runs_once(book: Path) -> None:
+    add(book, "good", GOOD)
+    assert [c.name for c in select(find_chapters(book), "good, good.md")] == ["good"]
+
+
+def test_a_number_of_jobs_is_refused_in_words(book: Path, capsys) -> None:
+    with pytest.raises(SystemExit):
+        execute.main(["--jobs", "-1"])
+    assert "a whole number from 0 on; got '-1'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("harm", ["<<<<<<< HEAD\n", ""])
+def test_a_file_that_is_no_notebook_is_named_and_written_anew(
+    book: Path, capsys, harm: str
+) -> None:
+    """A merge's marks or a torn file stop no other chapter, and `make execute` mends them."""
+    good = add(book, "good", cell("print(2)"))
+    good.notebook.write_text(harm + COMMITTED[:20])
+    assert normalize_main([str(good.notebook)]) == 1
+    assert f"{good.notebook}: no readable notebook" in capsys.readouterr().out
+    assert execute.main(["--check"]) == 1
+    assert "good: older than its unreadable" in capsys.readouterr().out
+    assert execute.main([]) == 0
+    assert printed(good) == "2\n"
+    assert "in place of a file that was no notebook" in capsys.readouterr().out
+
+
+def test_a_notebook_changed_behind_its_record_is_told(book: Path) -> None:
+    """A cell and its output edited alike agree with each other, and not with the source."""
+    good = add(book, "good", cell("print(2)"))
+    assert execute.main([]) == 0
+    assert not execute.changed_parts(good)
+    changed = good.notebook.read_text().replace("print(2)", "print(3)").replace("2\\n", "3\\n")
+    good.notebook.write_text(changed)
+    assert printed(good) == "3\n"
+    assert execute.changed_parts(good) == ["notebook"]
+    assert execute.main([]) == 0
+    assert printed(good) == "2\n"

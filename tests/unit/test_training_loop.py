@@ -20,6 +20,7 @@ from coefdyn.lab.training import (
     step,
     train_group,
 )
+from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
 from coefdyn.lab.training.diagnostics import run_diagnostics
 from coefdyn.lab.training.step import Stepper
 
@@ -176,15 +177,46 @@ def test_training_goes_on_from_a_checkpoint_exactly(tmp_path):
     assert resumed["metrics"] == whole["metrics"]
 
 
-def test_a_checkpoint_of_another_run_is_not_used(tmp_path):
+def test_a_checkpoint_of_another_run_is_refused_and_kept(tmp_path):
     path = tmp_path / "run.safetensors"
     with pytest.raises(Stopped):
         train_group(
             [tiny_run(seed=1)],
             TrainOptions(checkpoint=path, checkpoint_every=4, on_step=lambda d, n: d == 5),
         )
-    (record,) = train_group([tiny_run()], TrainOptions(checkpoint=path))
-    assert record["metrics"] == train_group([tiny_run()])[0]["metrics"]
+    held = path.read_bytes()
+    with pytest.raises(ValueError, match=rf"holds the runs {tiny_run(seed=1).key} and not"):
+        train_group([tiny_run()], TrainOptions(checkpoint=path))
+    assert path.read_bytes() == held
+
+
+@pytest.mark.parametrize("harm", ["step", "tensor", "shape"])
+def test_a_checkpoint_that_lacks_something_is_told(tmp_path, harm):
+    """A note, a tensor, or numbers: in words that name the file, which stays."""
+    run, path = tiny_run(), tmp_path / "run.safetensors"
+    options = TrainOptions(checkpoint=path, on_step=lambda done, total: done == 5)
+    with pytest.raises(Stopped):
+        train_group([run], options)
+    tensors, notes = load_checkpoint(path)
+    if harm == "step":
+        del notes["step"]
+    elif harm == "tensor":
+        del tensors[min(tensors)]
+    else:
+        tensors = {name: tensor[:0] for name, tensor in tensors.items()}
+    save_checkpoint(path, tensors, notes)
+    with pytest.raises(ValueError, match=r"run\.safetensors is damaged .* delete it"):
+        train_group([run], TrainOptions(checkpoint=path))
+    assert path.exists()
+
+
+def test_checkpoints_without_safetensors_are_refused_before_the_first_step(tmp_path, monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    steps = []
+    options = TrainOptions(checkpoint=tmp_path / "r", on_step=lambda *done: steps.append(done))
+    with pytest.raises(ImportError, match=r"coefdyn\[checkpoints\]"):
+        train_group([tiny_run()], options)
+    assert not steps
 
 
 @pytest.mark.parametrize("changes", [{"steps": 13}, {"batch": 8}, {"precision": "float64"}])

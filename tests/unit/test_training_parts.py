@@ -213,3 +213,5 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
     path.write_bytes(b"not a checkpoint")
     with pytest.raises(ValueError, match=r"one\.safetensors is not a readable"):
         load_checkpoint(path)
+    with pytest.raises(ValueError, match="is a folder; a checkpoint is a file"):
+        load_checkpoint(tmp_path)

@@ -73,8 +73,8 @@ class FilmRun:
 
     Args:
         name: what sets it apart from the others, in a few words.
-        loss: on the test set at every frame, nats.
-        accuracy: on the test set at every frame, in [0, 1].
+        loss: on the test set at every frame, nats; empty where it is not known.
+        accuracy: on the test set at every frame, in [0, 1]; empty where it is not known.
         frames, scales: as ``quantise`` returned them for ``(steps, layers, heads, L, L)``.
         config: the run as plain values; ``coefdyn.lab.training.RunConfig.from_dict`` takes them.
         provenance: device, versions, code revision and time.
@@ -122,13 +122,24 @@ class Film:
             )
         matrices = len(self.steps) * self.layers * self.heads
         size = matrices * self.length * (self.length + 1) // 2
-        want = (size, matrices, len(self.steps), len(self.steps))
+        frames = len(self.steps)
         for run in self.runs:
-            parts = (run.frames, run.scales, run.loss, run.accuracy)
-            if tuple(map(len, parts)) != want:
+            counts = {"bytes": (len(run.frames), size), "scales": (len(run.scales), matrices)}
+            for what, (got, need) in counts.items():
+                if got != need:
+                    raise ValueError(
+                        f"run {run.name!r} has {got} {what}, but {frames} steps of {self.layers} "
+                        f"layers and {self.heads} heads need {need}."
+                    )
+            curves = {"loss": run.loss, "accuracy": run.accuracy}
+            wrong = {
+                name: len(curve) for name, curve in curves.items() if len(curve) not in (0, frames)
+            }
+            if wrong:
+                name, length = next(iter(wrong.items()))
                 raise ValueError(
-                    f"run {run.name!r} has {len(run.frames)} bytes, but {len(self.steps)} steps of "
-                    f"{self.layers} layers and {self.heads} heads need {size}."
+                    f"run {run.name!r} has {length} values of {name}; a curve has one per frame, "
+                    f"here {frames}, or is left empty."
                 )
 
     @property

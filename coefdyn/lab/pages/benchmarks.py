@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab.pages.markdown import table
+from coefdyn.lab.pages.markdown import plain, table
 from coefdyn.lab.places import data_folder
 from coefdyn.options import check_choice
 
@@ -61,7 +61,7 @@ def cpu_markdown(found: Found) -> str:
         peak = case["peak_mib"]
         known = None not in peak.values()
         memory = f"{peak['ours']:.0f} of {peak['peer']:.0f} MiB" if known else "not measured"
-        rows.append([case["name"], *ratios, memory, case["peer"]])
+        rows.append([plain(case["name"]), *ratios, memory, plain(case["peer"])])
     heads = ["ours", "forward", "forward + backward", "peak memory", "peer"]
     size = found["cases"][0]
     words = (
@@ -80,7 +80,7 @@ def growth_markdown(found: Found) -> str:
     for row in sorted(found["growth"], key=lambda row: row["length"]):
         rows.setdefault(row["structure"], []).append(f"{row['us_per_token']:.1f}")
     heads = ["evolution", *(f"L = {length:,}" for length in lengths)]
-    lines = table(heads, [[name.replace("_", " "), *cells] for name, cells in rows.items()])
+    lines = table(heads, [[plain(name.replace("_", " ")), *cells] for name, cells in rows.items()])
     words = "Microseconds per token, forward and backward, one sequence, one head, n = d_v = 64"
     return _with_caption(lines, [words, *_machine(found)])
 
@@ -108,7 +108,7 @@ def times_markdown(found: Found, length: int = 4096) -> str:
         return NOT_MEASURED["gpu"]
     rows = []
     for (structure, phi, head), row in timed.items():
-        design = [structure.replace("_", " "), phi, head]
+        design = [plain(word) for word in (structure.replace("_", " "), phi, head)]
         if "triton" not in row:
             rows.append([*design, "failed", "", "", ""])
             continue
@@ -141,7 +141,7 @@ def verification_markdown(found: Found) -> str:
             f"{max(row[part] for row in passed):.1e}" if passed else ""
             for part in ("output", "gradient")
         ]
-        rows.append([dtype, f"{len(passed)} of {len(results)}", *worst])
+        rows.append([plain(dtype), f"{len(passed)} of {len(results)}", *worst])
     heads = ["dtype", "passed", "largest error of an output", "of a gradient"]
     words = "Relative errors of the cases that passed"
     return _with_caption(table(heads, rows), [words, *_machine(found)])
@@ -165,10 +165,10 @@ def _peers(row: Mapping[str, Any]) -> Iterator[str]:
         if name in NO_RUNS:
             continue
         if "error" in peer:
-            yield f"{name} failed"
+            yield f"{plain(name)} failed"
         else:
             parts = (peer[part] / row["triton"][part] for part in ("forward_ms", "both_ms"))
-            yield f"{name} " + " / ".join(f"{ratio:.2f}x" for ratio in parts)
+            yield f"{plain(name)} " + " / ".join(f"{ratio:.2f}x" for ratio in parts)
 
 
 def _machine(found: Mapping[str, Any]) -> Sequence[str]:
@@ -177,7 +177,8 @@ def _machine(found: Mapping[str, Any]) -> Sequence[str]:
     device = kept.get("device") or f"{kept['cpu']}, {kept['threads']} thread"
     versions = {name: kept[name] for name in ("torch", "triton") if name in kept}
     versions |= kept.get("peers", {})
-    return [device, *(f"{name} {value}" for name, value in versions.items()), kept["date"][:10]]
+    said = [device, *(f"{name} {value}" for name, value in versions.items()), kept["date"][:10]]
+    return [plain(words) for words in said]
 
 
 def _with_caption(lines: str, words: Sequence[str]) -> str:

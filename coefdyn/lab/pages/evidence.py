@@ -11,7 +11,7 @@ from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Result, Verdict
-from coefdyn.lab.pages.markdown import table
+from coefdyn.lab.pages.markdown import plain, table
 
 __all__ = [
     "OTHER_FIGURES",
@@ -103,7 +103,7 @@ def _cell(claim: str, found: Sequence[Verdict]) -> str:
 
 def caption_markdown(result: Result) -> str:
     """Where a figure's numbers come from, in one line of small print."""
-    return f"*{result.caption()}*"
+    return f"*{plain(result.caption())}*"
 
 
 def show(experiment: Experiment, result: Result) -> None:
@@ -178,7 +178,7 @@ def _evidence(experiment: Experiment, result: Result) -> list[str]:
         f"{len(records)} of {planned}",
         ", ".join(str(seed) for seed in sorted({record["seed"] for record in records})),
         _duration(seconds),
-        " and ".join(sorted({record["device"] for record in records})),
+        plain(" and ".join(sorted({record["device"] for record in records}))),
     ]
 
 

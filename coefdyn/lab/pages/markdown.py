@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Sequence
 
-__all__ = ["table"]
+__all__ = ["plain", "table"]
+
+#: what Markdown would obey; an underscore inside a word is none of it
+MARKUP = re.compile(r"([\\`*{}\[\]$]|(?<!\w)_|_(?!\w))")
+
+
+def plain(words: str) -> str:
+    """Words from a file as Markdown that shows them as they are: no HTML, no markup."""
+    return MARKUP.sub(r"\\\1", html.escape(words, quote=False))
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, subset
 from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
-from coefdyn.lab.tasks.online import load_rows, optional_module, unreachable
+from coefdyn.lab.tasks.online import REVISIONS, load_rows, optional_module, unreachable
 from coefdyn.lab.tasks.text import byte_name, cut_windows
 
 GPT2 = "openai-community/gpt2"
@@ -129,7 +129,7 @@ def _encode_wikitext(split: Split) -> np.ndarray:
     tokenizers = optional_module("tokenizers", what, stand_in)
     rows = load_rows(WIKITEXT, "wikitext-103-raw-v1", split, what, stand_in)
     try:
-        tokenizer = tokenizers.Tokenizer.from_pretrained(GPT2)
+        tokenizer = tokenizers.Tokenizer.from_pretrained(GPT2, revision=REVISIONS[GPT2])
     except Exception as error:
         raise unreachable("the GPT-2 vocabulary", GPT2, stand_in, error) from error
     lines = [line for line in rows["text"] if line]

@@ -100,10 +100,15 @@ class ListOpsConfig(TaskConfig):
 
     @property
     def longest(self) -> int:
-        """Length in tokens of the largest tree: all arguments operators down to max_depth."""
+        """Length in tokens of the largest tree (all arguments operators down to max_depth).
+
+        Counted no further than the first level at which it exceeds max_length.
+        """
         length = 1
         for _ in range(self.max_depth - 1):
             length = 2 + self.max_args * length
+            if length > self.max_length:  # long enough for every question asked of it
+                break
         return length
 
 

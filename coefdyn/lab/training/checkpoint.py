@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
 from coefdyn.shapes import Tensor
 
-__all__ = ["load_checkpoint", "save_checkpoint"]
+__all__ = ["load_checkpoint", "require_safetensors", "save_checkpoint"]
 
 _MISSING = (
     "checkpoints need the package safetensors, which is not installed; "
-    "install it with `pip install safetensors`, or train without checkpoints."
+    "install it with `pip install 'coefdyn[checkpoints]'`, or train without checkpoints."
 )
+
+
+def require_safetensors() -> None:
+    """Raise ``ImportError`` with the remedy where safetensors is absent."""
+    if importlib.util.find_spec("safetensors") is None:
+        raise ImportError(_MISSING)
 
 
 def save_checkpoint(
@@ -23,10 +30,9 @@ def save_checkpoint(
     Raises:
         ImportError: if safetensors is absent.
     """
-    try:
-        from safetensors.torch import save_file
-    except ImportError as error:
-        raise ImportError(_MISSING) from error
+    require_safetensors()
+    from safetensors.torch import save_file
+
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
@@ -43,12 +49,13 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
 
     Raises:
         ImportError: if safetensors is absent.
-        ValueError: if the file is no safetensors file.
+        ValueError: if it is a folder, or no safetensors file.
     """
-    try:
-        from safetensors import SafetensorError, safe_open
-    except ImportError as error:
-        raise ImportError(_MISSING) from error
+    require_safetensors()
+    from safetensors import SafetensorError, safe_open
+
+    if Path(path).is_dir():
+        raise ValueError(f"{path} is a folder; a checkpoint is a file. Name another path.")
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118

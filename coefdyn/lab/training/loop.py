@@ -13,7 +13,11 @@ import torch
 
 from coefdyn.lab.tasks import Split
 from coefdyn.lab.training.adamw import StackedAdamW
-from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
+from coefdyn.lab.training.checkpoint import (
+    load_checkpoint,
+    require_safetensors,
+    save_checkpoint,
+)
 from coefdyn.lab.training.config import RunConfig
 from coefdyn.lab.training.data import GroupData
 from coefdyn.lab.training.diagnostics import run_diagnostics
@@ -109,7 +113,9 @@ def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = Non
         One record per run, in the order of ``configs``.
 
     Raises:
-        ValueError: for runs of different groups.
+        ImportError: if a checkpoint is asked for and safetensors is absent.
+        ValueError: for runs of different groups, and for a checkpoint that is damaged or holds
+            other runs.
         Stopped: when ``on_step`` asked for it.
     """
     if len({config.group for config in configs}) != 1:
@@ -118,6 +124,8 @@ def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = Non
             "weight decay aside; use train_runs for a list of any runs."
         )
     options = options or TrainOptions()
+    if options.checkpoint is not None:
+        require_safetensors()
     with numerics(torch.device(options.device), configs[0].train.precision):
         return _Group(list(configs), options).run()
 
@@ -273,9 +281,12 @@ class _Group:
         save_checkpoint(self.options.checkpoint, state, {"step": str(done), "runs": keys})
 
     def _resume(self) -> int:
-        """Load the checkpoint if there is one that holds these runs; the number of steps done.
+        """Load the checkpoint if there is one; the number of steps done.
 
-        It may hold more of them: replicas that were finished since are no longer asked for.
+        It may hold more runs than these: replicas finished since are no longer asked for.
+
+        Raises:
+            ValueError: if it is damaged, or lacks one of these runs; it is left as it is.
         """
         path = self.options.checkpoint
         if path is None or not path.exists():
@@ -283,9 +294,24 @@ class _Group:
         tensors, notes = load_checkpoint(path)
         held = notes.get("runs", "").split(",")
         keys = [replica.config.key for replica in self.replicas]
-        if not set(keys) <= set(held):
-            return 0
-        rows = [held.index(key) for key in keys]
+        lacking = [key for key in keys if key not in held]
+        if lacking:
+            raise ValueError(
+                f"the checkpoint {path} holds the runs {', '.join(held)} and not {lacking[0]}, "
+                "which is to be trained; finish those runs first, or delete the file."
+            )
+        try:
+            return self._restore(tensors, notes, [held.index(key) for key in keys])
+        except (KeyError, IndexError, RuntimeError, ValueError) as error:
+            raise ValueError(
+                f"the checkpoint {path} is damaged or was written by other code ({error!r}); "
+                "delete it to start these runs afresh."
+            ) from error
+
+    def _restore(
+        self, tensors: dict[str, torch.Tensor], notes: dict[str, str], rows: list[int]
+    ) -> int:
+        """Take these rows of a checkpoint; the number of steps done."""
         for name, tensor in self._state().items():
             saved = tensors[name][rows]
             tensor.copy_(saved[:, : tensor.shape[1]] if saved.ndim == 2 else saved)

@@ -23,7 +23,7 @@ try:
 except ImportError:  # Windows: one process per file is then the user's promise
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Record", "ResultFile", "ResultsNotWritten", "config_key", "plain"]
+__all__ = ["Record", "ResultFile", "ResultsNotWritten", "config_key", "fault", "plain"]
 
 Record = dict[str, Any]
 
@@ -49,6 +49,21 @@ def config_key(config: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+def fault(record: Any) -> str:
+    """What keeps a JSON value from being a record of a finished run; empty if nothing does."""
+    if not isinstance(record, dict):
+        return f"it is a {type(record).__name__}, not an object"
+    kinds = {"key": str, "seed": int, "config": dict, "final": dict, "device": str}
+    for name, kind in kinds.items():
+        if not isinstance(record.get(name), kind):
+            what = "is missing" if name not in record else f"is no {kind.__name__}"
+            return f"{name!r} {what}"
+    accuracy = record["final"].get("accuracy")
+    if accuracy is not None and not (isinstance(accuracy, (int, float)) and 0 <= accuracy <= 1):
+        return f"an accuracy of {accuracy!r} does not lie in [0, 1]"
+    return ""
+
+
 class ResultFile:
     """The finished replicas of one experiment and profile.
 
@@ -63,7 +78,8 @@ class ResultFile:
         """Every complete record, oldest first. A torn last line is left out.
 
         Raises:
-            ValueError: for a line before the last one that is not JSON; a kill cannot cause that.
+            ValueError: for a line before the last one that is not JSON, or a line that is no record
+                of a run; a kill cannot cause either.
         """
         if not self.path.exists():
             return []
@@ -73,7 +89,7 @@ class ResultFile:
             if not line.strip():
                 continue
             try:
-                found.append(json.loads(line))
+                record = json.loads(line)
             except ValueError as error:
                 if number == len(lines):  # no newline behind it: torn by a kill
                     break
@@ -81,6 +97,14 @@ class ResultFile:
                     f"line {number} of {self.path} is not JSON ({error}); the file was edited or "
                     "damaged. Delete that line (its replica is then run again) or restore the file."
                 ) from error
+            wrong = fault(record)
+            if wrong:
+                raise ValueError(
+                    f"line {number} of {self.path} is no record of a finished run: {wrong}; the "
+                    "file was edited or damaged. Delete that line (its replica is then run again) "
+                    "or restore the file."
+                )
+            found.append(record)
         return found
 
     def keys(self) -> set[str]:

@@ -1,0 +1,78 @@
+"""Values of the command line that can be judged before anything is trained."""
+
+from __future__ import annotations
+
+import argparse
+import math
+import tempfile
+from pathlib import Path
+
+import torch
+
+__all__ = ["count", "device", "figure_file", "folder", "seconds", "writable"]
+
+FIGURES = (".png", ".svg", ".pdf")
+
+
+def device(text: str) -> str:
+    """ "cpu", "cuda" or "cuda:1", where torch sees it."""
+    kind, _, number = text.partition(":")
+    if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+        raise argparse.ArgumentTypeError(f"use cpu, cuda or cuda:1; got {text!r}")
+    seen = torch.cuda.device_count()
+    if kind == "cuda" and int(number or 0) >= seen:
+        raise argparse.ArgumentTypeError(
+            f"{text} is asked for, and torch {torch.__version__} sees {seen} GPUs here; use cpu"
+        )
+    return text
+
+
+def seconds(text: str) -> float:
+    """A number of seconds, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"a number of seconds, 0 or more; got {text!r}")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on; got {text!r}")
+    return int(text)
+
+
+def figure_file(text: str) -> Path:
+    """A file to draw into: its suffix is known and its folder is there."""
+    path = Path(text)
+    if path.suffix not in FIGURES or path.is_dir():
+        raise argparse.ArgumentTypeError(
+            f"a file that ends in {', '.join(FIGURES[:-1])} or {FIGURES[-1]}; got {text!r}"
+        )
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"the folder {path.parent} does not exist; make it first")
+    return path
+
+
+def folder(text: str) -> Path:
+    """A folder, or a path at which one can be made."""
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a file; name a folder")
+    return path
+
+
+def writable(path: Path) -> None:
+    """Make the folder, and raise ``OSError`` in words where nothing can be written into it."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OSError(f"nothing can be written to {path}: {reason}; choose another folder.") from (
+            error
+        )
