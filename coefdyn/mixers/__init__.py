@@ -8,19 +8,27 @@ from coefdyn.mixers.design import DesignMixer
 from coefdyn.mixers.gated_deltanet import GatedDeltaNet
 from coefdyn.mixers.gated_deltanet2 import GatedDeltaNet2
 from coefdyn.mixers.gla import GLA
+from coefdyn.mixers.gsa import GSA
 from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.hgrn2 import HGRN2
 from coefdyn.mixers.kda import KDA
+from coefdyn.mixers.lightning_attention import LightningAttention
 from coefdyn.mixers.linear_attention import LinearAttention
 from coefdyn.mixers.lru import LRU
 from coefdyn.mixers.mamba2 import Mamba2
+from coefdyn.mixers.mesanet import MesaNet
 from coefdyn.mixers.mlstm import MLSTM
 from coefdyn.mixers.normalized_attention import NormalizedAttention
+from coefdyn.mixers.path_attention import PaTHAttention
 from coefdyn.mixers.qlstm import QLSTM
 from coefdyn.mixers.registry import register_mixer
+from coefdyn.mixers.retnet import RetNet
 from coefdyn.mixers.rglru import RGLRU
 from coefdyn.mixers.s4d import S4D
 from coefdyn.mixers.s6 import S6
+from coefdyn.mixers.sigmoid_attention import SigmoidAttention
 from coefdyn.mixers.softmax_attention import SoftmaxAttention
+from coefdyn.mixers.wall_attention import WallAttention
 
 #: the rows of Table 1, in its order
 MIXERS: dict[str, type[Mixer]] = {
@@ -39,6 +47,8 @@ MIXERS: dict[str, type[Mixer]] = {
 
 __all__ = [
     "GLA",
+    "GSA",
+    "HGRN2",
     "KDA",
     "LRU",
     "MIXERS",
@@ -55,15 +65,21 @@ __all__ = [
     "GatedDeltaNet2",
     "HeadMixer",
     "HeadOptions",
+    "LightningAttention",
     "LinearAttention",
     "Mamba2",
+    "MesaNet",
     "Mixer",
     "MixerState",
     "NormalizedAttention",
+    "PaTHAttention",
+    "RetNet",
+    "SigmoidAttention",
     "SoftmaxAttention",
     "StageOptions",
     "Symbols",
     "Tokens",
+    "WallAttention",
     "check_mixer",
     "register_mixer",
 ]

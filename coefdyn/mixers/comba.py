@@ -34,7 +34,7 @@ class Comba(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_gate="silu", output_norm="rms")
-    settled: ClassVar[dict[str, object]] = {"query_key_norm": True}
+    settled = HeadOptions(query_key_norm=True)
     no_weight_decay: ClassVar[tuple[str, ...]] = ("position_table", "feedback", "correction")
     symbols = Symbols(
         title="Comba",

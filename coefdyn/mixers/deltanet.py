@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import Unpack
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
@@ -34,7 +34,7 @@ class DeltaNet(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_norm="rms")
-    settled: ClassVar[dict[str, object]] = {"query_key_norm": True}
+    settled = HeadOptions(query_key_norm=True)
     symbols = Symbols(
         title="DeltaNet",
         evolution=r"\mathbb{I}_n - \beta_t k_t k_t^\top",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
+from typing import Unpack
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
@@ -33,7 +33,7 @@ class GatedDeltaNet(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_gate="silu", output_norm="rms")
-    settled: ClassVar[dict[str, object]] = {"query_key_norm": True}
+    settled = HeadOptions(query_key_norm=True)
     symbols = Symbols(
         title="Gated DeltaNet",
         evolution=r"a_t (\mathbb{I}_n - \beta_t k_t k_t^\top)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import ClassVar, Unpack
+from typing import Unpack
 
 from torch import nn
 
@@ -34,7 +34,7 @@ class GatedDeltaNet2(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_gate="sigmoid", output_norm="rms")
-    settled: ClassVar[dict[str, object]] = {"query_key_norm": True}
+    settled = HeadOptions(query_key_norm=True)
     symbols = Symbols(
         title="Gated DeltaNet-2",
         evolution=r"(\mathbb{I}_n - k_t (e_t \odot k_t)^\top)\,\mathrm{diag}(a_t)",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import ClassVar, Required, TypedDict, Unpack
+from typing import Any, ClassVar, Required, TypedDict, Unpack
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from coefdyn.mixers.base import Mixer, MixerState, Tokens, head_sizes
 from coefdyn.mixers.gates import HeadGate
@@ -96,7 +97,9 @@ class HeadMixer(Mixer):
     """
 
     defaults: ClassVar[StageOptions] = StageOptions()
-    settled: ClassVar[dict[str, object]] = {}
+    settled: ClassVar[StageOptions] = StageOptions()
+    #: projections followed by SiLU, besides the SiLU that a convolution brings
+    activated: ClassVar[tuple[str, ...]] = ()
     no_weight_decay: ClassVar[tuple[str, ...]] = ("position_table",)
 
     def __init__(
@@ -175,12 +178,14 @@ class HeadMixer(Mixer):
 
     def tokens(
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
-    ) -> tuple[Tokens, dict[str, Tensor]]:
+    ) -> tuple[Tokens, dict[str, Any]]:
         self.check_input(x, state)
         start = 0 if state is None else state.position
         if self.position_table is not None:
             x = x + self._learned_positions(self.position_table, start, x.shape[-2])
         parts, past = self.parts(x, state)
+        for name in self.activated:
+            parts[name] = functional.silu(parts[name])
         q, k, v = parts["query"], parts["key"], parts["value"]
         if self.query_key_norm:
             q, k = l2_normalize(q), l2_normalize(k)

@@ -63,7 +63,7 @@ class KDA(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_gate="sigmoid", output_norm="rms")
-    settled: ClassVar[dict[str, object]] = {"query_key_norm": True}
+    settled = HeadOptions(query_key_norm=True)
     symbols = Symbols(
         title="Kimi delta attention",
         evolution=r"(\mathbb{I}_n - \beta_t k_t k_t^\top)\,\mathrm{diag}(a_t)",

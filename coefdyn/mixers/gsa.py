@@ -1,0 +1,102 @@
+"""Gated slot attention, GSA (Zhang et al., 2024, arXiv 2409.07146)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Unpack
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.projections import split_heads
+from coefdyn.options import check_count
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["GSA"]
+
+
+class GSA(HeadMixer):
+    r"""M slots that forget what they are not asked to keep, read by a softmax over the slots.
+
+        A_t = diag(a_t) over slots, a_t = sigmoid(W_a x_t)^(1/8)    k~_t = 1 - a_t    b_j = 1
+        q~_i = softmax_m(sum_{j <= i} a_{i,m} ... a_{j+1,m} (1 - a_{j,m}) q_i^T k_j)
+        phi = identity    eta_i = 1    output = W_o RMSNorm(SiLU(y))
+
+    q~_i depends on all keys up to i: that is outside the four ingredients, but it reads no value,
+    so that the output is linear in v and has coefficients. q, k and v are SiLU(W x); the norm runs
+    over all heads.
+
+    Args:
+        slots: M, the n of the dynamics; key_dim if None.
+        heads: see ``HeadOptions``; key_dim is the width of q and k in the first pass.
+    """
+
+    activated = ("query", "key", "value")
+    defaults = HeadOptions(output_norm="rms")
+    symbols = Symbols(
+        title="Gated slot attention (GSA)",
+        evolution=r"\mathrm{diag}(a_t)",
+        scaling=r"1",
+        readout=r"\mathrm{Id}(\cdot)",
+        normalizer=r"1",
+        source="arXiv 2409.07146",
+    )
+
+    def __init__(self, *, slots: int | None = None, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(norm_groups=1, **heads)
+        if slots is not None:
+            self.key_dim = check_count("slots", slots)
+        self.decay = nn.Linear(self.d_model, self.n_heads * self.key_dim, bias=False)
+
+    def tokens(
+        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+    ) -> tuple[Tokens, dict[str, Any]]:
+        """Keys and queries over slots; z carries log a. The memory is the first pass's state."""
+        tokens, past = super().tokens(x, state)
+        raw = split_heads(self.decay(tokens.x), self.n_heads)
+        log_decay = tokens.match(functional.logsigmoid(raw) / 8)
+        slots = -torch.expm1(log_decay)
+        scores = self._first_pass(tokens, log_decay, slots)
+        total = log_decay.cumsum(-2)
+        kept = tokens.k.mT @ ((total[..., -1:, :] - total).exp() * slots)
+        if state is not None:
+            before = state.past["slots"].unflatten(-1, kept.shape[-2:])
+            scores = scores + total.exp() * (tokens.q @ before)
+            kept = kept + total[..., -1:, :].exp() * before
+        past["slots"] = kept.flatten(-2)
+        return replace(tokens, q=scores.softmax(-1), k=slots, z=log_decay), past
+
+    def _first_pass(
+        self, tokens: Tokens, log_decay: Tensor, slots: Tensor
+    ) -> Float[Tensor, "*heads L slots"]:
+        """Scores of the slots: coefficient dynamics with a head per slot and values 1."""
+        one = tokens.q[..., None, :, :1].expand(*slots.mT.shape, 1)
+        return (
+            CoefficientDynamics(
+                q=tokens.q[..., None, :, :],
+                k=tokens.k[..., None, :, :],
+                evolution=evolution.Scalar(log_decay=log_decay.mT),
+                scaling=slots.mT,
+                readout=readout.identity,
+                normalizer=normalizer.One(),
+            )
+            .apply(torch.ones_like(one))[..., 0]
+            .mT
+        )
+
+    def build(self, tokens: Tokens) -> CoefficientDynamics:
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=tokens.k,
+            evolution=evolution.Diagonal(log_decay=tokens.z),
+            scaling=1.0,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+
+    def finish(self, y: Float[Tensor, "*heads L dv"], tokens: Tokens) -> Tensor:
+        return super().finish(functional.silu(y), tokens)

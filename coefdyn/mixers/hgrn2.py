@@ -1,0 +1,74 @@
+"""HGRN2 (Qin et al., 2024, arXiv 2404.07904)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Unpack
+
+import torch
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.options import check_number
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["HGRN2"]
+
+
+class HGRN2(HeadMixer):
+    r"""What a channel forgets, it takes in: the key is 1 minus the decay.
+
+        A_t = diag(f_t)    k_t = 1 - f_t    f_t = low + (1 - low) sigmoid(W_f x_t)
+        b_j = 1/sqrt(n)    phi = identity    eta_i = 1    output = W_o RMSNorm(y)
+
+    q = SiLU(W x); the norm runs over all heads. W_f is the projection named "key".
+
+    Args:
+        lower_bound: low, in [0, 1). The authors learn one per layer, rising from 0 in the first.
+        heads: see ``HeadOptions``; there are no positions, since k is a gate.
+
+    Differences: the paper has b_j = 1; the authors' code, and we, take 1/sqrt(n).
+    """
+
+    activated = ("query",)
+    settled = HeadOptions(position="none", query_key_norm=False)
+    defaults = HeadOptions(output_norm="rms")
+    symbols = Symbols(
+        title="HGRN2",
+        evolution=r"\mathrm{diag}(f_t)",
+        scaling=r"\frac{1}{\sqrt{n}}",
+        readout=r"\mathrm{Id}(\cdot)",
+        normalizer=r"1",
+        source="arXiv 2404.07904",
+    )
+
+    def __init__(self, *, lower_bound: float = 0.0, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(norm_groups=1, **heads)
+        if check_number("lower_bound", lower_bound, least=0.0) >= 1:
+            raise ValueError(f"lower_bound must lie in 0 <= low < 1, got {lower_bound!r}.")
+        self.lower_bound = lower_bound
+
+    def tokens(
+        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+    ) -> tuple[Tokens, dict[str, Any]]:
+        """The keys are 1 - f; z carries log f."""
+        tokens, past = super().tokens(x, state)
+        log_open = functional.logsigmoid(tokens.k)
+        if self.lower_bound:
+            low = tokens.k.new_tensor(math.log(self.lower_bound))
+            log_open = torch.logaddexp(low, math.log1p(-self.lower_bound) + log_open)
+        k = (1 - self.lower_bound) * torch.sigmoid(-tokens.k)
+        return replace(tokens, k=k, z=log_open), past
+
+    def build(self, tokens: Tokens) -> CoefficientDynamics:
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=tokens.k,
+            evolution=evolution.Diagonal(log_decay=tokens.z),
+            scaling=self.key_dim**-0.5,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )

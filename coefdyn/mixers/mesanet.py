@@ -1,0 +1,106 @@
+"""MesaNet (von Oswald et al., 2025, arXiv 2506.05233)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, Unpack
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.gates import HeadGate
+from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["MesaNet"]
+
+#: the smallest ridge
+RIDGE = 0.25
+
+
+class MesaNet(HeadMixer):
+    r"""Mamba-2's state, read by the query that solves a least-squares problem over the past.
+
+        A_t = a_t I, a_t = sigmoid(W_a x_t + c)    b_j = beta_j = sigmoid(W_b x_j + d)
+        q~_i = (G_i + Lambda)^{-1} q_i,   G_i = sum_{j <= i} a_i ... a_{j+1} beta_j k_j k_j^T
+        phi = identity    eta_i = 1    output = W_o RMSNorm(y)
+
+    q~_i depends on all keys up to i: that is outside the four ingredients, but it reads no value,
+    so that the output is linear in v and has coefficients. q and k are L2-normalised; Lambda is one
+    learned ridge per channel, 1 at the start and above 0.25. The linear system is solved exactly.
+
+    Args:
+        heads: see ``HeadOptions``. The convolution acts on q and k only.
+    """
+
+    defaults = HeadOptions(short_convolution=4, output_norm="rms")
+    settled = HeadOptions(query_key_norm=True)
+    no_weight_decay: ClassVar[tuple[str, ...]] = (*HeadMixer.no_weight_decay, "raw_ridge")
+    symbols = Symbols(
+        title="MesaNet",
+        evolution=r"a_t\, \mathbb{I}_n",
+        scaling=r"\beta_j",
+        readout=r"\mathrm{Id}(\cdot)",
+        normalizer=r"1",
+        source="arXiv 2506.05233",
+    )
+
+    def __init__(self, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(convolve_values=False, **heads)
+        sizes = {"d_model": self.d_model, "n_heads": self.n_heads}
+        self.decay = HeadGate(**sizes, kind="sigmoid", bias=True)
+        self.beta = HeadGate(**sizes, kind="sigmoid", bias=True)
+        start = math.log(math.expm1(1 - RIDGE))
+        self.raw_ridge = nn.Parameter(torch.full((self.n_heads, self.key_dim), start))
+
+    def gates(self, tokens: Tokens) -> tuple[Float[Tensor, "*h L"], Float[Tensor, "*h L"]]:
+        """(log a_t in nats, beta_t), ``(..., H, L)``."""
+        raw = self.decay.linear(tokens.x).transpose(-1, -2)
+        return tokens.match(functional.logsigmoid(raw)), tokens.match(self.beta(tokens.x))
+
+    def tokens(
+        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+    ) -> tuple[Tokens, dict[str, Any]]:
+        """Queries after the solve; the memory is G after the last token."""
+        tokens, past = super().tokens(x, state)
+        gram = self._gram(tokens, None if state is None else state.past["gram"])
+        past["gram"] = gram[..., -1, :]
+        exact = torch.promote_types(gram.dtype, torch.float32)
+        ridge = (functional.softplus(self.raw_ridge) + RIDGE).to(exact)
+        square = gram.to(exact).unflatten(-1, (self.key_dim, -1))
+        system = square + torch.diag_embed(ridge)[:, None]
+        q = torch.linalg.solve(system, tokens.q.to(exact)[..., None])[..., 0]
+        return replace(tokens, q=q.to(gram.dtype)), past
+
+    def _gram(self, tokens: Tokens, before: Tensor | None) -> Float[Tensor, "*heads L nn"]:
+        """G_i, flat: coefficient dynamics too, with n = 1, k = q = 1 and values k_j k_j^T."""
+        log_decay, beta = self.gates(tokens)
+        ones = torch.ones_like(beta)[..., None]
+        outer = (tokens.k[..., :, None] * tokens.k[..., None, :]).flatten(-2)
+        decayed = CoefficientDynamics(
+            q=ones,
+            k=ones,
+            evolution=evolution.Scalar(log_decay=log_decay),
+            scaling=beta,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+        gram = decayed.apply(outer)
+        if before is None:
+            return gram
+        return gram + log_decay.cumsum(-1).exp()[..., None] * before[..., None, :]
+
+    def build(self, tokens: Tokens) -> CoefficientDynamics:
+        log_decay, beta = self.gates(tokens)
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=tokens.k,
+            evolution=evolution.Scalar(log_decay=log_decay),
+            scaling=beta,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )

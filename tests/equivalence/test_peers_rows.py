@@ -1,0 +1,193 @@
+"""Rows since Table 1 that need no new structure, against their authors' functions in float64.
+
+Each reference starts from the mixer's own projections of x, so that order and place of every
+activation, gate and scaling are compared too; gradients of x and of all parameters.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from fla.ops.gla.naive import naive_recurrent_gla
+from fla.ops.gsa.naive import naive_recurrent_gsa
+from fla.ops.mesa_net.naive import naive_mesa_net_exact
+from fla.ops.path_attn.naive import naive_path_attn
+from fla.ops.retention.naive import naive_retention
+from fla.ops.wall_attn import naive as wall
+from mixer_cases import build, tokens
+from tolerances import assert_agree
+from torch.nn import functional
+from transformers.models.minimax.configuration_minimax import MiniMaxConfig
+from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
+from widened import widened
+
+from coefdyn.analysis import probe
+from coefdyn.mixers import Mixer
+from coefdyn.mixers.projections import rotate_positions, split_heads
+
+F64 = torch.float64
+
+
+def heads(mixer: Mixer, x: torch.Tensor) -> list[torch.Tensor]:
+    """q, k and v as they are projected and convolved, (B, H, L, ...)."""
+    return [mixer.project[name](x)[0] for name in ("query", "key", "value")]
+
+
+def time_first(*values: torch.Tensor) -> list[torch.Tensor]:
+    """(B, H, L, ...) to fla's (B, L, H, ...)."""
+    return [value.transpose(1, 2) for value in values]
+
+
+def retnet(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = heads(mixer, x)
+    return naive_retention(rotate_positions(q, 0), rotate_positions(k, 0), v)
+
+
+def hgrn2(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, raw, v = heads(mixer, x)
+    low = mixer.lower_bound
+    forget = low + (1 - low) * raw.sigmoid()
+    q = functional.silu(q)
+    return naive_recurrent_gla(*time_first(q, 1 - forget, v, forget.log()))[0].transpose(1, 2)
+
+
+def path(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    w = mixer.project["direction"](x)[0]
+    w = w / (w.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+    beta = 2 * torch.sigmoid(mixer.beta.linear(x)).transpose(1, 2)
+    parts = time_first(*heads(mixer, x), w, beta, torch.zeros_like(beta))
+    return naive_path_attn(*parts, scale=mixer.key_dim**-0.5, chunk_size=16).transpose(1, 2)
+
+
+def wall_attention(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    gate = functional.logsigmoid(split_heads(mixer.decay(x), mixer.n_heads))
+    parts = time_first(*heads(mixer, x), gate)
+    return wall.naive_wall_attn(*parts, scale=mixer.key_dim**-0.5).transpose(1, 2)
+
+
+def sigmoid_attention(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = heads(mixer, x)
+    scores = rotate_positions(q, 0) @ rotate_positions(k, 0).mT / math.sqrt(mixer.key_dim)
+    return (1 / (1 + 8 * torch.exp(-scores))).tril() @ v  # sigmoid(s - log 8)
+
+
+def mesanet(mixer: Mixer, x: torch.Tensor, v: torch.Tensor | None = None) -> torch.Tensor:
+    q, k, own = heads(mixer, x)
+    v = own if v is None else v
+    q, k = (one / (one.square().sum(-1, keepdim=True) + 1e-6).sqrt() for one in (q, k))
+    gate = functional.logsigmoid(mixer.decay.linear(x))
+    beta = torch.sigmoid(mixer.beta.linear(x))
+    ridge = functional.softplus(mixer.raw_ridge) + 0.25
+    return naive_mesa_net_exact(*time_first(q, k, v), gate, ridge, beta)[0].transpose(1, 2)
+
+
+def gsa(mixer: Mixer, x: torch.Tensor, v: torch.Tensor | None = None) -> torch.Tensor:
+    q, k, own = (functional.silu(one) for one in heads(mixer, x))
+    v = own if v is None else v
+    gate = functional.logsigmoid(split_heads(mixer.decay(x), mixer.n_heads)) / 8
+    parts = time_first(q, k, v, 1 - gate.exp(), gate)
+    return naive_recurrent_gsa(*parts, scale=1.0)[0].transpose(1, 2)
+
+
+PEERS = {
+    "RetNet": retnet,
+    "HGRN2": hgrn2,
+    "HGRN2-low": hgrn2,
+    "PaTHAttention": path,
+    "WallAttention": wall_attention,
+    "SigmoidAttention": sigmoid_attention,
+    "MesaNet": mesanet,
+    "GSA": gsa,
+    "GSA-slots": gsa,
+}
+
+
+@pytest.fixture(autouse=True)
+def _sums_without_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """fla's eager Wall attention sums by a GPU kernel, and has 1/log(2) in float32."""
+
+    def running_sum(g: torch.Tensor, cu_seqlens: None = None, scale: float = 1.0) -> torch.Tensor:
+        return g.cumsum(1) * scale
+
+    monkeypatch.setattr(wall, "chunk_global_cumsum", running_sum)
+    monkeypatch.setattr(wall, "RCP_LN2", 1 / math.log(2))
+
+
+@pytest.mark.parametrize("case", PEERS)
+def test_the_row_is_its_authors(case: str) -> None:
+    mixer, x = build(case, value_dim=4), tokens(2, 40).requires_grad_()
+    found, v = mixer.dynamics(x)
+    with widened():
+        expected = PEERS[case](mixer, x)
+    named = {"x": x, **dict(mixer.named_parameters())}
+    weights = torch.linspace(-1, 2, expected.numel(), dtype=F64).view(expected.shape)
+
+    def slopes(y: torch.Tensor) -> dict[str, torch.Tensor | None]:
+        values = torch.autograd.grad(
+            (y * weights).sum(), list(named.values()), retain_graph=True, allow_unused=True
+        )
+        return dict(zip(named, values, strict=True))
+
+    wanted = slopes(expected)
+    for method in ("reference", "auto", "chunked"):
+        y = found.apply(v, method=method)
+        assert_agree(y, expected, method="peer", dtype=F64, quantity="output", what=method)
+        for name, got in slopes(y).items():
+            if wanted[name] is None:
+                assert got is None, name
+                continue
+            what = f"{method}, gradient of {name}"
+            assert_agree(
+                got, wanted[name], method="peer", dtype=F64, quantity="gradient", what=what
+            )
+
+
+@torch.no_grad()
+def test_lightning_attention_is_transformers_layer() -> None:
+    """The whole layer of MiniMax: projections, SiLU, decay of its depth, norm and gate."""
+    mixer = build("LightningAttention", d_model=16, n_heads=4, key_dim=4, value_dim=4)
+    config = MiniMaxConfig(
+        hidden_size=16,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        head_dim=4,
+        num_hidden_layers=3,
+        block_size=16,
+        rms_norm_eps=1e-5,
+    )
+    mixer.depth = 1 / (2 + 1e-5)
+    with widened():
+        layer = MiniMaxLightningAttention(config, layer_idx=1).double()
+        layer.norm.variance_epsilon = 1e-5
+        parts = [mixer.project[name].linear.weight for name in ("query", "key", "value")]
+        stacked = torch.stack([part.unflatten(0, (4, 4)) for part in parts], dim=1)
+        layer.qkv_proj.weight.copy_(stacked.flatten(0, 2))
+        layer.output_gate.weight.copy_(mixer.output.gate.weight)
+        layer.norm.weight.copy_(mixer.output.norm_weight)
+        layer.out_proj.weight.copy_(mixer.output.projection.weight)
+        x = tokens(2, 37, d_model=16)
+        with torch.enable_grad():
+            x.requires_grad_()
+            theirs, ours = layer(x, None, None)[0], mixer(x)
+            weights = torch.linspace(-1, 2, ours.numel(), dtype=F64).view(ours.shape)
+            mine, other = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (ours, theirs))
+    assert_agree(ours, theirs, method="peer", dtype=F64, quantity="output")
+    assert_agree(mine, other, method="peer", dtype=F64, quantity="gradient")
+
+
+@pytest.mark.parametrize(("case", "authors"), [("MesaNet", mesanet), ("GSA", gsa)])
+def test_a_query_made_of_the_past_leaves_the_map_linear_in_the_values(case: str, authors) -> None:
+    """With everything but v fixed, the authors' function has the coefficients of our dynamics."""
+    mixer, x = build(case, value_dim=4), tokens(1, 20)
+    expected, v = mixer.dynamics(x)
+
+    def theirs(values: torch.Tensor) -> torch.Tensor:
+        with widened():
+            return authors(mixer, x, values)
+
+    found = probe(theirs, v.detach())
+    assert found.has_coefficients(1e-11), str(found)
+    alpha = expected.coefficients(normalized=True)
+    assert_agree(found.coefficients, alpha, method="peer", dtype=F64, quantity="output")
