@@ -8,6 +8,7 @@ from coefdyn.analysis.classes import CombinationClass, combination_class, observ
 from coefdyn.analysis.selectivity import Selectivity, selectivity
 from coefdyn.analysis.stability import Stability, stability
 from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.evolution import Identity
 from coefdyn.execution.state import has_finite_state
 
 __all__ = ["DesignReport", "report"]
@@ -67,7 +68,7 @@ def report(dynamics: CoefficientDynamics) -> DesignReport:
         guaranteed_class=combination_class(dynamics),
         observed_class=observed_class(dynamics.coefficients(normalized=True)),
         selectivity=selectivity(dynamics),
-        evolves=dynamics.evolution.structure != "identity",
+        evolves=type(dynamics.evolution) is not Identity,
         score_variance=scores.var().item() if many else float("nan"),
         stability=stability(dynamics),
     )

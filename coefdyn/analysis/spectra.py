@@ -1,12 +1,12 @@
 """Eigenvalues: of A_t, and of the transition Lambda_i = (eta_{i-1}/eta_i) A_i of the second view.
 
 Dynamical systems framework: h_i = Lambda_i h_{i-1} + B_i u_i, y_i = C_i h_i + D_i u_i. The
-eigenvalues follow from the structure of A_t; only a dense A_t and a diagonal one plus a rank-one
-matrix need an eigensolver.
+eigenvalues follow from the structure of A_t; only an A_t without one needs an eigensolver.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -15,7 +15,6 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Dense,
     Diagonal,
-    DiagonalPlusRankOne,
     Evolution,
     Householder,
     Identity,
@@ -93,33 +92,34 @@ def erased(evolution: Householder | ScaledHouseholder) -> Tensor:
     return torch.cat([along[..., None], rest], dim=-1)
 
 
+#: structure -> eigenvalues of every A_t, given queries for the shape
+RULES: dict[type[Evolution], Callable[[Evolution, Tensor], Tensor]] = {
+    Identity: lambda a, like: torch.ones_like(like),
+    Scalar: lambda a, like: signed(a.log_decay.exp(), a.sign)[..., None].expand(
+        *a.log_decay.shape, like.shape[-1]
+    ),
+    Diagonal: lambda a, like: signed(a.log_decay.exp(), a.sign),
+    Householder: lambda a, like: erased(a),
+    ScaledHouseholder: lambda a, like: signed(a.log_decay.exp(), a.sign)[..., None] * erased(a),
+    Dense: lambda a, like: torch.linalg.eigvals(a.matrix),
+}
+
+
 def eigenvalues(evolution: Evolution, like: Tensor) -> Tensor:
-    """Of every A_t, complex only where a solver finds them, in no particular order.
+    """Of every A_t, in no particular order; real where the structure says them.
 
     Args:
         evolution: its structure says them: 1; s exp(g); s_r exp(g_r) per channel; and for a
-            Householder-like step s exp(g) (1 - beta |z|^2) once and s exp(g) n - 1 times. Those of
-            a diagonal plus rank-one step have no closed form and come from a solver.
+            Householder-like step s exp(g) (1 - beta |z|^2) once and s exp(g) n - 1 times. Any other
+            A_t is written out as a matrix and given to an eigensolver.
         like: queries ``(..., L, n)``, for the shape.
     """
-    match evolution:
-        case Identity():
-            return torch.ones_like(like)
-        case Scalar(log_decay=g, sign=sign):
-            values = signed(g.exp(), sign)
-            return values[..., None].expand(*values.shape, like.shape[-1])
-        case Diagonal(log_decay=g, sign=sign):
-            return signed(g.exp(), sign)
-        case Householder():
-            return erased(evolution)
-        case ScaledHouseholder(log_decay=g, sign=sign):
-            return signed(g.exp(), sign)[..., None] * erased(evolution)
-        case DiagonalPlusRankOne(log_decay=g, sign=sign, left=left, right=right):
-            diagonal = torch.diag_embed(signed(g.exp(), sign))
-            return torch.linalg.eigvals(diagonal - left[..., :, None] * right[..., None, :])
-        case Dense(matrix=matrix):
-            return torch.linalg.eigvals(matrix)
-    raise ValueError(f"no rule for the evolution {evolution!r}; use one of coefdyn.evolution.")
+    rule = RULES.get(type(evolution))
+    if rule is not None:
+        return rule(evolution, like)
+    length, n = like.shape[-2:]
+    matrices = [evolution.dense(t, n, dtype=like.dtype) for t in range(length)]
+    return torch.linalg.eigvals(torch.stack(torch.broadcast_tensors(*matrices), -3))
 
 
 def ratios(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L"]:
@@ -161,7 +161,7 @@ def transition_moduli(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch M"
     """
     wide = dynamics.to(torch.float64)
     found = eigenvalues(wide.evolution, wide.q).abs()
-    if isinstance(wide.evolution, (Identity, Scalar)):
+    if type(wide.evolution) in (Identity, Scalar):
         found = found[..., :1]
     moduli = found[..., 1:, :] * ratios(wide)[..., 1:, None].abs()
     return moduli.expand(*wide.batch_shape, *moduli.shape[-2:]).flatten(-2)

@@ -11,7 +11,7 @@ import torch
 from coefdyn.dynamics import checks
 from coefdyn.dynamics.evolution import Evolution
 from coefdyn.dynamics.normalizer import Normalizer
-from coefdyn.dynamics.readout import Readout
+from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Float, Tensor
 
 if TYPE_CHECKING:
@@ -40,11 +40,14 @@ class CoefficientDynamics:
         normalizer: eta_i, from ``coefdyn.normalizer``.
         log_scaling: None or ``(..., L)`` in nats: b_j is then scaling_j exp(log_scaling_j), kept in
             the log so that gates of some hundred nats stay finite where eta_i cancels them (mLSTM).
+            With a readout that is not homogeneous (exp, softplus) they enter the scores themselves,
+            which are then computed in float64 and must stay in its range.
 
     Raises:
         ValueError: for shapes, dtypes or devices that do not fit, L = 0, integer or complex input,
             non-finite values, or zeros in eta (both told only for plain CPU tensors that carry no
-            gradient).
+            gradient, and not under ``torch.no_grad()``: a trained model that has diverged is left
+            alone).
     """
 
     q: Float[Tensor, "*#batch L n"]
@@ -72,6 +75,8 @@ class CoefficientDynamics:
             if name == "normalizer.eta":
                 checks.check_nonzero(name, value)
         _ = self.batch_shape
+        if isinstance(self.readout, FeatureMap) and checks.can_look_at(q):
+            self.readout.check_tokenwise(q)
 
     def _check_types(self) -> None:
         kinds = {"evolution": Evolution, "readout": Readout, "normalizer": Normalizer}
@@ -226,9 +231,9 @@ class CoefficientDynamics:
             ValueError: for a v that does not fit, or a state of other sizes, leading axes, dtype or
                 kind than this design continues.
         """
-        from coefdyn.execution import state as stepping
+        from coefdyn.execution import apply
 
-        return stepping.step(self, v, state)
+        return apply.step(self, v, state)
 
     def __repr__(self) -> str:
         scaling: Any = (

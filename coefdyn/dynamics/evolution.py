@@ -35,7 +35,14 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Evolution(ABC):
-    """Base of all structures. Subclasses are frozen and hold tensors only."""
+    """Base of all structures. Subclasses are frozen and hold tensors only.
+
+    A structure of one's own names itself (``structure``), its tensors with their trailing axes
+    (``axes``), and says what A_t does to a vector (``rotate``). "reference", "parallel", "auto",
+    ``step`` and, with a linear readout, "recurrent" then compute it. The faster methods know the
+    classes of this module, and each of them exactly: a subclass of one with another ``rotate`` is
+    a structure of its own.
+    """
 
     structure: ClassVar[str]
     #: parameter name -> its trailing axes, a string of "L" and "n"
@@ -67,16 +74,20 @@ class Evolution(ABC):
     def rotate(self, h: Float[Tensor, "*batch m n"], t: int) -> Float[Tensor, "*batch m n"]:
         """R_t applied to each of m stored vectors (the last axis), t a position."""
 
-    def dense(self, t: int, n: int) -> Float[Tensor, "*batch n n"]:
-        """A_t as a dense n x n matrix, for looking at; no algorithm needs it."""
-        like = next(iter(self.tensors().values()), torch.empty(0))
+    def dense(
+        self, t: int, n: int, dtype: torch.dtype | None = None
+    ) -> Float[Tensor, "*batch n n"]:
+        """A_t as a dense n x n matrix, for looking at; no algorithm needs it.
+
+        ``dtype`` is for a structure without tensors; others have their own.
+        """
+        like = next(iter(self.tensors().values()), torch.empty(0, dtype=dtype))
         eye = torch.eye(n, dtype=like.dtype, device=like.device)
         columns = self.rotate(eye, t)  # row m of the result is R_t e_m
         g = self.common_log_decay
-        growth = (
-            torch.ones((), dtype=like.dtype, device=like.device) if g is None else g[..., t].exp()
-        )
-        return growth[..., None, None] * columns.transpose(-1, -2)
+        if g is not None:
+            columns = g[..., t, None, None].exp() * columns
+        return columns.transpose(-1, -2)
 
     def __repr__(self) -> str:
         shapes = ", ".join(f"{name}={tuple(value.shape)}" for name, value in self.tensors().items())

@@ -8,10 +8,12 @@ linear-attention row of Table 1; with A_t = I it is a linear readout in the spac
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import CellType
 
 import torch
+from torch import nn
 from torch.nn import functional
 
 from coefdyn.shapes import Float, Tensor
@@ -53,7 +55,9 @@ class Pointwise(Readout):
     """alpha = phi(s), one score at a time.
 
     Args:
-        fn: phi, a torch function that maps a tensor elementwise to one of the same shape.
+        fn: phi, a torch function that maps a tensor elementwise to one of the same shape. It may
+            hold parameters, also one per head: tensors that broadcast with ``(..., L, L)``, such as
+            ``(heads, 1, 1)``.
         name: how it is shown; the function's own name when empty.
 
     Raises:
@@ -70,7 +74,7 @@ class Pointwise(Readout):
             object.__setattr__(self, "name", getattr(self.fn, "__name__", "phi"))
         _check_elementwise(self.fn, self.name)
 
-    def __call__(self, scores: Float[Tensor, "*any"]) -> Float[Tensor, "*any"]:
+    def __call__(self, scores: Float[Tensor, "*any"]) -> Float[Tensor, "*out"]:
         return self.fn(scores)
 
     @property
@@ -104,6 +108,12 @@ class FeatureMap(Readout):
     def features(self, x: Float[Tensor, "*any n"]) -> Float[Tensor, "*any m"]:
         """psi applied to queries or to stored keys."""
         mapped = self.fn(x)
+        if not isinstance(mapped, Tensor) or mapped.dtype != x.dtype:
+            got = mapped.dtype if isinstance(mapped, Tensor) else type(mapped).__name__
+            raise ValueError(
+                f"the feature map '{self.name}' turned a tensor of {x.dtype} into {got}: psi must "
+                "return a tensor of the dtype it was given."
+            )
         if mapped.shape[:-1] != x.shape[:-1]:
             raise ValueError(
                 f"the feature map '{self.name}' turned shape {tuple(x.shape)} into "
@@ -111,30 +121,78 @@ class FeatureMap(Readout):
             )
         return mapped
 
+    def check_tokenwise(self, x: Float[Tensor, "*batch L n"]) -> None:
+        """The features of a token are its own: the same beside other tokens as alone.
+
+        Raises:
+            ValueError: for a psi that mixes tokens (a softmax over them, a batch norm).
+        """
+        with torch.no_grad():
+            some = x[..., :3, :]
+            together = self.features(some)
+            alone = torch.cat([self.features(one) for one in some.split(1, -2)], -2)
+        if not torch.allclose(together, alone, 1e-3, 1e-5, equal_nan=True):
+            raise ValueError(
+                f"the feature map '{self.name}' mixes tokens: the features of one change with what "
+                "stands beside it, so that later tokens would reach earlier outputs. psi acts on "
+                "the last axis only."
+            )
+
 
 def _check_elementwise(fn: Callable[[Tensor], Tensor], name: str) -> None:
-    """Evaluate fn on a block and on its elements one by one; both must agree."""
-    probe = torch.tensor([[-1.3, -0.2, 0.0], [0.4, 1.1, 2.7]], dtype=torch.float64)
+    """Evaluate fn on a block and on its elements one by one; both must agree.
+
+    A function with tensors of its own is asked on their device, and may add leading axes.
+    """
+    device = next((held.device for held in _held_tensors(fn)), torch.device("cpu"))
+    probe = torch.tensor([[-1.3, -0.2, 0.0], [0.4, 1.1, 2.7]], dtype=torch.float64, device=device)
     with torch.no_grad():
         try:
-            together = fn(probe)
+            together = fn(probe.clone())
         except Exception as error:
             raise ValueError(
                 f"the readout '{name}' failed on a tensor of shape {tuple(probe.shape)}: {error}. "
                 "Write it with torch functions (torch.exp, not math.exp)."
             ) from error
-        if not isinstance(together, Tensor) or together.shape != probe.shape:
+        if not isinstance(together, Tensor) or together.shape[-2:] != probe.shape:
             got = tuple(together.shape) if isinstance(together, Tensor) else type(together).__name__
             raise ValueError(
                 f"the readout '{name}' is not elementwise: for shape {tuple(probe.shape)} it gave "
                 f"{got}. A readout maps each score on its own."
             )
-        alone = torch.stack([fn(value.reshape(1, 1)).reshape(()) for value in probe.flatten()])
-    if not torch.allclose(together.flatten(), alone, rtol=1e-9, atol=1e-12, equal_nan=True):
+        if device.type == "meta":
+            return
+        alone = [fn(value.reshape(1, 1).clone())[..., 0, 0] for value in probe.flatten()]
+    together, alone = together.flatten(-2), torch.stack(alone, -1)
+    if not torch.allclose(together, alone.expand_as(together), 1e-9, 1e-12, equal_nan=True):
         raise ValueError(
             f"the readout '{name}' is not elementwise: its value for one score depends on the "
             "others. Use an elementwise phi and put the rest into the normalizer (RowSum)."
         )
+
+
+def _held_tensors(fn: object) -> Iterator[Tensor]:
+    """Tensors that a function holds: a module's parameters, a closure's cells, a partial's."""
+    if isinstance(fn, nn.Module):
+        yield from (*fn.parameters(), *fn.buffers())
+        return
+    cells = getattr(fn, "__closure__", None) or ()
+    found = [cell.cell_contents for cell in cells if _is_filled(cell)]
+    found += [*getattr(fn, "args", ()), *getattr(fn, "keywords", {}).values()]
+    found += [getattr(fn, "__self__", None), *(getattr(fn, "__defaults__", None) or ())]
+    for held in found:
+        if isinstance(held, Tensor):
+            yield held
+        elif isinstance(held, nn.Module):
+            yield from (*held.parameters(), *held.buffers())
+
+
+def _is_filled(cell: CellType) -> bool:
+    try:
+        _ = cell.cell_contents
+    except ValueError:
+        return False
+    return True
 
 
 def _identity(scores: Tensor) -> Tensor:

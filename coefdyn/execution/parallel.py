@@ -1,16 +1,21 @@
 """The whole L x L matrix at once: any readout with any evolution, O(L^2) memory.
 
-Scores come as ``scores * exp(log_weights)``; the common growth of A_t stays in the log.
+Scores come as ``scores * exp(log_weights)``; the common growth of A_t stays in the log. A linear
+readout with a Householder-like evolution never needs its coefficients: see ``erasing``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
+from torch.nn.functional import pad
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Diagonal,
     DiagonalPlusRankOne,
+    Evolution,
     Householder,
     Identity,
     Scalar,
@@ -19,10 +24,14 @@ from coefdyn.dynamics.evolution import (
 from coefdyn.dynamics.normalizer import Normalizer, One
 from coefdyn.dynamics.readout import FeatureMap, Pointwise
 from coefdyn.execution import reference
+from coefdyn.execution.growth import grows, reflects
+from coefdyn.execution.problem import decays, finish, flipped_sides, flips, lower, product
 from coefdyn.execution.rows import Rows, normalize, read
+from coefdyn.execution.stabilize import RESET
+from coefdyn.execution.state import Stored
 from coefdyn.shapes import Bool, Float, Tensor
 
-__all__ = ["apply", "coefficients"]
+__all__ = ["SCORES", "apply", "coefficients"]
 
 #: rows per block of the diagonal structure
 BLOCK = 16
@@ -33,144 +42,181 @@ def causal_mask(length: int, device: torch.device) -> Bool[Tensor, "L L"]:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def segment_sums(log_decay: Float[Tensor, "*batch L"]) -> Float[Tensor, "*batch L L"]:
+def split_resets(log_decay: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    """Inclusive sums of g in float64 without full resets, and how many of these came so far.
+
+    A reset may be as large as the dtype (the usual mask value): in one sum with the other decays
+    it would take all their digits.
+    """
+    reset = log_decay < RESET
+    return log_decay.double().masked_fill(reset, 0.0).cumsum(dim), reset.cumsum(dim)
+
+
+def segment_sums(
+    log_decay: Float[Tensor, "*batch L"], start: int = 0, stop: int | None = None
+) -> Float[Tensor, "*batch rows stop"]:
     """g_{j+1} + ... + g_i at (i, j), in float64 so that long sums lose nothing when subtracted.
 
-    0 for j >= i: a pair (i, i) has no decay, and its share would only cancel in the gradient of g.
+    Rows start .. stop - 1, columns 0 .. stop - 1; all by default. -inf across a full reset. 0 for
+    j >= i: a pair (i, i) has no decay, and its share would only cancel in the gradient of g.
     """
-    total = log_decay.double().cumsum(-1)
-    return (total[..., :, None] - total[..., None, :]).to(log_decay.dtype).tril(-1)
+    total, resets = split_resets(log_decay, -1)
+    sums = (total[..., start:stop, None] - total[..., None, :stop]).to(log_decay.dtype)
+    apart = resets[..., start:stop, None] != resets[..., None, :stop]
+    return sums.masked_fill(apart, -torch.inf).tril(start - 1)
 
 
-def flips(sign: Tensor) -> Tensor:
-    """s_{j+1} ... s_i at (i, j); signs are +-1, so a quotient is a product."""
-    total = sign.cumprod(-1)
-    return total[..., :, None] * total[..., None, :]
+def plain_scores(q: Tensor, k: Tensor, evolution: Evolution) -> Tensor:
+    """q_i^T k_j: a decay common to all channels is in the log weights."""
+    return q @ k.transpose(-1, -2)
 
 
-def diagonal_scores(q: Tensor, k: Tensor, evolution: Diagonal) -> Tensor:
-    """sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}), by block rows.
-
-    Each block row is anchored at its first position: with decays every exponent is then <= 0 away
-    from the diagonal, where k exp(-cumulative sum) alone would overflow.
-    """
-    total = evolution.log_decay.double().cumsum(-2)
-    if evolution.sign is not None:
-        sign = evolution.sign.cumprod(-2)
-        q, k = q * sign, k * sign
+def diagonal_scores(q: Tensor, k: Tensor, evolution: Diagonal | DiagonalPlusRankOne) -> Tensor:
+    """sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}), by block rows."""
+    sums = split_resets(evolution.log_decay, -2)
     blocks = []
     for start in range(0, q.shape[-2], BLOCK):
-        here = slice(start, min(start + BLOCK, q.shape[-2]))
-        anchor = total[..., start : start + 1, :]
-        reach = (total[..., here, :] - anchor).to(q.dtype).exp()
-        fade = (anchor - total[..., :start, :]).to(q.dtype).exp()
-        far = (q[..., here, :] * reach) @ (k[..., :start, :] * fade).transpose(-1, -2)
-        gap = (total[..., here, None, :] - total[..., None, here, :]).to(q.dtype)
-        causal = causal_mask(gap.shape[-2], q.device)[..., None]
-        near = gap.masked_fill(~causal, -torch.inf).exp()
-        near = (q[..., here, None, :] * k[..., None, here, :] * near).sum(-1)
-        rest = q.shape[-2] - here.stop
-        batch = torch.broadcast_shapes(far.shape[:-2], near.shape[:-2])
-        row = torch.cat(
-            [far.expand(*batch, *far.shape[-2:]), near.expand(*batch, *near.shape[-2:])], -1
-        )
-        blocks.append(torch.nn.functional.pad(row, (0, rest)))
+        stop = min(start + BLOCK, q.shape[-2])
+        row = diagonal_rows(q, k, sums, start, stop)
+        blocks.append(pad(row, (0, q.shape[-2] - stop)))
     return torch.cat(blocks, dim=-2)
 
 
-def householder_scores(q: Tensor, k: Tensor, z: Tensor, beta: Tensor) -> Tensor:
-    """q_i^T (I - beta_i z_i z_i^T) ... (I - beta_{j+1} z_{j+1} z_{j+1}^T) k_j by a triangular
-    solve.
+def diagonal_rows(
+    q: Tensor, k: Tensor, sums: tuple[Tensor, Tensor], start: int, stop: int
+) -> Float[Tensor, "*batch rows stop"]:
+    """Rows start .. stop - 1, 0 for j > i.
 
-    The erased amounts u_{t,j} solve
+    Anchored at the first row: with decays every exponent is then <= 0 away from the diagonal,
+    where k exp(-cumulative sum) alone would overflow.
+    """
+    total, resets = sums
+    here, past = slice(start, stop), slice(0, start)
+    at, count = total[..., start : start + 1, :], resets[..., start : start + 1, :]
+
+    def exp(log: Tensor, kept: Tensor) -> Tensor:
+        return log.to(q.dtype).masked_fill(~kept, -torch.inf).exp()
+
+    reach = exp(total[..., here, :] - at, resets[..., here, :] == count)
+    fade = exp(at - total[..., past, :], resets[..., past, :] == count)
+    far = (q[..., here, :] * reach) @ (k[..., past, :] * fade).transpose(-1, -2)
+    gap = total[..., here, None, :] - total[..., None, here, :]
+    kept = resets[..., here, None, :] == resets[..., None, here, :]
+    near = exp(gap, kept & causal_mask(stop - start, q.device)[..., None])
+    near = (q[..., here, None, :] * k[..., None, here, :] * near).sum(-1)
+    batch = torch.broadcast_shapes(far.shape[:-2], near.shape[:-2])
+    return torch.cat([x.expand(*batch, *x.shape[-2:]) for x in (far, near)], -1)
+
+
+def householder_scores(q: Tensor, k: Tensor, evolution: Householder | ScaledHouseholder) -> Tensor:
+    """q_i^T (I - beta_i z_i z_i^T) ... (I - beta_{j+1} z_{j+1} z_{j+1}^T) k_j."""
+    read, erased = erased_amounts(q, k, evolution)
+    return q @ k.transpose(-1, -2) - read.tril() @ erased
+
+
+def erased_amounts(
+    q: Tensor, k: Tensor, evolution: Householder | ScaledHouseholder
+) -> tuple[Tensor, Tensor]:
+    """Q Z^T, and the erased amounts u_{t,j} by a triangular solve:
+
     (I + tril(diag(beta) Z Z^T, -1)) U = tril(diag(beta) Z K^T, -1).
     """
+    z, beta = evolution.direction, evolution.beta[..., None]
     zt = z.transpose(-1, -2)
-    overlap = (beta[..., None] * (z @ zt)).tril(-1)
-    erased = (beta[..., None] * (z @ k.transpose(-1, -2))).tril(-1)
-    batch = torch.broadcast_shapes(overlap.shape[:-2], erased.shape[:-2])
-    size = overlap.shape[-2:]
-    erased = torch.linalg.solve_triangular(
-        overlap.expand(*batch, *size), erased.expand(*batch, *size), upper=False, unitriangular=True
-    )
-    return q @ k.transpose(-1, -2) - (q @ zt).tril() @ erased
+    overlap = (beta * (z @ zt)).tril(-1)
+    return q @ zt, solve(overlap, (beta * (z @ k.transpose(-1, -2))).tril(-1))
 
 
 def rank_one_scores(q: Tensor, k: Tensor, evolution: DiagonalPlusRankOne) -> Tensor:
-    """q_i^T A_i ... A_{j+1} k_j for A_t = diag(d_t) - left_t right_t^T by a triangular solve.
+    """q_i^T A_i ... A_{j+1} k_j for A_t = diag(d_t) - left_t right_t^T, by a triangular solve."""
+    read, erased = rank_one_amounts(q, k, evolution)
+    return diagonal_scores(q, k, evolution) - read.tril() @ erased
+
+
+def rank_one_amounts(q: Tensor, k: Tensor, evolution: DiagonalPlusRankOne) -> tuple[Tensor, Tensor]:
+    """D(q, left) and the erased amounts U.
 
     With D(a, b)_ij = a_i^T diag(d_i ... d_{j+1}) b_j and right moved one token earlier (it reads
-    the state before its own token), the erased amounts solve
-    (I + tril(D(right, left), -1)) U = tril(D(right, k), -1); the scores are D(q, k) - D(q, left) U.
+    the state before its own token), (I + tril(D(right, left), -1)) U = tril(D(right, k), -1).
     """
-    left, right, decay = evolution.left, evolution.right, evolution.diagonal_part()
-    early = torch.nn.functional.pad(right[..., 1:, :], (0, 0, 0, 1))
+    left, right = flipped_sides(evolution)
+    early = pad(right[..., 1:, :], (0, 0, 0, 1))
 
     def one_later(rows: Tensor) -> Tensor:
-        return torch.nn.functional.pad(rows[..., :-1, :], (0, 0, 1, 0)).tril(-1)
+        return pad(rows[..., :-1, :], (0, 0, 1, 0)).tril(-1)
 
-    overlap = one_later(diagonal_scores(early, left, decay))
-    erased = one_later(diagonal_scores(early, k, decay))
-    batch = torch.broadcast_shapes(overlap.shape[:-2], erased.shape[:-2])
-    size = overlap.shape[-2:]
-    erased = torch.linalg.solve_triangular(
-        overlap.expand(*batch, *size), erased.expand(*batch, *size), upper=False, unitriangular=True
+    overlap = one_later(diagonal_scores(early, left, evolution))
+    return diagonal_scores(q, left, evolution), solve(
+        overlap, one_later(diagonal_scores(early, k, evolution))
     )
-    return diagonal_scores(q, k, decay) - diagonal_scores(q, left, decay).tril() @ erased
+
+
+def solve(system: Tensor, right: Tensor) -> Tensor:
+    """(I + tril(system, -1))^-1 right."""
+    batch = torch.broadcast_shapes(system.shape[:-2], right.shape[:-2])
+    system, right = (x.expand(*batch, *x.shape[-2:]) for x in (system, right))
+    return torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
+
+
+#: structure -> scores without the growth common to all channels; any other A_t rotates every key
+SCORES: dict[type[Evolution], Callable[[Tensor, Tensor, Evolution], Tensor]] = {
+    Identity: plain_scores,
+    Scalar: plain_scores,
+    Diagonal: diagonal_scores,
+    Householder: householder_scores,
+    ScaledHouseholder: householder_scores,
+    DiagonalPlusRankOne: rank_one_scores,
+}
 
 
 def scores(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor | None]:
     """(scores, log weights) of all pairs; entries above the diagonal are arbitrary."""
-    q, k, evolution = dynamics.q, dynamics.scaled_keys(), dynamics.evolution
-    growth, log_b = evolution.common_log_decay, dynamics.log_scaling
-    match evolution:
-        case Identity() | Scalar():
-            pairs = q @ k.transpose(-1, -2)
-        case Diagonal():
-            pairs = diagonal_scores(q, k, evolution)
-        case Householder() | ScaledHouseholder():
-            pairs = householder_scores(q, k, evolution.direction, evolution.beta)
-        case DiagonalPlusRankOne():
-            pairs = rank_one_scores(q, k, evolution)
-        case _:
-            pairs = (all_states(dynamics) @ q[..., :, :, None])[..., 0]
-    if isinstance(evolution, (Scalar, ScaledHouseholder)) and evolution.sign is not None:
-        pairs = pairs * flips(evolution.sign)
-    log_weights = None if growth is None else segment_sums(growth)
-    if log_b is not None:
-        log_weights = (
-            log_b[..., None, :] if log_weights is None else log_weights + log_b[..., None, :]
-        )
-    return pairs, None if log_weights is None else log_weights.expand(
-        *log_weights.shape[:-2], *pairs.shape[-2:]
-    )
+    run = SCORES.get(type(dynamics.evolution))
+    if run is None or grows(dynamics):
+        vectors, log_weights = all_stored(dynamics)
+        return (vectors @ dynamics.q[..., :, :, None])[..., 0], log_weights
+    q, k, sign = dynamics.q, dynamics.scaled_keys(), flips(dynamics.evolution)
+    q, k = (q, k) if sign is None else (q * sign, k * sign)
+    return run(q, k, dynamics.evolution), pair_log_weights(dynamics)
 
 
-def all_states(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L L n"]:
-    """vectors of h_{i,j} without their log weights, zeros for j > i (dense A_t, feature maps)."""
-    rows = []
+def pair_log_weights(
+    dynamics: CoefficientDynamics, start: int = 0, stop: int | None = None
+) -> Float[Tensor, "*batch rows stop"] | None:
+    """Log of the decay common to all channels and of exp(log b_j), rows start .. stop - 1.
+
+    None for 0.
+    """
+    growth, log_b = dynamics.evolution.common_log_decay, dynamics.log_scaling
+    log_weights = None if growth is None else segment_sums(growth, start, stop)
+    if log_b is None:
+        return log_weights
+    stop = dynamics.length if stop is None else stop
+    log_b = log_b[..., None, :stop].expand(*log_b.shape[:-1], stop - start, stop)
+    return log_b if log_weights is None else log_weights + log_b
+
+
+def all_stored(dynamics: CoefficientDynamics) -> Stored:
+    """h_{i,j} of all pairs, ``(..., L, L, n)``, and their log weights; zeros for j > i."""
+    rows, logs = [], []
     for i, stored in enumerate(reference.evolve(dynamics)):
-        rows.append(torch.nn.functional.pad(stored.vectors, (0, 0, 0, dynamics.length - 1 - i)))
-    return torch.stack(rows, dim=-3)
+        rest = dynamics.length - 1 - i
+        rows.append(pad(stored.vectors, (0, 0, 0, rest)))
+        if stored.log_weights is not None:
+            logs.append(pad(stored.log_weights, (0, rest)))
+    return Stored(torch.stack(rows, dim=-3), torch.stack(logs, dim=-2) if logs else None)
 
 
 def feature_values(dynamics: CoefficientDynamics, psi: FeatureMap, mask: Tensor) -> Tensor:
     """psi(q_i)^T psi(h_{i,j})."""
-    growth, log_b = dynamics.evolution.common_log_decay, dynamics.log_scaling
-    if isinstance(dynamics.evolution, Identity):
-        k = dynamics.scaled_keys()
+    if type(dynamics.evolution) is Identity:
+        k, log_b = dynamics.scaled_keys(), dynamics.log_scaling
         k = k if log_b is None else k * log_b.exp()[..., None]
         values = psi.features(dynamics.q) @ psi.features(k).transpose(-1, -2)
         return values.masked_fill(~mask, 0.0)
-    h = all_states(dynamics)
-    log_weights = None if growth is None else segment_sums(growth)
-    if log_b is not None:
-        log_weights = (
-            log_b[..., None, :] if log_weights is None else log_weights + log_b[..., None, :]
-        )
-    if log_weights is not None:
-        h = h * log_weights.masked_fill(~mask, -torch.inf).exp()[..., None]
-    values = (psi.features(h) @ psi.features(dynamics.q)[..., :, :, None])[..., 0]
+    values = (
+        psi.features(all_stored(dynamics).states()) @ psi.features(dynamics.q)[..., :, :, None]
+    )[..., 0]
     return values.masked_fill(~mask, 0.0)
 
 
@@ -194,5 +240,33 @@ def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tenso
 def apply(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     """y from the whole matrix; eta divides after the product, d_v numbers per row instead of L."""
     eta = dynamics.normalizer
+    if reflects(dynamics) and dynamics.readout.is_linear and not grows(dynamics):
+        return erasing(dynamics, v)
     rows = _rows(dynamics, eta)
     return normalize(rows.values @ v, rows.values.sum(-1, keepdim=True), rows.offset, eta)
+
+
+def erasing(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
+    """y of a linear readout, A_t = e^{g_t} (I - beta_t z_t z_t^T): O(L^2 (n + d_v)) work.
+
+    With D_ij = e^{g_{j+1} + ... + g_i} for j <= i, what is erased solves
+
+        (I + tril(beta (Z Z^T) * D, -1)) W = tril(beta (Z K^T) * D, -1) (b V)
+        O = ((Q K^T) * D) (b V) - ((Q Z^T) * D) W
+
+    so the system is solved for d_v columns; for the coefficients it would be L.
+    """
+    problem, evolution = lower(dynamics, v, None), dynamics.evolution
+    weight, scale, shift, _ = problem.gates
+    q, k, z, sign = problem.q, problem.k, evolution.direction, flips(evolution)
+    q, k = (q, k) if sign is None else (q * sign, k * sign)
+    g = decays(evolution, shift, dynamics.dtype)
+    mask = causal_mask(dynamics.length, dynamics.device)
+    pairs = mask.to(q.dtype) if g is None else segment_sums(g).exp().tril()
+    erase = evolution.beta[..., None] * pairs
+    weight = product(weight, None if scale == 1.0 else q.new_tensor(scale))
+    written = problem.v if weight is None else problem.v * weight[..., None]
+    zt, kt = z.transpose(-1, -2), k.transpose(-1, -2)
+    erased = solve(((z @ zt) * erase).tril(-1), ((z @ kt) * erase).tril(-1) @ written)
+    out = ((q @ kt) * pairs) @ written - ((q @ zt) * pairs) @ erased
+    return finish(dynamics, problem, out, out[..., :1, :])[0]

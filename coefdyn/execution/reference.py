@@ -7,32 +7,16 @@ growth common to all directions is summed in the log, so that long products stay
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap, Pointwise
 from coefdyn.execution.rows import Rows, normalize, read
+from coefdyn.execution.state import Stored
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply", "coefficients", "states"]
-
-
-class Stored(NamedTuple):
-    """All keys written so far, as seen at position i: h_{i,j} = vectors_j * exp(log_weights_j).
-
-    ``log_weights`` is None for a design without a common growth and without a log scaling.
-    """
-
-    vectors: Float[Tensor, "*batch j n"]
-    log_weights: Float[Tensor, "*batch j"] | None
-
-    def states(self) -> Float[Tensor, "*batch j n"]:
-        """h_{i,j} itself."""
-        if self.log_weights is None:
-            return self.vectors
-        return self.vectors * self.log_weights.exp()[..., None]
 
 
 def nothing_stored(dynamics: CoefficientDynamics, batch: tuple[int, ...]) -> Stored:
@@ -54,7 +38,16 @@ def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
         w = w if growth is None else w + growth[..., i, None]
         written = torch.zeros_like(key[..., 0]) if log_b is None else log_b[..., i, None]
         w = torch.cat([w, written.expand(*batch, 1)], dim=-1)
+        h, w = lifted(h, w)
     return Stored(h, w)
+
+
+def lifted(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    """The same h exp(w), with no vector so small that the dtype loses it while w grows."""
+    smallest = torch.finfo(h.dtype).tiny ** 0.25
+    size = h.detach().norm(dim=-1)
+    factor = torch.ones_like(size).masked_fill(size < smallest, 0.5 / smallest)
+    return h * factor[..., None], w - factor.log()
 
 
 def evolve(dynamics: CoefficientDynamics) -> Iterator[Stored]:

@@ -2,7 +2,8 @@
 
 A row is kept as ``values * exp(offset)``. The offset is the running maximum of softmax and the
 stabiliser m_t of mLSTM in one: where eta_i cancels a common factor of its row (RowSum) or can be
-told of it (FlooredRowSum), the factor never has to be formed.
+told of it (FlooredRowSum), the factor never has to be formed, and a row whose coefficients are all
+too small or too large for the dtype is still divided exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, One, R
 from coefdyn.dynamics.readout import Pointwise
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["Rows", "masked_exp", "normalize", "read", "safe_divide"]
+__all__ = ["SOFTPLUS_IS_EXP", "Rows", "normalize", "read", "safe_divide"]
+
+#: below this score softplus(s) is exp(s) to the last digit of float64
+SOFTPLUS_IS_EXP = -40.0
 
 
 class Rows(NamedTuple):
@@ -26,47 +30,71 @@ class Rows(NamedTuple):
     offset: Float[Tensor, "*#batch i 1"] | None
 
 
-def masked_exp(log_weights: Tensor, mask: Tensor | None) -> Tensor:
-    """exp, with masked entries exactly 0. The mask comes before exp, so gradients stay finite."""
-    if mask is not None:
-        log_weights = log_weights.masked_fill(~mask, -torch.inf)
-    return log_weights.exp()
-
-
-def row_offset(logs: Tensor, mask: Tensor | None, normalizer: Normalizer) -> Tensor:
-    """The largest log of each row, and never below 0 where eta has a floor to compare with."""
+def largest(logs: Tensor, mask: Tensor | None) -> Tensor:
+    """The maximum of each row over its causal entries; no gradient flows through an offset."""
+    logs = logs.detach()
     if mask is not None:
         logs = logs.masked_fill(~mask, -torch.inf)
-    offset = logs.detach().amax(dim=-1, keepdim=True)
-    return offset.clamp(min=0.0) if isinstance(normalizer, FlooredRowSum) else offset
+    return logs.amax(dim=-1, keepdim=True)
+
+
+def own_for_future(x: Tensor, mask: Tensor | None) -> Tensor:
+    """x with every entry above the diagonal replaced by its row's entry on the diagonal.
+
+    A score that no output depends on may lie outside the range of phi, or of the dtype: its value
+    would be masked, but its gradient would be 0 * inf.
+    """
+    if mask is None:
+        return x
+    start = mask.shape[-1] - mask.shape[-2]
+    own = x.detach().diagonal(start, dim1=-2, dim2=-1)[..., None]
+    return torch.where(mask, x, own)
+
+
+def log_size(scores: Tensor) -> Tensor:
+    """log |s|; for 0 so low that only faded coefficients lie below, yet exp(-it) times an input is
+    finite."""
+    return scores.detach().abs().clamp(min=torch.finfo(scores.dtype).tiny ** 0.75).log()
 
 
 def read(
     scores: Float[Tensor, "*#batch i j"],
-    log_weights: Float[Tensor, "*#batch #i j"] | None,
+    log_weights: Float[Tensor, "*#batch i j"] | None,
     mask: Tensor | None,
     readout: Pointwise,
     normalizer: Normalizer,
 ) -> Rows:
-    """phi(scores * exp(log_weights)), masked; the row's scale is taken out where eta allows it."""
-    offset = None
+    """phi(scores * exp(log_weights)), masked; the row's scale is taken out where eta allows it.
+
+    ``mask`` is True where j <= i, its last column square on the diagonal; None for a full row.
+    """
+    offset, tracked = None, normalizer.cancels_scale
+    if not readout.is_linear:
+        scores = own_for_future(scores, mask)
     if log_weights is not None:
-        if normalizer.cancels_scale and readout.is_homogeneous:
-            offset = row_offset(log_weights, mask, normalizer)
+        log_weights = own_for_future(log_weights, mask)
+        if tracked and readout.is_homogeneous:
+            size = scores if readout.is_linear else readout(scores)
+            offset = largest(log_weights + log_size(size), mask)
             log_weights = log_weights - offset
-        scores = scores * masked_exp(log_weights, mask)
-    if readout.same_as(readouts.exp) and normalizer.cancels_scale:
-        offset = row_offset(scores, mask, normalizer)
-        return Rows(masked_exp(scores - offset, mask), offset)
-    values = readout(scores)
+        scores = scores * log_weights.exp()
+    if tracked and readout.same_as(readouts.exp):
+        offset = largest(scores, mask)
+        values = (scores - offset).exp()
+    elif tracked and readout.same_as(readouts.softplus):
+        offset = largest(scores, mask)
+        offset = offset.masked_fill(offset > SOFTPLUS_IS_EXP, 0.0)
+        values = torch.where(offset == 0, readout(scores), (scores - offset).clamp(max=0.0).exp())
+    else:
+        values = readout(scores)
     if mask is not None:
         values = values.masked_fill(~mask, 0.0)
     return Rows(values, offset)
 
 
 def safe_divide(values: Tensor, total: Tensor) -> Tensor:
-    """values / total, and 0 with zero gradient where total is exactly 0."""
-    empty = total == 0
+    """values / total, and 0 with zero gradient where total is 0 (or below the dtype's range)."""
+    empty = total.abs() < torch.finfo(total.dtype).tiny
     return (values / total.masked_fill(empty, 1.0)).masked_fill(empty, 0.0)
 
 
@@ -85,7 +113,18 @@ def normalize(
         case RowSum():
             return safe_divide(numerator, total)
         case FlooredRowSum(floor=floor):
-            least = floor if offset is None else floor * (-offset).exp()
-            least = torch.as_tensor(least, dtype=total.dtype, device=total.device)
-            return safe_divide(numerator, torch.maximum(total.abs(), least))
+            return floored(numerator, total, offset, floor)
     raise ValueError(f"no rule for the normalizer {normalizer!r}; use one of coefdyn.normalizer.")
+
+
+def floored(numerator: Tensor, total: Tensor, offset: Tensor | None, floor: float) -> Tensor:
+    """numerator / max(|total|, floor): the side of the quotient that is small is scaled, never
+    the one that would overflow."""
+    if offset is None:
+        return numerator / total.abs().clamp(min=floor)
+    down = offset.clamp(max=0.0).exp()
+    numerator, total = numerator * down, total * down
+    # far below every total that is not a rounding error, far above numbers whose inverse overflows
+    least = torch.finfo(total.dtype).tiny ** 0.75
+    floors = (floor * (-offset.clamp(min=0.0)).exp()).clamp(min=least)
+    return numerator / torch.maximum(total.abs(), floors)

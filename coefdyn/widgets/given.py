@@ -14,7 +14,14 @@ from typing import Any
 import torch
 
 from coefdyn import CoefficientDynamics, normalizer
-from coefdyn.dynamics.evolution import Dense
+from coefdyn.dynamics.evolution import (
+    Dense,
+    Diagonal,
+    Householder,
+    Identity,
+    Scalar,
+    ScaledHouseholder,
+)
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, One, RowSum
 from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Tensor
@@ -22,6 +29,9 @@ from coefdyn.widgets.settings import schema
 from coefdyn.widgets.tokens import READOUTS, decay_of
 
 __all__ = ["arrays_of", "from_arrays", "pick_heads", "rebuild", "settings_of"]
+
+#: what the page can draw from its parameters; any other A_t it gets as a matrix
+STRUCTURES = (Identity, Scalar, Diagonal, Householder, ScaledHouseholder)
 
 Index = tuple[int, ...]
 
@@ -95,19 +105,22 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
     b = torch.as_tensor(dynamics.scaling, dtype=torch.float64).expand(length)
     if dynamics.log_scaling is not None:
         b = b * dynamics.log_scaling.exp()
+    parts = a.tensors() if type(a) in STRUCTURES else {}
     arrays: dict[str, Any] = {
         "structure": a.structure,
         "q": dynamics.q.tolist(),
         "k": dynamics.k.tolist(),
-        "decay": decay_of(a, length, width).tolist() if hasattr(a, "log_decay") else None,
-        "beta": a.beta.tolist() if hasattr(a, "beta") else None,
-        "direction": a.direction.tolist() if hasattr(a, "direction") else None,
+        "decay": decay_of(a, length, width).tolist() if "log_decay" in parts else None,
+        "beta": parts["beta"].tolist() if "beta" in parts else None,
+        "direction": parts["direction"].tolist() if "direction" in parts else None,
         "scaling": b.tolist(),
         "given": eta.eta.tolist() if isinstance(eta, Given) else None,
     }
-    if isinstance(a, Dense):
-        arrays["matrix"] = a.matrix.flatten(-2).tolist()
-        arrays["eigenvalues"] = torch.view_as_real(torch.linalg.eigvals(a.matrix)).tolist()
+    if type(a) not in STRUCTURES:  # a matrix per token, which is all that the page needs
+        tokens = range(length)
+        matrix = torch.stack([a.dense(t, width, dtype=dynamics.dtype) for t in tokens])
+        arrays["matrix"] = matrix.flatten(-2).tolist()
+        arrays["eigenvalues"] = torch.view_as_real(torch.linalg.eigvals(matrix) + 0j).tolist()
     return arrays
 
 

@@ -10,7 +10,7 @@ from designs import NORMALIZERS, Inputs
 from coefdyn import CoefficientDynamics
 from coefdyn.execution.chunked import diagonal_tokens
 from coefdyn.execution.chunked.diagonal import diagonal_kernel
-from coefdyn.execution.chunked.policy import cpu_method
+from coefdyn.execution.policy import choose
 from coefdyn.mixers import S6
 
 CHANNELS = (2, 9)
@@ -89,6 +89,6 @@ def test_s6_takes_this_way_by_default(runs: list) -> None:
     mixer = S6(d_model=8, key_dim=4)
     x = torch.randn(2, 20, 8, generator=torch.Generator().manual_seed(36))
     tokens, _ = mixer.tokens(x)
-    assert cpu_method(mixer.build(tokens)) == "chunked"
+    assert choose(mixer.build(tokens)) == "chunked"
     mixer(x).sum().backward()
     assert runs == [(16, 20, 4)]

@@ -8,9 +8,11 @@ import pytest
 import torch
 from designs import STRUCTURES, Inputs
 
-from coefdyn import CoefficientDynamics
+from coefdyn import CoefficientDynamics, evolution
 from coefdyn.execution.chunked.dispatch import apply_chunked, continue_chunked
-from coefdyn.execution.chunked.linear import kernels
+from coefdyn.execution.chunked.householder import householder_kernel
+from coefdyn.execution.chunked.householder_general import householder_general_kernel
+from coefdyn.execution.chunked.linear import KERNELS
 
 LINEAR = tuple(structure for structure in STRUCTURES if structure != "dense")
 CASES = [(s, p) for s in LINEAR for p in ("identity", "exp", "softplus", "tanh")]
@@ -69,7 +71,13 @@ def test_gradcheck_of_states(structure: str) -> None:
         "householder_general": (q, k, v, z, beta, weight, g, state),
         "rank_one": (q, k, v, z, right, weight, gates, state),
     }[structure]
-    kernel = kernels[structure]
+    kernel = {
+        "scalar": KERNELS[evolution.Scalar],
+        "diagonal": KERNELS[evolution.Diagonal],
+        "householder": householder_kernel,
+        "householder_general": householder_general_kernel,
+        "rank_one": KERNELS[evolution.DiagonalPlusRankOne],
+    }[structure]
     assert torch.autograd.gradcheck(lambda *x: kernel(*x, 3, 0.7), tensors)
 
 

@@ -8,7 +8,8 @@ from designs import READOUTS, STRUCTURES, Inputs
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.execution.apply import resolve
-from coefdyn.execution.chunked.policy import cpu_method, default_chunk
+from coefdyn.execution.chunked.dispatch import default_chunk
+from coefdyn.execution.policy import choose
 
 
 @pytest.mark.parametrize("phi", READOUTS)
@@ -16,15 +17,15 @@ from coefdyn.execution.chunked.policy import cpu_method, default_chunk
 def test_chosen_method_can_compute_the_design(structure: str, phi: str) -> None:
     for length in (1, 64, 65, 300):
         d = Inputs.draw(length=length).dynamics(structure, phi, "row_sum")
-        assert callable(resolve(d, cpu_method(d)))
+        assert callable(resolve(d, choose(d)))
 
 
 def test_long_sequences_never_form_the_whole_matrix() -> None:
     inputs = Inputs.draw(length=300)
     for structure in STRUCTURES[:-1]:
         for phi in ("identity", "exp", "softplus", "tanh"):
-            assert cpu_method(inputs.dynamics(structure, phi, "one")) == "chunked"
-    assert cpu_method(inputs.dynamics("identity", "elu1", "row_sum")) == "chunked"
+            assert choose(inputs.dynamics(structure, phi, "one")) == "chunked"
+    assert choose(inputs.dynamics("identity", "elu1", "row_sum")) == "chunked"
 
 
 def decayed(structure: str, heads: int, length: int) -> CoefficientDynamics:
@@ -52,8 +53,8 @@ def decayed(structure: str, heads: int, length: int) -> CoefficientDynamics:
 )
 def test_many_heads_never_form_all_their_matrices(structure: str, length: int) -> None:
     """1024 matrices leave the cache: chunks are two to three times as fast there."""
-    assert cpu_method(decayed(structure, 8, length)) == "parallel"
-    assert cpu_method(decayed(structure, 1024, length)) == "chunked"
+    assert choose(decayed(structure, 8, length)) == "parallel"
+    assert choose(decayed(structure, 1024, length)) == "chunked"
 
 
 def test_chunks_are_no_longer_than_the_sequence() -> None:

@@ -50,7 +50,7 @@ dense = evolution.Dense(matrix=torch.zeros(L, N, N))
         ({"evolution": diagonal}, "CUDA device", "chunked"),
         ({"readout": cube}, "cube", "readouts.register"),
         ({"readout": square, "evolution": diagonal}, "square", "parallel"),
-        ({"evolution": dense}, "dense", "parallel"),
+        ({"evolution": dense}, "Dense", "parallel"),
     ],
 )
 def test_a_request_that_cannot_be_met_names_the_alternative(given, what, remedy, monkeypatch):

@@ -54,7 +54,6 @@ def scalar() -> Iterator[dict]:
     yield check("scalar", "identity", "one", 130, n=20, dv=33)
     yield check("scalar", "identity", "one", 40, dtype=BF16, n=16, dv=16)
     yield check("scalar", "identity", "one", 45, resets=True)
-    yield continued("scalar")
 
 
 def householder() -> Iterator[dict]:
@@ -64,7 +63,6 @@ def householder() -> Iterator[dict]:
     yield check("scaled_householder", "identity", "one", 64, own=True)
     yield check("scaled_householder", "identity", "one", 65, own=True, n=20, dv=33)
     yield check("scaled_householder", "identity", "one", 20, resets=True)
-    yield continued("scaled_householder")
 
 
 def diagonal() -> Iterator[dict]:
@@ -72,7 +70,6 @@ def diagonal() -> Iterator[dict]:
         yield check("diagonal", "identity", "one", length)
     yield check("diagonal", "identity", "floored", 40, log_scaled=True, n=20, dv=33)
     yield check("diagonal", "identity", "one", 45, resets=True)
-    yield continued("diagonal")
 
 
 def diagonal_pointwise() -> Iterator[dict]:
@@ -130,28 +127,6 @@ def own_readout() -> Iterator[dict]:
         yield check(structure, "squared_relu", "floored", 17)
     yield check("diagonal", "squared_relu", "row_sum", 70, dtype=F16, n=16, dv=16)
     yield compiled("scalar", "squared_relu")
-
-
-def continued(structure: str) -> dict[str, object]:
-    """Two parts, the second from the state of the first, with gradients through that state."""
-    from coefdyn.execution.triton.dispatch import continue_triton
-
-    inputs = Inputs.draw(batch=(1,), length=40, dtype=F32)
-    exact = in_float64(inputs)
-
-    def in_two(d, v):
-        first, state = continue_triton(d.narrow(0, 19), v[:, :19])
-        second, _ = continue_triton(d.narrow(19, 21), v[:, 19:], state)
-        return torch.cat([first, second], 1)
-
-    design = (structure, "identity", "floored", True)
-    expected = output_and_gradients(
-        lambda d, v: d.apply(v, "parallel"), exact.dynamics(*design), exact
-    )
-    got = output_and_gradients(in_two, inputs.dynamics(*design), inputs)
-    errors = {name: relative_error(got[name], expected[name]) for name in got}
-    missing = sorted(expected.keys() - got.keys())
-    return {"case": f"{structure} in two", "dtype": "float32", "missing": missing, "errors": errors}
 
 
 def operators() -> Iterator[dict]:

@@ -33,7 +33,8 @@ from coefdyn.execution.chunked.scalar import (
     tile_bytes,
     write_factor,
 )
-from coefdyn.execution.chunked.tiles import RESET, batch_groups, chunk_bounds, cut, scaled
+from coefdyn.execution.chunked.tiles import batch_groups, chunk_bounds, cut, scaled
+from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["SAFE", "anchored_sums", "diagonal_kernel", "pair_scores", "pair_scores_backward"]

@@ -1,57 +1,60 @@
-"""Chunked execution of a CoefficientDynamics: which kernel serves which design."""
+"""Chunked execution of a CoefficientDynamics: which algorithm serves which design."""
 
 from __future__ import annotations
 
-import torch
+from math import prod
 
-from coefdyn.dynamics import readout
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import Dense
-from coefdyn.dynamics.readout import FeatureMap, Pointwise
-from coefdyn.execution.chunked.linear import linear_scan
-from coefdyn.execution.chunked.pointwise import apply_pointwise
-from coefdyn.execution.chunked.policy import default_chunk
-from coefdyn.execution.state import LinearState, check_state, has_finite_state
+from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.execution.chunked.linear import KERNELS, linear_scan
+from coefdyn.execution.chunked.pointwise import apply_pointwise, is_softmax
+from coefdyn.execution.growth import erases
+from coefdyn.execution.inputs import check_state, check_values, in_working_precision
+from coefdyn.execution.state import LinearState, has_finite_state
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["apply_chunked", "check_chunked", "continue_chunked", "run_chunked"]
+__all__ = [
+    "apply_chunked",
+    "check_chunked",
+    "continue_chunked",
+    "default_chunk",
+    "is_softmax",
+    "run_chunked",
+]
 
-
-BUILT_IN = (readout.identity, readout.exp, readout.relu, readout.softplus)
+#: tokens per chunk of a linear readout
+CHUNK = 64
+#: the same for Householder evolutions, where the triangular solve grows with the chunk, as soon as
+#: there are MANY batch entries to keep the processor busy without larger chunks
+HOUSEHOLDER_CHUNK, MANY = 32, 8
+#: rows per tile of a pointwise readout
+ROWS = 128
 
 
 def check_chunked(dynamics: CoefficientDynamics) -> None:
     """Raise ValueError if no chunked algorithm computes this design, naming a method that does."""
-    if isinstance(dynamics.evolution, Dense):
+    name = type(dynamics.evolution).__name__
+    if type(dynamics.evolution) not in KERNELS:
+        others = "reference, recurrent" if has_finite_state(dynamics) else "reference"
         raise ValueError(
-            "method='chunked' is not available for a dense evolution (a product of full matrices "
-            "has no structure to use); available: reference, recurrent, parallel."
+            f"method='chunked' is not available for {name}: it knows "
+            f"{', '.join(kind.__name__ for kind in KERNELS)}, exactly these and no subclass, since "
+            f"their structure is what it uses. Available: {others}, parallel."
         )
     if isinstance(dynamics.readout, FeatureMap) and not has_finite_state(dynamics):
         raise ValueError(
             f"method='chunked' takes a FeatureMap with Identity evolution only; got "
-            f"{dynamics.readout!r} with {type(dynamics.evolution).__name__}, where psi needs every "
-            "h_(i,j) by itself. Use method='parallel'."
-        )
-
-    if has_learnable_readout(dynamics):
-        raise ValueError(
-            "method='chunked' has a backward pass of its own, for q, k, v and the parameters of "
-            f"A_t, b_j and eta_i; the readout '{dynamics.readout.name}' has parameters of its own "
-            "that would get no gradient. Use method='parallel'."
+            f"{dynamics.readout!r} with {name}, where psi needs every h_(i,j) by itself. "
+            "Use method='parallel'."
         )
 
 
-def has_learnable_readout(dynamics: CoefficientDynamics) -> bool:
-    """Whether a pointwise phi holds parameters that require gradients."""
-    phi = dynamics.readout
-    if (
-        not isinstance(phi, Pointwise)
-        or any(phi.same_as(known) for known in BUILT_IN)
-        or not torch.is_grad_enabled()
-    ):
-        return False
-    return bool(phi(dynamics.q.detach().new_zeros(1)).requires_grad)
+def default_chunk(dynamics: CoefficientDynamics) -> int:
+    """Tokens per chunk (linear readouts) or rows per tile (pointwise readouts)."""
+    chunk = CHUNK if has_finite_state(dynamics) else ROWS
+    if erases(dynamics) and chunk == CHUNK and prod(dynamics.batch_shape) >= MANY:
+        chunk = HOUSEHOLDER_CHUNK
+    return min(chunk, dynamics.length)
 
 
 def run_chunked(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) -> Tensor:
@@ -77,12 +80,11 @@ def apply_chunked(
     inputs are computed in float32.
 
     Args:
-        chunk_size: tokens per chunk; None for ``policy.default_chunk``. The result does not depend
-            on it.
+        chunk_size: tokens per chunk; None for ``default_chunk``. The result does not depend on it.
 
     Raises:
-        ValueError: for a Dense evolution, for a FeatureMap with another evolution than Identity,
-            for a readout with parameters of its own, or a chunk_size below 1.
+        ValueError: for an evolution without a chunked algorithm, for a FeatureMap with another
+            evolution than Identity, or a chunk_size below 1.
     """
     dynamics, values, chunk = _prepare(dynamics, v, chunk_size)
     return _run(dynamics, values, chunk).to(v.dtype)
@@ -115,8 +117,6 @@ def _prepare(
     dynamics: CoefficientDynamics, v: Tensor, chunk_size: int | None
 ) -> tuple[CoefficientDynamics, Tensor, int]:
     """Checks, working precision and the chunk size."""
-    from coefdyn.execution.apply import check_values, in_working_precision
-
     check_values(dynamics, v)
     check_chunked(dynamics)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):
@@ -125,4 +125,4 @@ def _prepare(
             "32 to 128 is fast, None chooses."
         )
     dynamics, v = in_working_precision(dynamics, v)
-    return dynamics, v, chunk_size or default_chunk(dynamics)
+    return dynamics, v, min(chunk_size or default_chunk(dynamics), dynamics.length)

@@ -13,15 +13,21 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["Kernel", "flatten_batch"]
+from coefdyn.execution.inputs import full_precision
+
+__all__ = ["Kernel", "flatten_batch", "once"]
+
+SECOND = (
+    "a second derivative was asked for through a kernel whose backward pass is written by hand and "
+    "differentiable once. Use method='parallel' or 'recurrent'."
+)
+FORWARD = (
+    "a forward-mode derivative (jvp) was asked for through a kernel that has a backward pass only. "
+    "Use method='parallel' or 'recurrent'."
+)
 
 Forward = Callable[..., tuple[Tensor, ...]]
 Backward = Callable[..., tuple[Tensor | None, ...]]
-
-
-def full_precision(tensor: Tensor) -> torch.autocast:
-    """Keeps autocast out: a kernel computes in the dtype it is given."""
-    return torch.autocast(tensor.device.type, enabled=False)
 
 
 def flatten_batch(tensor: Tensor, batch: Sequence[int], trailing: int) -> Tensor:
@@ -86,19 +92,26 @@ class Kernel:
             return tuple(self.overload(*args))
         return self.function.apply(*args)
 
-    @torch.compiler.disable
     def direct(self, *args: object) -> tuple[Tensor, ...]:
         """The same without a registered operator, never compiled: options may be functions."""
         return self._direct.apply(*args)
 
+    # what torch.compiler.disable sets; as a decorator it would import the compiler for everyone
+    direct._torchdynamo_disable = True
+    direct._torchdynamo_disable_msg = None
+
     def _run(self, *args):
-        with full_precision(args[0]):
+        if args[0].is_meta:
+            return self._fake(*args)
+        with full_precision(args[0].device):
             return self.forward(*args)
 
     def _run_backward(self, *args):
+        if args[0].is_meta:
+            return self._fake_backward(*args)
         split = self.count + 2 * self.outputs - self.constants
         tensors = [None if x is None else x.contiguous() for x in args[:split]]
-        with full_precision(args[0]):
+        with full_precision(args[0].device):
             grads = self.backward(*tensors, *args[split:])
         batch = args[0].shape[0]
         empty = args[0].new_empty
@@ -188,6 +201,10 @@ def _function(
                 *[None for _ in ctx.options],
             )
 
+        @staticmethod
+        def jvp(ctx, *tangents):
+            raise RuntimeError(FORWARD)
+
     if fold is not None:
         KernelFunction.vmap = staticmethod(fold(KernelFunction.apply, count))
     return KernelFunction
@@ -209,11 +226,51 @@ def _first_derivative_only(back, fold, tensors: int) -> type[torch.autograd.Func
 
         @staticmethod
         def backward(ctx, *grads):
-            raise RuntimeError(
-                "a second derivative was asked for through a kernel whose backward pass is "
-                "written by hand and differentiable once. Use method='parallel' or 'recurrent'."
-            )
+            raise RuntimeError(SECOND)
 
     if fold is not None:
         BackwardFunction.vmap = staticmethod(fold(BackwardFunction.apply, tensors))
     return BackwardFunction
+
+
+def once(x: Tensor) -> Tensor:
+    """x, in front of a kernel of torch's that is differentiable once: says so in words."""
+    return x if torch.compiler.is_compiling() else _Once.apply(x)
+
+
+class _Once(torch.autograd.Function):
+    """The identity, with an identity as backward that cannot be differentiated."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.view_as(x)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        return _Last.apply(grad)
+
+    @staticmethod
+    def jvp(ctx, tangent):
+        raise RuntimeError(FORWARD)
+
+
+class _Last(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(grad):
+        return grad.view_as(grad)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, grad):
+        raise RuntimeError(SECOND)

@@ -9,15 +9,9 @@ from torch.nn import functional
 
 from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import (
-    Diagonal,
-    DiagonalPlusRankOne,
-    Householder,
-    Identity,
-    ScaledHouseholder,
-)
+from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne, Identity
 from coefdyn.dynamics.normalizer import RowSum
-from coefdyn.execution.chunked.operators import Kernel, flatten_batch
+from coefdyn.execution.chunked.operators import Kernel, flatten_batch, once
 from coefdyn.execution.chunked.pointwise_scores import (
     DiagonalScores,
     HouseholderScores,
@@ -27,12 +21,16 @@ from coefdyn.execution.chunked.pointwise_scores import (
 from coefdyn.execution.chunked.pointwise_tiles import groups, tiled_backward, tiled_forward
 from coefdyn.execution.chunked.rank_one_tiles import rank_one_tiles
 from coefdyn.execution.chunked.readouts import rule
-from coefdyn.execution.chunked.stabilize import shifted, stabilize
+from coefdyn.execution.chunked.rows import apply_rows
 from coefdyn.execution.chunked.tiles import cut
+from coefdyn.execution.growth import grows, reflects
+from coefdyn.execution.problem import flipped_sides, flips, gates
 from coefdyn.execution.rows import normalize
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply_pointwise"]
+
+BUILT_IN = (readouts.identity, readouts.exp, readouts.relu, readouts.softplus)
 
 Phi = str | Callable[[Tensor], Tensor]
 
@@ -118,6 +116,10 @@ rows_kernel = Kernel(
 )
 
 
+#: structure -> the tensors that its Scores object takes, its name and its rows per tile
+Structured = tuple[tuple[Tensor | None, ...], str, int]
+
+
 def apply_pointwise(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
 ) -> Float[Tensor, "*batch L dv"]:
@@ -125,58 +127,52 @@ def apply_pointwise(
     batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     if is_softmax(dynamics) and v.shape[-1] == dynamics.key_dim:
         return softmax_attention(dynamics, v, batch)
+    if needs_rows(dynamics) or grows(dynamics):
+        return apply_rows(dynamics, v, rows)
     phi, eta = dynamics.readout, dynamics.normalizer
-    name: Phi = phi.fn
-    for known in (readouts.identity, readouts.exp, readouts.relu, readouts.softplus):
-        name = known.name if phi.same_as(known) else name
-    q, k, g, offset = _inputs(dynamics)
-    shift = phi.same_as(readouts.exp) and eta.cancels_scale
+    name: Phi = next((known.name for known in BUILT_IN if phi.same_as(known)), phi.fn)
+    shift = name in ("exp", "softplus") and eta.cancels_scale
+    weight, scale, _, _ = gates(dynamics)
+    q, k = dynamics.q, dynamics.k if scale == 1.0 else dynamics.k * scale
+    k, sign = k if weight is None else k * weight[..., None], flips(dynamics.evolution)
+    q, k = (q, k) if sign is None else (q * sign, k * sign)
     tensors, structure, rows = _structured(dynamics, q, k, batch, rows)
-    run = rows_kernel if isinstance(name, str) else rows_kernel.direct
-    values = flatten_batch(v, batch, 2)
+    g = dynamics.evolution.common_log_decay
     g = None if g is None else flatten_batch(g, batch, 1)
-    out, total, peak = run(*tensors, values, g, structure, name, rows, shift)
-    out, total, peak = (x.reshape(*batch, *x.shape[1:]) for x in (out, total, peak))
-    if shift:
-        offset = peak
-    return normalize(out, total[..., None], None if offset is None else offset[..., None], eta)
+    run = rows_kernel if isinstance(name, str) else rows_kernel.direct
+    out, total, offset = run(*tensors, flatten_batch(v, batch, 2), g, structure, name, rows, shift)
+    out, total, offset = (x.reshape(*batch, *x.shape[1:]) for x in (out, total, offset))
+    return normalize(out, total[..., None], offset[..., None] if shift else None, eta)
 
 
-def _inputs(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:
-    """q, b k, scalar log decay, offset of stabilised gates; flips are folded into q and k."""
-    evolution, log_b = dynamics.evolution, dynamics.log_scaling
-    q, k, g = dynamics.q, dynamics.scaled_keys(), dynamics.evolution.common_log_decay
-    sign = getattr(evolution, "sign", None)
-    if sign is not None:
-        diagonal = isinstance(evolution, (Diagonal, DiagonalPlusRankOne))
-        sign = sign.cumprod(-2) if diagonal else sign.cumprod(-1)[..., None]
-        q, k = q * sign, k * sign
-    tracked = dynamics.readout.is_homogeneous and dynamics.normalizer.cancels_scale
-    if not tracked or (g is None and log_b is None):
-        return q, k if log_b is None else k * log_b.exp()[..., None], g, None
-    logs = torch.zeros_like(g) if log_b is None else log_b
-    gates = stabilize(g, logs, None)
-    g = shifted(g, gates.shift, dynamics.dtype)
-    return q, k * gates.weight[..., None], g, gates.offset
+def needs_rows(dynamics: CoefficientDynamics) -> bool:
+    """Whether plain rows must do it (see rows.py): a readout of one's own with parameters or one
+    value per head, or a homogeneous one whose row sums are weighted in the log."""
+    phi, eta = dynamics.readout, dynamics.normalizer
+    if any(phi.same_as(known) for known in BUILT_IN):
+        weighted = dynamics.evolution.common_log_decay is not None
+        weighted |= dynamics.log_scaling is not None
+        return eta.cancels_scale and phi.is_homogeneous and weighted
+    probe = phi(dynamics.q.detach().new_zeros(1, 1))
+    return probe.requires_grad or probe.shape != (1, 1)
 
 
 def _structured(
     dynamics: CoefficientDynamics, q: Tensor, k: Tensor, batch: tuple[int, ...], rows: int
-) -> tuple[tuple[Tensor | None, ...], str, int]:
-    """The tensors that the structure's Scores object takes, its name and its rows per tile."""
+) -> Structured:
     evolution = dynamics.evolution
     q, k = flatten_batch(q, batch, 2), flatten_batch(k, batch, 2)
-    if isinstance(evolution, Diagonal):
+    if type(evolution) is Diagonal:
         power = max(4, 1 << (rows - 1).bit_length())
         return (q, k, flatten_batch(evolution.log_decay, batch, 2), None), "diagonal", power
-    if isinstance(evolution, DiagonalPlusRankOne):
+    if type(evolution) is DiagonalPlusRankOne:
         rows = max(4, 1 << (min(rows, q.shape[1]) - 1).bit_length())
-        left, right = (flatten_batch(x, batch, 2) for x in _flipped(evolution))
-        g = flatten_batch(evolution.log_decay, batch, 2)
+        sides = (*flipped_sides(evolution), evolution.log_decay)
         pad = (0, 0, 0, -q.shape[1] % rows)
-        inputs = (functional.pad(x, pad).unflatten(1, (-1, rows)) for x in (q, k, left, right, g))
-        return rank_one_tiles(*inputs), "householder", rows
-    if isinstance(evolution, (Householder, ScaledHouseholder)):
+        inputs = (q, k, *(flatten_batch(x, batch, 2) for x in sides))
+        tiles = (functional.pad(x, pad).unflatten(1, (-1, rows)) for x in inputs)
+        return rank_one_tiles(*tiles), "householder", rows
+    if reflects(dynamics):
         rows = min(rows, q.shape[1])
         pad = -q.shape[1] % rows
         z = flatten_batch(evolution.direction, batch, 2)
@@ -186,21 +182,12 @@ def _structured(
     return (q, k, None, None), "plain", rows
 
 
-def _flipped(evolution: DiagonalPlusRankOne) -> tuple[Tensor, Tensor]:
-    """left and right with the flips folded in; right_t reads what token t - 1 left."""
-    if evolution.sign is None:
-        return evolution.left, evolution.right
-    sign = evolution.sign.cumprod(-2)
-    before = functional.pad(sign[..., :-1, :], (0, 0, 1, 0), value=1.0)
-    return evolution.left * sign, evolution.right * before
-
-
 def is_softmax(dynamics: CoefficientDynamics) -> bool:
     """Whether this is plain softmax attention, which torch has a kernel for."""
     return (
         dynamics.readout.same_as(readouts.exp)
         and isinstance(dynamics.normalizer, RowSum)
-        and isinstance(dynamics.evolution, Identity)
+        and type(dynamics.evolution) is Identity
     )
 
 
@@ -208,15 +195,11 @@ def softmax_attention(
     dynamics: CoefficientDynamics, v: Tensor, batch: tuple[int, ...]
 ) -> Float[Tensor, "*batch L dv"]:
     """Row-normalised exp with A_t = I, by torch's own attention."""
-    k, scale = dynamics.k, 1.0
-    if isinstance(dynamics.scaling, Tensor):
-        k = k * dynamics.scaling[..., None]
-    else:
-        scale = float(dynamics.scaling)
+    k = dynamics.scaled_keys()  # a scale of 0 or below would meet the mask's -inf in the kernel
     if dynamics.log_scaling is not None:
         k = k * dynamics.log_scaling.exp()[..., None]
-    heads = [x.expand(*batch, *x.shape[-2:]) for x in (dynamics.q, k, v)]
+    heads = [once(x.expand(*batch, *x.shape[-2:])) for x in (dynamics.q, k, v)]
     if len(batch) != 2:
         heads = [x.reshape(-1, 1, *x.shape[-2:]) for x in heads]
-    out = functional.scaled_dot_product_attention(*heads, is_causal=True, scale=scale)
+    out = functional.scaled_dot_product_attention(*heads, is_causal=True, scale=1.0)
     return out.reshape(*batch, *out.shape[-2:])

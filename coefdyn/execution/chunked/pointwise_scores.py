@@ -11,7 +11,7 @@ from coefdyn.execution.chunked.diagonal import (
     pair_scores,
     pair_scores_backward,
 )
-from coefdyn.execution.chunked.tiles import RESET
+from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["DiagonalScores", "HouseholderScores", "PlainScores"]

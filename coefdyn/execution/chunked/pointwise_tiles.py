@@ -19,7 +19,8 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from coefdyn.execution.chunked.readouts import Rule
-from coefdyn.execution.chunked.tiles import RESET, WIDE
+from coefdyn.execution.chunked.tiles import WIDE
+from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Scores", "groups", "tiled_backward", "tiled_forward"]
@@ -70,13 +71,20 @@ class _Decays:
         return pairs
 
 
-def _shifted(scores: Tensor, start: int, offset: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Scores minus their row maximum over j <= i, future scores at -inf; and that maximum."""
+def _shifted(
+    scores: Tensor, start: int, offset: Tensor | None, below: float
+) -> tuple[Tensor, Tensor]:
+    """Scores minus an offset per row, future scores at -inf; and the offset.
+
+    It is the row maximum over j <= i where that is at most ``below``, else 0.
+    """
     rows = scores.shape[1]
     future = torch.ones(rows, rows, dtype=torch.bool, device=scores.device).triu_(1)
     scores[:, :, start:].masked_fill_(future, -torch.inf)
     if offset is None:
         offset = scores.amax(-1)
+        if below < torch.inf:
+            offset.masked_fill_(offset > below, 0.0)
     return scores.sub_(offset[..., None]), offset
 
 
@@ -92,8 +100,9 @@ def tiled_forward(
         if d is not None:
             s.mul_(d)
         if shift:
-            s, offset = _shifted(s, start, None)
-        p = rule.value(s)
+            s, offset = _shifted(s, start, None, rule.shift_below)
+        faint = shift and rule.shift_below < torch.inf and bool((offset < 0).any())
+        p = rule.shifted(s, offset)[0] if faint else rule.value(s)
         p[:, :, start:].tril_()
         yield slice(start, stop), torch.bmm(p, v[:, :stop]), p.sum(-1), offset
 
@@ -120,10 +129,10 @@ def tiled_backward(
             s.mul_(d)
         if offset is not None:
             kept = s.clone() if d is not None else s
-            s, _ = _shifted(s, start, offset[:, start:stop])
+            s, _ = _shifted(s, start, offset[:, start:stop], rule.shift_below)
         else:
             kept = s
-        p, slope = rule.both(s)
+        p, slope = rule.both(s) if offset is None else rule.shifted(s, offset[:, start:stop])
         p[:, :, start:].tril_()
         dv[:, :stop].baddbmm_(p.transpose(1, 2), grad)
         ds = torch.bmm(grad, v[:, :stop].transpose(1, 2))

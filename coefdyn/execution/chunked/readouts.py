@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
+from coefdyn.execution.rows import SOFTPLUS_IS_EXP
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Rule", "rule"]
@@ -24,6 +25,9 @@ class Rule:
         fn: phi; the base class differentiates it by autograd, tile by tile.
     """
 
+    #: rows whose largest score is at most this come shifted by it, where eta cancels that
+    shift_below = torch.inf
+
     def __init__(self, fn: Callable[[Tensor], Tensor]) -> None:
         self.fn = fn
 
@@ -35,9 +39,15 @@ class Rule:
         """(phi, phi'); scores are kept."""
         with torch.enable_grad():
             at = scores.detach().requires_grad_()
-            value = self.fn(at)
-            (slope,) = torch.autograd.grad(value.sum(), at)
+            value = self.fn(at.clone())  # fn may work in place
+            if not value.requires_grad:  # a step function, or a constant
+                return value, torch.zeros_like(at)
+            (slope,) = torch.autograd.grad(value.sum(), at, materialize_grads=True)
         return value.detach(), slope
+
+    def shifted(self, scores: Tensor, offset: Float[Tensor, "g R"]) -> tuple[Tensor, Tensor]:
+        """(phi e^-m, phi' e^-m) of scores s - m, m the offset of their row."""
+        return self.both(scores)
 
 
 class _Identity(Rule):
@@ -68,8 +78,19 @@ class _Relu(Rule):
 class _Softplus(Rule):
     """log(1 + e^s); log1p(exp(s)) is cheaper than torch's guarded form where no score is large.
 
-    torch takes s itself above 20. float32 cannot tell, float64 can: there its form is kept.
+    torch takes s itself above 20. float32 cannot tell, float64 can: there its form is kept. A row
+    whose scores are all below SOFTPLUS_IS_EXP comes shifted by their maximum, and is exp(s).
     """
+
+    shift_below = SOFTPLUS_IS_EXP
+
+    def shifted(self, scores: Tensor, offset: Float[Tensor, "g R"]) -> tuple[Tensor, Tensor]:
+        low = (offset < 0)[..., None]
+        if not bool(low.any()):
+            return self.both(scores)
+        faint = scores.clamp(max=0.0).exp()
+        value, slope = self.both(scores)
+        return torch.where(low, faint, value), torch.where(low, faint, slope)
 
     def value(self, scores: Tensor) -> Tensor:
         if scores.dtype != torch.float64 and float(scores.amax()) < SAFE_EXP:

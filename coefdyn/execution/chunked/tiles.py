@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import torch
 
+from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
 __all__ = [
-    "RESET",
     "WIDE",
     "ChunkDecay",
     "Decay",
@@ -23,13 +23,14 @@ __all__ = [
     "chunk_bounds",
     "cut",
     "scaled",
+    "steady_chunk",
     "suffix_sums",
 ]
 
 #: bytes of one (group, C, n) tile; a handful of them then stay in a 2 MB cache
 TILE_BYTES = 256 * 1024
-#: a decay of this many nats per token is a full reset in float32 and float64 alike
-RESET = -1e4
+#: most growth inside one chunk that a triangular system of it may see, in nats
+STEADY = 2.0
 #: float32 differences of in-chunk sums up to this many nats are good to 2e-6
 WIDE = 32.0
 
@@ -54,6 +55,22 @@ def cut(tensor: Tensor | None, group: slice) -> Tensor | None:
 def scaled(x: Tensor, factor: Tensor | float | None) -> Tensor:
     """x * factor, where None means 1."""
     return x if factor is None else x * factor
+
+
+def steady_chunk(log_decay: Float[Tensor, "B L"] | None, chunk: int) -> int:
+    """The chunk, halved until no pair of tokens in one grows by more than STEADY nats.
+
+    For triangular systems: see ``growth.py``. From chunk to chunk nothing is lost.
+    """
+    if log_decay is None or float(log_decay.amax()) <= 0.0:
+        return chunk
+    while chunk > 1:
+        g = torch.nn.functional.pad(log_decay.double(), (0, -log_decay.shape[1] % chunk))
+        sums = g.clamp(min=RESET).unflatten(-1, (-1, chunk)).cumsum(-1)
+        if float((sums - sums.cummin(-1).values).amax()) <= STEADY:
+            return chunk
+        chunk = -(-chunk // 2)
+    return chunk
 
 
 class Decay(NamedTuple):

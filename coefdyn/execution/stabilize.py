@@ -4,8 +4,9 @@ Let m_i be any sequence. With S~_i = S_i e^{-m_i} the linear state equation keep
 
     S~_i = e^{g_i + m_{i-1} - m_i} R_i S~_{i-1} + e^{l_i - m_i} k_i v_i^T,
 
-so a stabilised scan is the plain scan with other gates. m_i = max(g_i + m_{i-1}, l_i) makes both
-exponents <= 0. The result does not depend on m, so no gradient flows through it.
+so a stabilised scan is the plain scan with other gates. m_i = max(g_i + m_{i-1}, l_i + log |k_i|)
+keeps the largest key of the state at size 1, also where later keys are 0. The result does not
+depend on m, so no gradient flows through it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ import torch
 
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["Stabilized", "shifted", "stabilize"]
+__all__ = ["RESET", "Stabilized", "shifted", "stabilize"]
+
+#: a decay of this many nats per token is a full reset in float32 and float64 alike
+RESET = -1e4
 
 
 class Stabilized(NamedTuple):
@@ -42,6 +46,7 @@ def shifted(log_decay: Tensor | None, shift: Tensor, dtype: torch.dtype) -> Tens
 def stabilize(
     growth: Float[Tensor, "*#batch L"] | None,
     log_scaling: Float[Tensor, "*#batch L"],
+    log_size: Float[Tensor, "*#batch L"],
     start: Float[Tensor, "*#batch"] | None,
 ) -> Stabilized:
     """The gates for log scalings l and log decays g (None for 0).
@@ -51,11 +56,15 @@ def stabilize(
     Args:
         growth: g, nats per token.
         log_scaling: l, nats.
+        log_size: log |k|, finite, where k comes with the constant factors of b.
         start: the offset of an initial state, or None without one.
     """
     dtype = log_scaling.dtype
-    logs = log_scaling.detach().double()
-    total = torch.zeros_like(logs) if growth is None else growth.detach().double().cumsum(-1)
+    logs = (log_scaling + log_size).detach().double()
+    if growth is None:
+        total = torch.zeros_like(logs)
+    else:
+        total = growth.detach().double().clamp(min=RESET).cumsum(-1)
     if start is not None:  # of all leading axes, where the gates may have none
         logs = logs.expand(*torch.broadcast_shapes(logs.shape[:-1], start.shape), logs.shape[-1])
     logs, total = torch.broadcast_tensors(logs, total)

@@ -1,0 +1,116 @@
+"""Pointwise readouts by plain torch, tile by tile of rows: O(L^2) time, few tiles in memory.
+
+For what the hand-written kernel cannot see from flattened scores: a readout with parameters, one
+that is not the same for every head, row sums whose scale has to be taken out row by row, and
+Householder evolutions that grow. Each tile is a checkpoint: its rows are computed again in the
+backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne
+from coefdyn.execution import parallel
+from coefdyn.execution.growth import erases, grows
+from coefdyn.execution.inputs import can_read
+from coefdyn.execution.problem import flips
+from coefdyn.execution.reference import advance, nothing_stored, read_row
+from coefdyn.execution.rows import normalize, read
+from coefdyn.execution.state import Stored
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["apply_rows"]
+
+RawRows = Callable[[int, int], Tensor]
+
+
+def apply_rows(
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
+) -> Float[Tensor, "*batch L dv"]:
+    """y, the rows of each tile by ``rows.read`` like those of every other method."""
+    if grows(dynamics):
+        return apply_tokens(dynamics, v, rows)
+    raw = _raw(dynamics)
+    tiles = [
+        (start, min(start + rows, dynamics.length)) for start in range(0, dynamics.length, rows)
+    ]
+    return torch.cat([_checkpoint(_tile, dynamics, v, raw, *tile) for tile in tiles], -2)
+
+
+def apply_tokens(
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
+) -> Float[Tensor, "*batch L dv"]:
+    """y with every key evolved token by token, which loses nothing where A_t grows."""
+    batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
+    stored, outputs = nothing_stored(dynamics, tuple(batch)), []
+    for start in range(0, dynamics.length, rows):
+        stop = min(start + rows, dynamics.length)
+        y, vectors, logs = _checkpoint(_token_tile, dynamics, v, *stored, start, stop)
+        outputs.append(y)
+        stored = Stored(vectors, logs)
+    return torch.cat(outputs, -2)
+
+
+def _checkpoint(tile: Callable, *args):
+    if torch.is_grad_enabled() and can_read(args[1]):  # torch.func knows no checkpoints
+        return checkpoint(tile, *args, use_reentrant=False)
+    return tile(*args)
+
+
+def _token_tile(
+    dynamics: CoefficientDynamics, v: Tensor, vectors: Tensor, logs: Tensor | None, *here: int
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    stored, outputs = Stored(vectors, logs), []
+    for i in range(*here):
+        stored = advance(dynamics, stored, i)
+        row, offset = read_row(dynamics, stored, i)
+        eta = dynamics.normalizer.narrow(i, 1)
+        out = row @ v[..., : i + 1, :]
+        outputs.append(normalize(out, row.sum(-1, keepdim=True), offset, eta))
+    return torch.cat(outputs, -2), *stored
+
+
+def _raw(dynamics: CoefficientDynamics) -> RawRows:
+    """Scores of rows start .. stop - 1 with columns 0 .. stop - 1, without log weights."""
+    evolution, sign = dynamics.evolution, flips(dynamics.evolution)
+    q, k = dynamics.q, dynamics.scaled_keys()
+    q, k = (q, k) if sign is None else (q * sign, k * sign)
+    if type(evolution) in (Diagonal, DiagonalPlusRankOne):
+        sums = parallel.split_resets(evolution.log_decay, -2)
+
+        def written(start: int, stop: int) -> Tensor:
+            return parallel.diagonal_rows(q, k, sums, start, stop)
+    else:
+
+        def written(start: int, stop: int) -> Tensor:
+            return q[..., start:stop, :] @ k[..., :stop, :].mT
+
+    if not erases(dynamics):
+        return written
+    amounts = parallel.erased_amounts
+    if type(evolution) is DiagonalPlusRankOne:
+        amounts = parallel.rank_one_amounts
+    read, erased = amounts(q, k, evolution)
+    return lambda start, stop: (
+        written(start, stop) - read[..., start:stop, :stop].tril(start) @ erased[..., :stop, :stop]
+    )
+
+
+def _tile(
+    dynamics: CoefficientDynamics, v: Tensor, raw: RawRows, start: int, stop: int
+) -> Float[Tensor, "*batch rows dv"]:
+    mask = torch.ones(stop - start, stop, dtype=torch.bool, device=v.device).tril(start)
+    log_weights = parallel.pair_log_weights(dynamics, start, stop)
+    eta = dynamics.normalizer
+    values, offset = read(raw(start, stop), log_weights, mask, dynamics.readout, eta)
+    return normalize(
+        values @ v[..., :stop, :],
+        values.sum(-1, keepdim=True),
+        offset,
+        eta.narrow(start, stop - start),
+    )

@@ -1,0 +1,111 @@
+"""Checks of what a method is given besides the design, and the precision it computes in."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+
+from coefdyn.dynamics import checks
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
+from coefdyn.shapes import Tensor
+
+__all__ = ["can_read", "check_state", "check_values", "full_precision", "in_working_precision"]
+
+
+def check_values(dynamics: CoefficientDynamics, v: Tensor) -> None:
+    """v fits q: length, dtype, device and leading axes."""
+    checks.check_tensor("v", v, like=dynamics.q)
+    if v.ndim < 2 or v.shape[-2] != dynamics.length or v.shape[-1] == 0:
+        raise ValueError(
+            f"v must have shape (..., L, d_v) with L={dynamics.length} and d_v >= 1, "
+            f"got {tuple(v.shape)}."
+        )
+    checks.common_batch({"q, k, ...": dynamics.batch_shape, "v": tuple(v.shape[:-2])})
+    checks.check_finite("v", v)
+
+
+def in_working_precision(
+    dynamics: CoefficientDynamics, v: Tensor
+) -> tuple[CoefficientDynamics, Tensor]:
+    """float16 and bfloat16 inputs are computed in float32; float32 and float64 as they are.
+
+    One exception: with a log scaling, scores may leave float32's range while eta still cancels what
+    is too large. A readout that is not homogeneous must then see them: it does, in float64.
+    """
+    working = v.dtype
+    if v.dtype in (torch.float16, torch.bfloat16):
+        working = torch.float32
+    if needs_float64(dynamics):
+        working = torch.float64
+    return (dynamics, v) if working == v.dtype else (dynamics.to(working), v.to(working))
+
+
+def needs_float64(dynamics: CoefficientDynamics) -> bool:
+    """Whether scores of some hundred nats go through a readout that takes no scale out."""
+    cancels = dynamics.normalizer.cancels_scale and not dynamics.readout.is_homogeneous
+    return cancels and dynamics.log_scaling is not None
+
+
+def full_precision(device: torch.device) -> contextlib.AbstractContextManager:
+    """Keeps autocast out: every method computes in the dtype it is given."""
+    kind = device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+        return torch.autocast(device.type, enabled=False)
+    return contextlib.nullcontext()
+
+
+def can_read(value: Tensor) -> bool:
+    """Whether the numbers of a tensor can be read now: not while a graph is being recorded."""
+    if torch.compiler.is_compiling() or value.device.type == "meta":
+        return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return False
+    return value.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+
+
+def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
+    """A state is of the kind that this design continues, with its sizes, dtype and log weights.
+
+    Raises:
+        ValueError: naming the first thing that does not fit.
+    """
+    expected = LinearState if has_finite_state(dynamics) else CacheState
+    if not isinstance(state, expected):
+        raise ValueError(
+            f"this design continues a {expected.__name__}, got a {type(state).__name__}: "
+            "the readout or evolution changed along the sequence. Start again with state=None."
+        )
+    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
+    n, dv, batch = dynamics.key_dim, v.shape[-1], dynamics.batch_shape
+    if isinstance(state, LinearState):
+        ones = dynamics.normalizer.cancels_scale
+        if isinstance(dynamics.readout, FeatureMap):
+            n, weighted = dynamics.readout.features(dynamics.q[..., :1, :]).shape[-1], False
+        held, weighted = state.matrix.transpose(-1, -2), weighted and ones
+        sizes, kept, logs = (n, dv + ones), tuple(held.shape[-2:]), state.offset
+        legend = "n, d_v and 1 for a row sum" if ones else "n, d_v"
+    else:
+        held, logs = state.values, state.stored.log_weights
+        sizes, kept = (n, dv), (state.stored.vectors.shape[-1], state.values.shape[-1])
+        legend = "n, d_v"
+    lead = tuple(torch.broadcast_shapes(batch, v.shape[:-2]))
+    begin = "Start again with state=None, or continue with the design that made the state."
+    if kept != sizes or tuple(held.shape[:-2]) != lead:
+        raise ValueError(
+            f"the state was made for leading axes {tuple(held.shape[:-2])} and ({legend}) = "
+            f"{kept}; these tokens have {lead} and {sizes}. {begin}"
+        )
+    if held.dtype != v.dtype or held.device != v.device:
+        raise ValueError(
+            f"the state has dtype {held.dtype} on {held.device}, these tokens are computed in "
+            f"{v.dtype} on {v.device}. {begin}"
+        )
+    if (logs is not None) != weighted:
+        raise ValueError(
+            f"the state was made {'without' if logs is None else 'with'} a decay common to all "
+            f"channels or a log_scaling, this design has {'one' if weighted else 'none'}: its "
+            f"weights would be lost. {begin}"
+        )
