@@ -58,7 +58,7 @@
   function openFoldsOnPaper() {
     let opened = [];
     addEventListener("beforeprint", () => {
-      opened = [...document.querySelectorAll(".bd-article details:not([open])")];
+      opened = [...document.querySelectorAll(".bd-article details:not([open], .cd-code)")];
       opened.forEach((fold) => { fold.open = true; });
     });
     addEventListener("afterprint", () => opened.forEach((fold) => { fold.open = false; }));
@@ -87,5 +87,6 @@
   openFoldsOnPaper();
   printLight();
   addEventListener("load", markScrollers);
+  addEventListener("toggle", markScrollers, { capture: true });
   addEventListener("resize", markScrollers, { passive: true });
 })();

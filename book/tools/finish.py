@@ -6,7 +6,8 @@ Each touch is a function from a page's text to its text, and finds nothing to do
 - a link that holds only a formula says the formula and the page it leads to;
 - icons come from the book's style sheet, not from a font of 260 kB;
 - the two fonts of the first lines are asked for at once;
-- pictures state their size, so that nothing moves when they arrive.
+- pictures state their size, so that nothing moves when they arrive;
+- code can be folded, and a page has the switches it has a use for (`folds`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import struct
 import xml.etree.ElementTree as ET
 from functools import cache
 from pathlib import Path
+
+from book.tools.folds import fold_code, with_switches
 
 __all__ = ["finish", "finish_page"]
 
@@ -52,6 +55,7 @@ def finish_page(page: Path, site: Path) -> str:
     text = ICON_FONT.sub("", text)
     text = FORMULA_LINK.sub(lambda found: _named(found, page), text)
     text = PICTURE.sub(lambda found: _sized(found, page), text)
+    text = with_switches(fold_code(text))
     return _with_early_fonts(text, "../" * (len(page.relative_to(site).parts) - 1))
 
 

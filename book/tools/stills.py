@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 from book.tools.chapters import BUILD, ROOT
 from book.tools.digest import short
 from book.tools.imports import Library
+from book.tools.rooms import key_of, room
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +42,8 @@ VIEW = re.compile(r'<script type="application/vnd\.jupyter\.widget-view\+json">(
 OLD = re.compile(r"<!-- still -->.*?<!-- /still -->", re.DOTALL)
 #: Without a script nothing hides the stills.
 NO_SCRIPT = (
-    "<!-- still --><noscript><style>figure.cd-still, p.cd-still { display: block; }</style>"
+    "<!-- still --><noscript><style>figure.cd-still, p.cd-still { display: block; } "
+    ".cd-room { min-height: 0 !important; }</style>"
     "</noscript><!-- /still -->"
 )
 CODE = (
@@ -87,7 +89,8 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
             return match[0]
         count += 1
         markup = _markup(still, record, site, up, store)
-        return f"<!-- still -->{markup}<!-- /still -->{match[0]}"
+        begin = f"<!-- still -->{room(key_of(record['state']))}{markup}<!-- /still -->"
+        return f"{begin}{match[0]}<!-- still --></div><!-- /still -->"
 
     changed = VIEW.sub(before, OLD.sub("", text))
     if count:

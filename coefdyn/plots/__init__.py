@@ -3,6 +3,7 @@
 from coefdyn.plots.lens import plot_head_maps, plot_profile, plot_scores, plot_survival
 from coefdyn.plots.style import (
     COEFFICIENT_CMAP,
+    DATA_COLORS,
     INGREDIENT_COLORS,
     INGREDIENT_COLORS_DARK,
     centered_norm,
@@ -21,6 +22,7 @@ from coefdyn.plots.views import (
 
 __all__ = [
     "COEFFICIENT_CMAP",
+    "DATA_COLORS",
     "INGREDIENT_COLORS",
     "INGREDIENT_COLORS_DARK",
     "centered_norm",

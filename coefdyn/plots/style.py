@@ -7,6 +7,7 @@ with the common colour-vision deficiencies. Book: "Notation".
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import matplotlib as mpl
 import matplotlib.style
+from matplotlib import font_manager
 from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 
 if TYPE_CHECKING:
@@ -42,12 +44,16 @@ INGREDIENT_COLORS_DARK: Mapping[str, str] = MappingProxyType(
 )
 """Colour of each ingredient on a dark page."""
 
+DATA_COLORS = ("#2B3340", "#7C4DCC", "#0E96A8", "#C2562F", "#A3B545", "#8B95A3")
+"""Colours of data: models, seeds, curves to compare. None of them is an ingredient's."""
+
 COEFFICIENT_CMAP = LinearSegmentedColormap.from_list(
-    "coefdyn_coefficients", ["#8A5A00", "#E6C07A", "#FFFFFF", "#7FB2E5", "#0B4A86"]
+    "coefdyn_coefficients", ["#4F2F96", "#B9A3E3", "#FFFFFF", "#7CC3CC", "#0B5E6B"]
 )
-"""Diverging map for coefficients: ochre below zero, white at zero, blue above."""
+"""Diverging map for coefficients: violet below zero, white at zero, teal above."""
 
 STYLE_NAME = "coefdyn.mplstyle"
+FONTS = ("Inter-Regular.ttf", "Inter-Bold.ttf")
 
 
 def use_style() -> None:
@@ -56,9 +62,18 @@ def use_style() -> None:
     Call it once, before the first figure. Later calls change nothing. Files that ``save_figure``
     writes are then the same in every run on the same matplotlib version.
     """
+    _register_fonts()
     with resources.as_file(resources.files("coefdyn.plots") / STYLE_NAME) as path:
         matplotlib.style.use(path)
     _set_inline_backend()
+
+
+@cache
+def _register_fonts() -> None:
+    """Inter, which the book's pages are set in, comes with the library (SIL Open Font License)."""
+    for name in FONTS:
+        with resources.as_file(resources.files("coefdyn.plots") / "fonts" / name) as path:
+            font_manager.fontManager.addfont(path)
 
 
 def _set_inline_backend() -> None:

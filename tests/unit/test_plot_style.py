@@ -6,11 +6,23 @@ import itertools
 import re
 from pathlib import Path
 
+import matplotlib
+import matplotlib.colors
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
 
-from coefdyn.plots import INGREDIENT_COLORS, INGREDIENT_COLORS_DARK, centered_norm, save_figure
+from coefdyn.lab.experiments.figures import PALETTE
+from coefdyn.plots import (
+    COEFFICIENT_CMAP,
+    DATA_COLORS,
+    INGREDIENT_COLORS,
+    INGREDIENT_COLORS_DARK,
+    centered_norm,
+    save_figure,
+    use_style,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 COLORS = {"light": INGREDIENT_COLORS, "dark": INGREDIENT_COLORS_DARK}
@@ -105,3 +117,30 @@ def test_zero_is_white_and_needs_a_scale() -> None:
     assert centered_norm(2.0)(0.0) == pytest.approx(0.5)
     with pytest.raises(ValueError, match="needs a positive magnitude; got 0"):
         centered_norm(0.0)
+
+
+def apart(one: str, other: str) -> float:
+    """Distance of two colours in CIELAB."""
+    pair = [cielab(linear_rgb(color)) for color in (one, other)]
+    return float(np.linalg.norm(pair[0] - pair[1]))
+
+
+def test_data_never_wears_the_colour_of_an_ingredient() -> None:
+    with matplotlib.rc_context():
+        use_style()
+        cycle = [
+            f"#{entry['color'].lstrip('#')}" for entry in matplotlib.rcParams["axes.prop_cycle"]
+        ]
+    assert tuple(cycle) == DATA_COLORS == PALETTE[: len(DATA_COLORS)]
+    ends = [matplotlib.colors.to_hex(COEFFICIENT_CMAP(end)) for end in (0.0, 1.0)]
+    for color in (*PALETTE, *ends):
+        nearest = min(apart(color, mine) for mine in INGREDIENT_COLORS.values())
+        assert nearest > LEAST_DISTANCE, color
+
+
+def test_figures_are_set_in_the_font_of_the_pages() -> None:
+    with matplotlib.rc_context():
+        use_style()
+        for weight in ("normal", "bold"):
+            found = matplotlib.font_manager.findfont(FontProperties(weight=weight))
+            assert Path(found).name.startswith("Inter-"), found

@@ -22,8 +22,9 @@ __all__ = [
     "scatter_outcome",
 ]
 
-#: told apart with the common colour-vision deficiencies
-PALETTE = ("#0B63B0", "#C41E6E", "#00573F", "#8A5A00", "#6B4FA0", "#4A4A4A", "#C4511D", "#007C91")
+#: The data colours of `coefdyn.plots`, which no ingredient has, and two lighter ones. Each series has
+#: a marker of its own besides.
+PALETTE = ("#2B3340", "#7C4DCC", "#0E96A8", "#C2562F", "#A3B545", "#8B95A3", "#B9A3E3", "#7CC3CC")
 MARKERS = "osD^vP*X"
 
 

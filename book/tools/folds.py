@@ -1,0 +1,81 @@
+"""The two ways to read a page: Ideas folds every cell's code, Code shows what is worth reading.
+
+Code that only draws a figure, prints a table or starts an explorer is folded either way. A cell
+tagged `key` is never folded: it is a step of a derivation.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+
+__all__ = ["fold_code", "with_switches"]
+
+CELL = re.compile(
+    r'(<div class="(?P<kind>cell[^"]*)">\s*)'
+    r'(?P<input><div class="cell_input docutils container">\s*'
+    r'<div class="highlight-[^"]*"><div class="highlight"><pre>(?P<code>.*?)</pre></div>\s*'
+    r"</div>\s*</div>)",
+    re.DOTALL,
+)
+#: What code calls when all it does is show: figures, tables, explorers.
+SHOWS = re.compile(
+    r"\b(subplots|plt|pyplot|imshow|set_title|Markdown|display|show|Explorer|TrainingFilm|ChunkView|"
+    r"CostView|ScoreVariance|TrainingBench|use_style)\b|\b\w+_(plot|figure|view|table)\("
+)
+#: What code does when it says something of its own.
+SAYS = re.compile(r"^\s*(assert|def|class)\b|assert_close|\bprint\(", re.MULTILINE)
+TAG = re.compile(r"<[^>]+>")
+
+#: Before the first paint: the page is drawn once, as the reader last chose.
+REMEMBERED = (
+    "<script>(()=>{const kept=(key,known)=>{let name=null;try{name=localStorage.getItem(key)}"
+    "catch{}return known.includes(name)?name:known[0]};const d=document.documentElement.dataset;"
+    'd.reading=kept("coefdyn-reading",["code","ideas"]);'
+    'd.convention=kept("coefdyn-convention",["paper","fla","mamba"])})()</script>'
+)
+READING = (
+    '<fieldset class="cd-reading"><legend>Read</legend>'
+    '<label title="Text, formulas and figures; code is folded"><input type="radio" '
+    'name="cd-reading" value="ideas"><span>Ideas</span></label>'
+    '<label title="Code as well"><input type="radio" name="cd-reading" value="code" checked>'
+    "<span>Code</span></label></fieldset>"
+)
+CONVENTION = (
+    '<label class="cd-convention"><span>Symbols</span><select data-cd="convention">'
+    '<option value="paper">Paper</option><option value="fla">flash-linear-attention</option>'
+    '<option value="mamba">Mamba</option></select></label>'
+)
+LEFT_OUT = '<p class="cd-left-out" role="status" data-cd="left-out"></p>'
+
+
+def fold_code(text: str) -> str:
+    """The page with each cell's code in a fold of its own that says how long it is."""
+    return CELL.sub(_folded, text)
+
+
+def _folded(found: re.Match[str]) -> str:
+    if "tag_key" in found["kind"] or "hide" in found["kind"]:
+        return found[0]
+    code = html.unescape(TAG.sub("", found["code"])).strip()
+    lines = code.count("\n") + 1
+    only_shows = SHOWS.search(code) and not SAYS.search(code)
+    kind, state = ("cd-shows", "") if only_shows else ("cd-says", " open")
+    words = "line" if lines == 1 else "lines"
+    summary = f"<summary>Code, {lines} {words}</summary>"
+    fold = f'<details class="cd-code {kind}"{state}>{summary}{found["input"]}</details>'
+    return f"{found[1]}{fold}"
+
+
+def with_switches(text: str) -> str:
+    """The page with the switches that it has a use for, above its title."""
+    if "cd-switches" in text:
+        return text
+    parts = [READING] if 'class="cd-code' in text else []
+    parts += [CONVENTION] if 'class="cv-fla"' in text else []
+    if not parts:
+        return text
+    bar = f'<div class="cd-switches d-print-none">{"".join(parts)}</div>'
+    bar += LEFT_OUT if CONVENTION in parts else ""
+    text = text.replace("</title>", f"</title>{REMEMBERED}", 1)
+    return text.replace('<article class="bd-article">', f'<article class="bd-article">{bar}', 1)
