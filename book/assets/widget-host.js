@@ -51,6 +51,16 @@
     document.head.append(style);
   }
 
+  // A page carries each module once; the other figures name the one that has it.
+  function followReferences(records) {
+    for (const { state } of Object.values(records)) {
+      for (const part of ["_esm", "_css"]) {
+        const place = /^@same:(\w+)$/.exec(state?.[part] ?? "");
+        if (place) state[part] = records[place[1]].state[part];
+      }
+    }
+  }
+
   async function show(script, records) {
     const { model_id: id } = JSON.parse(script.textContent);
     const record = records[id];
@@ -78,6 +88,7 @@
     for (const script of document.querySelectorAll(`script[type="${STATE}"]`)) {
       Object.assign(records, JSON.parse(script.textContent).state);
     }
+    followReferences(records);
     for (const script of document.querySelectorAll(`script[type="${VIEW}"]`)) await show(script, records);
   }
 

@@ -6,6 +6,7 @@ Each touch is a function from a page's text to its text, and finds nothing to do
 - a link that holds only a formula says the formula and the page it leads to;
 - icons come from the book's style sheet, not from a font of 260 kB;
 - the two fonts of the first lines are asked for at once;
+- interactive figures that share a module carry it once (`widget-host.js` follows the reference);
 - pictures state their size, so that nothing moves when they arrive;
 - code can be folded, and a page has the switches it has a use for (`folds`).
 """
@@ -13,6 +14,7 @@ Each touch is a function from a page's text to its text, and finds nothing to do
 from __future__ import annotations
 
 import html
+import json
 import re
 import struct
 import xml.etree.ElementTree as ET
@@ -23,6 +25,11 @@ from book.tools.folds import fold_code, with_switches
 
 __all__ = ["finish", "finish_page"]
 
+STATE = re.compile(
+    r'(<script type="application/vnd\.jupyter\.widget-state\+json">)(.*?)(</script>)', re.DOTALL
+)
+#: Characters; shorter texts are not worth a reference.
+LONG = 500
 FOLD = re.compile(r'<summary aria-label="Toggle hidden content">')
 GOAL = re.compile(r'(<div class="goal admonition">\s*)<p class="admonition-title">Goal</p>\s*')
 ICON_FONT = re.compile(r'\s*<link href="[^"]*vendor/fontawesome/[^"]*" rel="stylesheet" ?/>')
@@ -55,8 +62,22 @@ def finish_page(page: Path, site: Path) -> str:
     text = ICON_FONT.sub("", text)
     text = FORMULA_LINK.sub(lambda found: _named(found, page), text)
     text = PICTURE.sub(lambda found: _sized(found, page), text)
+    text = STATE.sub(_modules_once, text)
     text = with_switches(fold_code(text))
     return _with_early_fonts(text, "../" * (len(page.relative_to(site).parts) - 1))
+
+
+def _modules_once(found: re.Match[str]) -> str:
+    """The saved state of a page; what was met before becomes "@same:" and where it stands."""
+    saved = json.loads(found[2])
+    first: dict[str, str] = {}
+    for name, record in saved["state"].items():
+        for part in ("_esm", "_css"):
+            text = record["state"].get(part, "")
+            if len(text) > LONG:
+                place = first.setdefault(part + text, name)
+                record["state"][part] = text if place == name else f"@same:{place}"
+    return found[1] + json.dumps(saved).replace("</", "<\\/") + found[3]
 
 
 def _with_early_fonts(text: str, up: str) -> str:

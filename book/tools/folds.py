@@ -27,6 +27,9 @@ SHOWS = re.compile(
 SAYS = re.compile(r"^\s*(assert|def|class)\b|assert_close|\bprint\(", re.MULTILINE)
 TAG = re.compile(r"<[^>]+>")
 
+#: What a page with an explorer carries in its saved state.
+EXPLORER = "coefdyn.widgets.explorer.Explorer"
+
 #: Before the first paint: the page is drawn once, as the reader last chose.
 REMEMBERED = (
     "<script>(()=>{const kept=(key,known)=>{let name=null;try{name=localStorage.getItem(key)}"
@@ -46,6 +49,7 @@ CONVENTION = (
     '<option value="paper">Paper</option><option value="fla">flash-linear-attention</option>'
     '<option value="mamba">Mamba</option></select></label>'
 )
+PRESENT = '<button type="button" class="cd-present" data-cd="present">Present</button>'
 LEFT_OUT = '<p class="cd-left-out" role="status" data-cd="left-out"></p>'
 
 
@@ -73,6 +77,7 @@ def with_switches(text: str) -> str:
         return text
     parts = [READING] if 'class="cd-code' in text else []
     parts += [CONVENTION] if 'class="cv-fla"' in text else []
+    parts += [PRESENT] if EXPLORER in text else []
     if not parts:
         return text
     bar = f'<div class="cd-switches d-print-none">{"".join(parts)}</div>'

@@ -111,14 +111,8 @@ def load(browser: Any, address: str, device: Device) -> dict[str, float]:
     """One cold load of a page: its times in milliseconds, its bytes, its layout shift."""
     context = browser.new_context(viewport={"width": device.width, "height": device.height})
     page = context.new_page()
-    weight = 0.0
-
-    def count(response: Any) -> None:
-        nonlocal weight
-        if not response.headers.get("content-type", "").startswith("image/png"):
-            weight += len(response.body())
-
-    page.on("requestfinished", lambda request: count(request.response()))
+    got: list[Any] = []
+    page.on("response", got.append)
     page.add_init_script(f"({WATCH})()")
     if device.slower > 1:
         client = context.new_cdp_session(page)
@@ -127,6 +121,7 @@ def load(browser: Any, address: str, device: Device) -> dict[str, float]:
     page.wait_for_load_state("load")
     page.wait_for_timeout(1500)
     told = page.evaluate(READ)
+    weight = sum(len(one.body()) for one in got if one.headers["content-type"] != "image/png")
     context.close()
     return {"kB": weight / 1000, **told}
 

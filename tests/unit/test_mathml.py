@@ -37,7 +37,7 @@ def shape(element: ET.Element) -> str:
         ("x^12", "mrow(msup(mi:x mn:1) mn:2)"),
         ("f''", "msup(mi:f mo:′′)"),
         ("\\frac12", "mfrac(mn:1 mn:2)"),
-        ("\\sqrt[3]{n}", "mroot(mi:n mn:3)"),
+        ("\\sqrt[3]{n}", "mroot(mrow(mspace: mi:n) mn:3)"),
         ("\\sum_{j}^{n}", "munderover(mo:∑ mi:j mi:n)"),
         ("\\int_0^1", "msubsup(mo:∫ mn:0 mn:1)"),
         ("\\max_i x", "mrow(munder(mo:max mi:i) mspace: mi:x)"),

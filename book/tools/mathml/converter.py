@@ -19,6 +19,8 @@ from book.tools.mathml.reader import Macros, Reader, TexError
 __all__ = ["TexError", "to_mathml"]
 
 THIN = 0.167
+#: Keeps the bar of a root away from a small letter.
+STRUT = '<mspace width="0em" height="0.72em"/>'
 #: After these, and at the beginning, a plus or minus belongs to what follows.
 BEFORE_SIGN = ("start", "binary", "relation", "open", "punctuation", "operator")
 
@@ -292,11 +294,11 @@ class _Parser(Reader):
 
     def root(self) -> Atom:
         if self.peek() != "[":
-            return Atom(xml=f"<msqrt>{self.group()}</msqrt>")
+            return Atom(xml=f"<msqrt>{STRUT}{self.group()}</msqrt>")
         self.next()
         degree = self.row("]")
         self.close("]")
-        return Atom(xml=f"<mroot>{self.group()}{degree}</mroot>")
+        return Atom(xml=f"<mroot><mrow>{STRUT}{self.group()}</mrow>{degree}</mroot>")
 
     def fenced(self) -> Atom:
         left = self.delimiter_name()
