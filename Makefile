@@ -21,7 +21,7 @@ BOOK := $(VENV)/.installed-book
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help book test execute lab serve lint format bench gpu claims runtimes pins clean distclean
+.PHONY: help book pdf test execute lab serve lint format bench gpu claims runtimes pins clean distclean
 .PHONY: test-library test-compile test-notebooks test-pages
 
 help: ## list the targets
@@ -76,6 +76,9 @@ lab: $(BOOK) ## open JupyterLab on the chapters
 	$(PY) -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/book \
 	--ServerApp.contents_manager_class=book.tools.lab.ChapterContents \
 	--ContentsManager.outdated_text_notebook_margin=inf
+
+pdf: book ## print the whole book to one PDF, with stills for the explorers (needs Chromium)
+	@$(PY) -m book.tools.pdf
 
 serve: book ## serve the built pages on this machine [PORT=8000]
 	@echo 'http://127.0.0.1:$(PORT)/'

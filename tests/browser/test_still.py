@@ -1,0 +1,38 @@
+"""A page stands still once it is drawn, and weighs little: the limits that the book keeps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from browser.measure import DEVICES, Device, load
+
+pytestmark = pytest.mark.browser
+PAGES = ("index.html", "architectures/gated_deltanet.html", "principles/principle_2.html")
+#: Cumulative layout shift of one cold load.
+MOST_SHIFT = 0.05
+#: Uncompressed, pictures aside.
+MOST_KILOBYTES = 1200
+
+
+@pytest.fixture(scope="module")
+def loads(browser: Any, address: str) -> dict[tuple[str, str], dict[str, float]]:
+    return {
+        (path, device.name): load(browser, address + path, Device(
+            name=device.name, width=device.width, height=device.height))
+        for path in PAGES
+        for device in DEVICES
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("device", [device.name for device in DEVICES])
+@pytest.mark.parametrize("path", PAGES)
+def test_no_text_moves_while_a_page_starts(
+    path: str, device: str, loads: dict[tuple[str, str], dict[str, float]]
+) -> None:
+    assert loads[path, device]["shift"] < MOST_SHIFT
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_is_light(path: str, loads: dict[tuple[str, str], dict[str, float]]) -> None:
+    assert loads[path, "desktop"]["kB"] <= MOST_KILOBYTES
