@@ -112,7 +112,7 @@ def load(browser: Any, address: str, device: Device) -> dict[str, float]:
     context = browser.new_context(viewport={"width": device.width, "height": device.height})
     page = context.new_page()
     got: list[Any] = []
-    page.on("response", got.append)
+    page.on("response", lambda response: got.append(response))
     page.add_init_script(f"({WATCH})()")
     if device.slower > 1:
         client = context.new_cdp_session(page)
@@ -121,7 +121,8 @@ def load(browser: Any, address: str, device: Device) -> dict[str, float]:
     page.wait_for_load_state("load")
     page.wait_for_timeout(1500)
     told = page.evaluate(READ)
-    weight = sum(len(one.body()) for one in got if one.headers["content-type"] != "image/png")
+    heavy = [one for one in got if one.headers.get("content-type") != "image/png"]
+    weight = sum(len(one.body()) for one in heavy if not one.url.startswith("blob:"))
     context.close()
     return {"kB": weight / 1000, **told}
 

@@ -1,0 +1,101 @@
+"""Ideas or Code, whose symbols, Present, and the links of the eight demonstrations."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from browser.conftest import Visit
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Visit]
+CHAPTER = "architectures/mamba2.html"
+PHONE = 360
+CODE = ".bd-article details.cd-says .highlight"
+
+
+def test_ideas_folds_the_code_and_is_remembered(visit: Open) -> None:
+    page = visit(CHAPTER).page
+    code = page.locator(CODE)
+    assert code.first.is_visible()
+    before = page.evaluate("() => document.body.scrollHeight")
+    page.locator("input[name=cd-reading][value=ideas]").check(force=True)
+    assert not any(code.nth(number).is_visible() for number in range(code.count()))
+    assert page.evaluate("() => document.body.scrollHeight") < 0.9 * before
+    assert page.locator("div.cell_output").first.is_visible()
+    page.reload()
+    assert page.locator("input[name=cd-reading][value=ideas]").is_checked()
+    assert not code.first.is_visible()
+
+
+def test_a_reader_of_ideas_can_open_one_cell(visit: Open) -> None:
+    page = visit(CHAPTER).page
+    page.locator("input[name=cd-reading][value=code]").focus()
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate("() => document.documentElement.dataset.reading") == "ideas"
+    fold = page.locator("details.cd-says").first
+    fold.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert fold.locator(".highlight").first.is_visible()
+    assert re.fullmatch(r"Code, \d+ lines?", fold.locator("summary").inner_text().strip())
+
+
+def test_code_that_only_shows_is_folded_either_way(visit: Open) -> None:
+    page = visit("principles/principle_2.html").page
+    shows = page.locator("details.cd-shows")
+    assert shows.count() >= 3
+    for number in range(shows.count()):
+        assert not shows.nth(number).locator(".highlight").first.is_visible()
+    code = page.locator(CODE).all_inner_texts()
+    assert any("assert" in text for text in code)
+
+
+def test_no_code_flashes_up_for_a_reader_of_ideas(visit: Open) -> None:
+    """The choice is known before the first paint, in the head of the page."""
+    page = visit(CHAPTER).page
+    page.locator("input[name=cd-reading][value=ideas]").check(force=True)
+    page.route("**/reading.js*", lambda route: route.abort())
+    page.reload()
+    assert not page.locator(CODE).first.is_visible()
+
+
+def test_the_symbols_switch_says_what_it_leaves(visit: Open) -> None:
+    page = visit(CHAPTER, width=PHONE).page
+    assert page.get_by_text("Symbols", exact=True).is_visible()
+    told = page.locator("[data-cd=left-out]")
+    assert not told.is_visible()
+    page.select_option("[data-cd=convention]", "mamba")
+    assert told.is_visible()
+    words = told.inner_text()
+    rewritten, count = map(int, re.findall(r"\d+", words)[:2])
+    assert 0 < rewritten < count == page.locator(".bd-article math").count()
+    assert "read C for q" in words
+    page.select_option("[data-cd=convention]", "paper")
+    assert not told.is_visible()
+
+
+def test_present_fills_the_screen_and_arrows_step(visit: Open) -> None:
+    page = visit("index.html").page
+    page.locator("[data-cd=present]").click()
+    page.wait_for_function("() => document.documentElement.hasAttribute('data-present')")
+    explorer = page.locator("[data-cd=explorer]").first
+    before = explorer.inner_text()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function(
+        "(old) => document.querySelector('[data-cd=explorer]').innerText !== old", arg=before
+    )
+    page.evaluate("() => document.exitFullscreen()")
+    page.wait_for_function("() => !document.documentElement.hasAttribute('data-present')")
+    assert page.evaluate("() => document.activeElement.dataset.cd") == "present"
+
+
+def test_each_demonstration_opens_what_it_names(visit: Open, site: Path) -> None:
+    text = (site / "demonstrations.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="(index\.html#cd[^"]+)"', text)
+    assert len(links) == len(set(links)) == 8
+    for link in links:
+        page = visit(link.replace("&amp;", "&")).page
+        assert not page.locator("[data-cd=note]").first.is_visible(), link
+        assert "#cd" in page.url
