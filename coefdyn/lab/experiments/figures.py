@@ -22,8 +22,8 @@ __all__ = [
     "scatter_outcome",
 ]
 
-#: The data colours of `coefdyn.plots`, which no ingredient has, and two lighter ones. Each series has
-#: a marker of its own besides.
+#: The data colours of `coefdyn.plots`, which no ingredient has, and two lighter ones. Each series
+#: has a marker of its own besides.
 PALETTE = ("#2B3340", "#7C4DCC", "#0E96A8", "#C2562F", "#A3B545", "#8B95A3", "#B9A3E3", "#7CC3CC")
 MARKERS = "osD^vP*X"
 
