@@ -34,6 +34,7 @@ EXPERIMENTS: dict[str, str] = {
     "dsf-normalizers": "dsf_normalizers",
     "spectra": "spectra",
     "spectra-mods": "spectra_mods",
+    "scoreboard": "scoreboard",
 }
 
 

@@ -48,6 +48,7 @@ class Variant:
         model: which network.
         diagnostics: computed on each trained model.
         train: replaces the plan's settings for this variant, or None.
+        method: how its coefficients are applied, or None for what the run's options say.
     """
 
     facets: dict[str, str]
@@ -55,6 +56,7 @@ class Variant:
     model: ModelConfig
     diagnostics: tuple[str, ...] = ()
     train: TrainConfig | None = None
+    method: str | None = None
 
     @property
     def name(self) -> str:
@@ -120,6 +122,7 @@ class Plan(AnyPlan):
             train=replace(base, learning_rate=rate, weight_decay=decay),
             seed=seed,
             diagnostics=variant.diagnostics,
+            method=variant.method,
         )
 
     def runs_of(self, variant: Variant) -> list[RunConfig]:

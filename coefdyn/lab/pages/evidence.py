@@ -35,6 +35,7 @@ SECOND_VIEW = {
     "dsf-normalizers": "second_view/dynamical_systems",
     "spectra": "second_view/spectra",
     "spectra-mods": "second_view/spectra",
+    "scoreboard": "evidence",
 }
 
 #: what the sources measure and no experiment covers: where, what, and why not

@@ -82,6 +82,8 @@ class RunConfig:
         train: how it is trained.
         seed: of the sequences, the weights and the order, each from its own derived stream.
         diagnostics: names from ``coefdyn.lab.training.diagnostics``, computed on the trained model.
+        method: how coefficients are applied, see ``TrainOptions``; None for what these say. It
+            changes numbers by rounding only, so equal runs have equal keys whatever it is.
     """
 
     task: TaskConfig
@@ -89,15 +91,18 @@ class RunConfig:
     train: TrainConfig
     seed: int = 0
     diagnostics: tuple[str, ...] = field(default=())
+    method: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; ``RunConfig.from_dict`` takes them back."""
+        named = {} if self.method is None else {"method": self.method}
         return {
             "task": self.task.to_dict(),
             "model": self.model.to_dict(),
             "train": {**asdict(self.train), "betas": list(self.train.betas)},
             "seed": self.seed,
             "diagnostics": list(self.diagnostics),
+            **named,
         }
 
     @classmethod
@@ -116,6 +121,7 @@ class RunConfig:
             train=from_plain(TrainConfig, train),
             seed=values["seed"],
             diagnostics=tuple(values["diagnostics"]),
+            method=values.get("method"),
         )
 
     @cached_property
@@ -137,7 +143,8 @@ class RunConfig:
 
     def matches(self, record: dict[str, Any]) -> bool:
         """Whether a record is of this run: equal keys, and equal values of all fields it knows."""
-        return record["key"] == self.key and _agrees(record["config"], plain(self.to_dict()))
+        old = {name: value for name, value in record["config"].items() if name != "method"}
+        return record["key"] == self.key and _agrees(old, plain(self.to_dict()))
 
     @cached_property
     def group(self) -> str:
@@ -146,6 +153,8 @@ class RunConfig:
         They may differ in model, learning rate, weight decay, seed and diagnostics.
         """
         values = {"task": self.task.to_dict(), "train": self.to_dict()["train"]}
+        if self.method is not None:
+            values["method"] = {"name": self.method}
         for name in PER_REPLICA:
             del values["train"][name]
         return config_key(values)

@@ -150,7 +150,11 @@ class _Group:
             first.task, seeds, self.settings.batch, self.device, self.settings.validation
         )
         self.ensemble = Ensemble(
-            configs, build_model, self.device, self.settings.precision, options.method
+            configs,
+            build_model,
+            self.device,
+            self.settings.precision,
+            first.method or options.method,
         )
         self.stepper = Stepper(
             self.ensemble, self._optimizer(configs), clip=self.settings.clip, mode=options.mode

@@ -1,0 +1,258 @@
+"""Nine small tasks times every row: what a design can learn, on one budget."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from coefdyn.lab.experiments import rule
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Test
+from coefdyn.lab.experiments.figures import new_figure
+from coefdyn.lab.experiments.forecasts import (
+    FORECASTS,
+    LEARNS,
+    base_rate_score,
+    brier,
+    probability,
+    state_size_forecast,
+)
+from coefdyn.lab.experiments.plan import (
+    STANDARD,
+    Plan,
+    Variant,
+    quick_model,
+    standard_plan,
+    standard_training,
+)
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict
+from coefdyn.lab.tasks import (
+    ForgetConfig,
+    LongMemoryConfig,
+    MajorityConfig,
+    MqarConfig,
+    OverwriteConfig,
+    ParityConfig,
+    PermutationConfig,
+    PositionConfig,
+    SelectiveCopyingConfig,
+    TaskConfig,
+)
+from coefdyn.lab.training import TrainConfig
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["EXPERIMENT", "ROWS", "claims", "figure", "learned", "load", "run", "tasks_of"]
+
+HEADS = {"n_heads": 4, "short_convolution": 4}
+#: row -> the mixer, its options, and the positions of its model; what is not said is its authors'
+ROWS: dict[str, tuple[str, dict[str, Any], str]] = {
+    "softmax attention": ("SoftmaxAttention", HEADS, "rotary"),
+    "linear attention": ("LinearAttention", HEADS, "rotary"),
+    "normalized attention": ("NormalizedAttention", HEADS, "rotary"),
+    "GLA": ("GLA", HEADS, "none"),
+    "Mamba-2": ("Mamba2", {**HEADS, "key_dim": 16}, "none"),
+    "DeltaNet": ("DeltaNet", HEADS, "none"),
+    "Gated DeltaNet": ("GatedDeltaNet", HEADS, "none"),
+    "mLSTM": ("MLSTM", HEADS, "none"),
+    "LRU": ("LRU", {}, "none"),
+    "S6": ("S6", {"key_dim": 4}, "none"),
+}
+#: one head per channel makes whole matrices slow, and so do long sequences: chunk by chunk
+ONE_PER_CHANNEL = ("S6", "LRU")
+#: steps of the standard profile; the long task has shorter batches
+STEPS = 2000
+
+
+def tasks_of() -> dict[str, TaskConfig]:
+    """The nine tasks by name, from what most rows should learn to what few can."""
+    return {
+        "recall": MqarConfig.quick(),
+        "overwrite": OverwriteConfig.quick(),
+        "copy": SelectiveCopyingConfig.quick().with_changes({"train_examples": 6_400}),
+        "forget": ForgetConfig.quick(),
+        "position": PositionConfig.quick(),
+        "count": MajorityConfig.quick(),
+        "parity": ParityConfig.quick(),
+        "S3": PermutationConfig.quick(),
+        "long memory": LongMemoryConfig.quick(),
+    }
+
+
+def learned(outcome: Outcome) -> bool:
+    """Mean accuracy of at least ``LEARNS``: what a forecast is about."""
+    return outcome.accuracy >= LEARNS
+
+
+class Scoreboard(Experiment):
+    id = "scoreboard"
+    title = "Nine small tasks: what each row learns on one budget, and who foresaw it"
+    source = "this book"
+    profiles = ("live", "quick", "standard", "paper")
+    about = (
+        "Two layers, width 64, 4 heads, SwiGLU 128, a short convolution of width 4 wherever the "
+        "row has one, rotary positions for the three attentions with A = I; everything else as "
+        "the row's authors have it. S6 and LRU have one head per channel. Standard: 2000 steps. "
+        "The forecasts were committed before the first run. Quick: 20 steps of each cell, a smoke "
+        "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
+    )
+
+    def plan(self, profile: str) -> Plan:
+        cells = [(task, row) for task in tasks_of() for row in ROWS]
+        if profile == "live":
+            cells = [("recall", "softmax attention"), ("recall", "linear attention")]
+        variants = [_variant(*cell, profile) for cell in cells]
+        if profile in (STANDARD, "paper"):
+            return standard_plan(variants, standard_training(STEPS))
+        train = TrainConfig(
+            steps=200 if profile == "live" else 20,
+            batch=32,
+            final_learning_rate=0.0,
+            evaluate_every=100,
+        )
+        return Plan(variants=tuple(variants), train=train, learning_rates=(3e-3,))
+
+    def registered_claims(self) -> list[Claim]:
+        def at(task: str, row: str) -> dict[str, str]:
+            return {"task": task, "row": row}
+
+        def one(sentence: str, test: Test, why: str) -> Claim:
+            return Claim(sentence=sentence, test=test, why=why)
+
+        plain = "no control: an accuracy against a bound"
+        return [
+            one(
+                "softmax attention recalls and copies",
+                _all_reach(("recall", "copy"), ("softmax attention",)),
+                plain,
+            ),
+            one(
+                "overwrite: DeltaNet, which erases by key, is ahead of linear attention",
+                Ahead(a=at("overwrite", "DeltaNet"), b=at("overwrite", "linear attention"), by=0.1),
+                "both write sums of outer products; one erases first",
+            ),
+            one(
+                "forget: Gated DeltaNet, which can drop everything at once, is ahead of DeltaNet",
+                Ahead(a=at("forget", "Gated DeltaNet"), b=at("forget", "DeltaNet"), by=0.05),
+                "the pair differs in the decay",
+            ),
+            one(
+                "long memory: Mamba-2, whose decay reads the token, is ahead of LRU",
+                Ahead(a=at("long memory", "Mamba-2"), b=at("long memory", "LRU"), by=0.1),
+                "LRU's eigenvalues are the same whatever the token",
+            ),
+            one(
+                "S3: no row reaches 0.9, since no A_t here reflects",
+                _none_reaches("S3"),
+                plain,
+            ),
+            one(
+                "parity: no row reaches 0.9, since no A_t here flips a sign with the token",
+                _none_reaches("parity"),
+                plain,
+            ),
+            one(
+                "count: softmax and linear attention, which average, solve the majority",
+                _all_reach(("count",), ("softmax attention", "linear attention")),
+                plain,
+            ),
+        ]
+
+    def claims_by_means(self, result: Result) -> list[Verdict]:
+        """At the paper's number of steps the same claims; the smaller profiles make none."""
+        if result.profile != "paper":
+            return []
+        return [claim.judge(result) for claim in self.registered_claims()]
+
+    def draw(self, result: Result) -> Figure:
+        """A table of cells: mean accuracy by shade, and the number."""
+        drawn, (axes,) = new_figure(width=9.0, height=4.2)
+        tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
+        rows = list(dict.fromkeys(v.facets["row"] for v in result.variants))
+        cells = [[result.one(task=task, row=row) for task in tasks] for row in rows]
+        shade = [[float("nan") if one is None else one.accuracy for one in line] for line in cells]
+        axes.imshow(shade, vmin=0, vmax=1, cmap="Blues", aspect="auto")
+        for y, line in enumerate(cells):
+            for x, one in enumerate(line):
+                words = "not run" if one is None else f"{one.accuracy:.2f}"
+                dark = one is not None and one.accuracy > 0.6
+                axes.text(x, y, words, ha="center", va="center", fontsize="small",
+                          color="white" if dark else "black")  # fmt: skip
+        axes.set_xticks(range(len(tasks)), tasks, fontsize="small")
+        axes.set_yticks(range(len(rows)), rows, fontsize="small")
+        axes.set_title(f"test accuracy, mean over seeds ({result.profile})", loc="left")
+        return drawn
+
+    def scores(self, result: Result) -> dict[str, float]:
+        """Brier scores over the finished cells: the principles' forecasts and two baselines.
+
+        "principles, with an opinion" leaves out the cells where they have none. Lower is better;
+        0.25 is what a coin gets. Empty while no cell is finished.
+        """
+        found = {
+            (one.variant.facets["task"], one.variant.facets["row"]): learned(one)
+            for one in result.outcomes()
+            if len(one.records) >= rule.MIN_SEEDS
+        }
+        if not found:
+            return {}
+        opinions = {cell: FORECASTS[cell].word for cell in found if cell in FORECASTS}
+        said = {cell: seen for cell, seen in found.items() if opinions.get(cell, "?") != "?"}
+        sizes = state_size_forecast(_state_sizes())
+        scores = {
+            "principles": brier(found, {cell: probability(cell) for cell in found}),
+            "base rate": base_rate_score(found),
+            "state size alone": brier(found, {cell: sizes[cell[1]] for cell in found}),
+        }
+        if said:
+            scores["principles, with an opinion"] = brier(
+                said, {cell: probability(cell) for cell in said}
+            )
+            scores["base rate of these cells"] = base_rate_score(said)
+        return scores
+
+
+def _variant(task: str, row: str, profile: str) -> Variant:
+    mixer, options, position = ROWS[row]
+    config = tasks_of()[task]
+    train = None
+    if profile in (STANDARD, "paper"):
+        steps = 5 * STEPS if profile == "paper" else STEPS
+        train = standard_training(steps, batch=8 if config.seq_len > 100 else 32)
+    return Variant(
+        facets={"task": task, "row": row},
+        task=config,
+        model=replace(quick_model(dict(options), position=position), mixer=mixer),
+        train=train,
+        method="chunked" if row in ONE_PER_CHANNEL or config.seq_len > 100 else None,
+    )
+
+
+def _state_sizes() -> dict[str, float]:
+    """Numbers that one layer keeps of the past, by row; infinite where it keeps every token."""
+    width, sizes = 64, {}
+    for row, (_, options, _) in ROWS.items():
+        heads = options.get("n_heads", width)
+        n = options.get("key_dim", width // heads)
+        sizes[row] = float(heads * n * (width // heads))
+    return {**sizes, "softmax attention": float("inf"), "LRU": 2.0 * width}
+
+
+def _all_reach(tasks: tuple[str, ...], rows: tuple[str, ...]) -> Test:
+    cells = [{"task": task, "row": row} for task in tasks for row in rows]
+    return Every(tuple(Reaches(a=cell, bound=LEARNS) for cell in cells))
+
+
+def _none_reaches(task: str) -> Test:
+    cells = [{"task": task, "row": row} for row in ROWS]
+    return Every(tuple(Reaches(a=cell, bound=LEARNS, less=True) for cell in cells))
+
+
+EXPERIMENT = Scoreboard()
+run, load, figure, claims = (
+    EXPERIMENT.run,
+    EXPERIMENT.load,
+    EXPERIMENT.figure,
+    EXPERIMENT.claims,
+)

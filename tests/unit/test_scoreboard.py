@@ -1,0 +1,79 @@
+"""The scoreboard and the forecasts: cells, words, scores against baselines worked by hand."""
+
+from __future__ import annotations
+
+import pytest
+from made_up_results import result_of
+
+from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.forecasts import (
+    FORECASTS,
+    LEARNS,
+    PROBABILITY,
+    TABLE,
+    base_rate_score,
+    brier,
+    probability,
+    state_size_forecast,
+)
+from coefdyn.lab.experiments.scoreboard import ROWS, tasks_of
+from coefdyn.lab.training import RunConfig
+from coefdyn.mixers import MIXERS
+
+EXPERIMENT = get_experiment("scoreboard")
+
+
+def test_every_cell_has_a_forecast_and_every_forecast_a_cell():
+    assert set(FORECASTS) == {(task, row) for task in tasks_of() for row in ROWS}
+    assert {len(words) for words, _ in TABLE.values()} == {len(ROWS)}
+    assert {one.word for one in FORECASTS.values()} <= set(PROBABILITY)
+    assert {mixer for mixer, _, _ in ROWS.values()} >= {*MIXERS, "S6", "LRU"}
+    assert probability(("no such task", "GLA")) == 0.5
+
+
+def test_brier_scores_worked_by_hand():
+    found = {("a", "x"): True, ("a", "y"): False, ("b", "x"): True, ("b", "y"): True}
+    said = {("a", "x"): 0.9, ("a", "y"): 0.5, ("b", "x"): 0.1, ("b", "y"): 1.0}
+    assert brier(found, said) == pytest.approx((0.01 + 0.25 + 0.81 + 0.0) / 4)
+    assert base_rate_score(found) == pytest.approx(0.75 * 0.25)
+    assert brier(found, {cell: float(seen) for cell, seen in found.items()}) == 0.0
+    with pytest.raises(ValueError, match="at least one cell"):
+        brier({}, {})
+    with pytest.raises(ValueError, match="probabilities lie in"):
+        brier(found, {**said, ("a", "x"): 1.1})
+
+
+def test_state_size_alone_ranks_the_rows():
+    said = state_size_forecast({"small": 1.0, "tie": 4.0, "same": 4.0, "all": float("inf")})
+    assert said["small"] == pytest.approx(0.1) and said["all"] == pytest.approx(0.9)
+    assert said["tie"] == said["same"] == pytest.approx(0.5)
+
+
+def test_scores_of_a_result_are_those_of_its_cells():
+    def as_forecast(facets, run):
+        word = FORECASTS[facets["task"], facets["row"]].word
+        return (0.95 if word == "+" else 0.3), None
+
+    scores = EXPERIMENT.scores(result_of(EXPERIMENT, "standard", as_forecast))
+    assert scores["principles, with an opinion"] == pytest.approx(0.01)
+    assert scores["principles"] < scores["base rate"] < 0.25
+    contrary = result_of(
+        EXPERIMENT, "standard", lambda facets, run: (1.3 - as_forecast(facets, run)[0], None)
+    )
+    assert EXPERIMENT.scores(contrary)["principles, with an opinion"] > 0.5
+
+
+def test_without_finished_cells_there_is_no_score(tmp_path):
+    assert EXPERIMENT.scores(EXPERIMENT.load("standard", out=tmp_path)) == {}
+
+
+def test_a_method_is_part_of_a_run_and_not_of_its_name():
+    variant = next(v for v in EXPERIMENT.plan("standard").variants if v.facets["row"] == "S6")
+    run = EXPERIMENT.plan("standard").runs_of(variant)[0]
+    assert run.method == "chunked"
+    again = RunConfig.from_dict(run.to_dict())
+    assert again == run and again.key == run.key
+    plain = RunConfig.from_dict({**run.to_dict(), "method": None})
+    assert plain.key == run.key and plain.group != run.group
+    assert plain.matches({"key": run.key, "config": run.to_dict()})
+    assert 0.5 < LEARNS < 1
