@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import accuracy_by_place
+from coefdyn.lab.experiments.claim import (
+    Claim,
+)
 from coefdyn.lab.experiments.figures import PALETTE, draw_plateau, new_figure
-from coefdyn.lab.experiments.plan import Plan, Variant
+from coefdyn.lab.experiments.plan import (
+    STANDARD,
+    Plan,
+    Variant,
+    standard_plan,
+    standard_training,
+)
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.lab.tasks import MqarConfig
 from coefdyn.lab.training import TrainConfig
@@ -34,14 +44,6 @@ __all__ = [
 
 #: np.logspace(-4, -2, 4)
 LEARNING_RATES = tuple(10.0 ** (-4 + 2 * step / 3) for step in range(4))
-SOFTMAX, LINEAR, NORMALIZED = "softmax attention", "linear attention", "normalized attention"
-S6, SSD = "S6", "SSD"
-PLAIN, REVERSED = "qLSTM, sigmoid", "qLSTM, reversed"
-#: accuracy from which on a task counts as solved here
-SOLVED = 0.99
-EXPANDED, GATES = (SOFTMAX, LINEAR, NORMALIZED, S6, SSD), (PLAIN, REVERSED)
-#: a difference in accuracy that counts as one, and one up to which two models are on a par
-STEP, ON_PAR = 0.02, 0.05
 
 
 def quick_task() -> MqarConfig:
@@ -115,6 +117,7 @@ class DsfMqar(Experiment):
     id = "dsf-mqar"
     title = "A larger state recalls more, and so does a normaliser that reads the token"
     source = "dynamical systems framework, Figures 1 to 3 and 5 to 7"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "Multi-query associative recall, 2 layers, one head, weight decay 0.1, warm-up 10 %. "
         "Varied: the mixer, the width d, the state expansion n. Attention and qLSTM have learned "
@@ -125,10 +128,15 @@ class DsfMqar(Experiment):
         "repeat parts with 10 seeds (--seeds 0 1 2 ...). Quick: 4 pairs in 16 tokens, d = 64, two "
         "values of n, one learning rate, 400 steps, and a short convolution in every mixer: "
         "without it, looking back one token takes too long to learn. Live: softmax and linear "
-        "attention, 200 steps."
+        "attention, 200 steps. Standard: 8 pairs in 32 tokens, n from 4 to 32, at most 3000 steps, "
+        "a short convolution in every mixer."
     )
 
     def plan(self, profile: str) -> Plan:
+        if profile == STANDARD:
+            cells = [(model, n) for model, sizes in STANDARD_SIZES.items() for n in sizes]
+            variants = [_standard_variant(*cell) for cell in cells]
+            return standard_plan(variants, standard_training(3000), weight_decay=0.1)
         paper, live = profile == "paper", profile == "live"
         tasks = [MqarConfig.paper(length) for length in (64, 128, 256, 512)]
         cells = [
@@ -146,6 +154,9 @@ class DsfMqar(Experiment):
             weight_decays=(0.1,),
             seeds=(0, 1) if profile == "quick" else (0,),
         )
+
+    def registered_claims(self) -> list[Claim]:
+        return standard_claims()
 
     def draw(self, result: Result) -> Figure:
         tasks, widths = _values(result, "task"), _values(result, "d")
@@ -212,6 +223,11 @@ class DsfMqar(Experiment):
                 REVERSED, PLAIN, STEP,
             ),
         ]  # fmt: skip
+
+
+def _standard_variant(model: str, n: int) -> Variant:
+    one = _variant(standard_task(), model, 64, n, paper=False)
+    return replace(one, method="chunked" if model in ONE_PER_CHANNEL else None)
 
 
 def _sizes(profile: str) -> dict[str, tuple[int, ...]]:

@@ -57,7 +57,7 @@ TABLE: dict[str, tuple[str, str]] = {
         "+??++++?--",
         "1, 4: four pairs fit into 16 x 16 numbers per head, and sums of few keys can be told "
         "apart; linear attention's positive features and the mLSTM's floor may blur them; LRU's "
-        "eigenvalues read no token, so it cannot store by key; S6's channels share keys of 4 numbers",
+        "eigenvalues read no token, so it cannot store by key; S6's channels share keys of 4",
     ),
     "overwrite": (
         "?--??++?-?",

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Some
 from coefdyn.lab.experiments.figures import grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
+    STANDARD,
     WEIGHT_DECAYS,
     Plan,
     Variant,
     mad_model,
     quick_model,
+    standard_plan,
+    standard_training,
 )
 from coefdyn.lab.experiments.principle_2 import tasks_of, trained_for
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
-from coefdyn.lab.tasks import SelectiveCopyingConfig
+from coefdyn.lab.tasks import (
+    FuzzyRecallConfig,
+    ParityConfig,
+    PermutationConfig,
+    SelectiveCopyingConfig,
+    TaskConfig,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,21 +50,50 @@ DESIGNS: dict[tuple[str, str], dict[str, Any]] = {
 STRUCTURES = tuple(dict.fromkeys(structure for structure, _ in DESIGNS))
 #: a loss in accuracy from one structure to a richer one that is still no loss
 TOLERANCE = 0.02
+#: the standard profile's designs: every structure with its better known parameters, beta both
+#: ways, and the nested ladder I < scalar < scaled Householder
+LADDER: dict[str, dict[str, Any]] = {
+    "identity": {"evolution": "identity"},
+    "scalar": {"evolution": "scalar", "decay": "mamba2"},
+    "diagonal": {"evolution": "diagonal", "decay": "mamba2"},
+    "diagonal, GLA": {"evolution": "diagonal", "decay": "gla"},
+    "Householder, k": {"evolution": "householder", "beta": "learned"},
+    "Householder, k, beta = 2": {"evolution": "householder", "beta": "fixed"},
+    "Householder, z": {"evolution": "householder_learned", "beta": "learned"},
+    "scaled Householder": {"negative_eigenvalues": True},
+}
+
+
+def standard_tasks() -> dict[str, TaskConfig]:
+    """The source's two tasks, and two that need what a Householder can do: flip, not commute."""
+    return {
+        "parity": ParityConfig.quick(),
+        "S3": PermutationConfig.quick(),
+        "selective copying": SelectiveCopyingConfig.quick(),
+        "fuzzy recall": FuzzyRecallConfig.quick(),
+    }
 
 
 class Principle4(Experiment):
     id = "principle-4"
     title = "More transformations in A_t, better results; and the parameterisation matters"
     source = "coefficient-dynamics paper, Figure 3"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
-        "phi = identity, eta = 1, b = 1/sqrt(n), type 2 blocks (short convolution, output norm and "
-        "gate), 8 heads, no positional embedding. Varied: the structure of A_t and how its parts "
-        "are parameterised. Learned beta is 2 sigmoid(W x). Quick: shorter tasks, d = 64, one "
-        "learning rate, 600 steps. Live: selective copying with the Mamba-2 scalar and the "
-        "Householder with k and learned beta, 300 steps."
+        "phi = identity, eta = 1, b = 1/sqrt(n), type 2 blocks (short convolution, output norm "
+        "and gate), 8 heads, no positional embedding. Varied: the structure of A_t and how its "
+        "parts are parameterised. Learned beta is 2 sigmoid(W x). Quick: shorter tasks, d = 64, "
+        "one learning rate, 600 steps. Live: selective copying with the Mamba-2 scalar and the "
+        "Householder with k and learned beta, 300 steps. Standard: also parity and S3, A = I, and"
+        " the scaled Householder (Gated DeltaNet with negative eigenvalues), which contains the "
+        "scalar and the Householder; at most 3000 steps."
     )
 
     def plan(self, profile: str) -> Plan:
+        if profile == STANDARD:
+            cells = [(task, design) for task in standard_tasks() for design in LADDER]
+            variants = [self._standard_variant(*cell) for cell in cells]
+            return standard_plan(variants, standard_training(3000))
         cells = [(task, *design) for task in TASKS for design in DESIGNS]
         if profile == "live":
             shown = (("scalar", "Mamba-2"), ("Householder, k", "beta learned"))
@@ -65,6 +105,87 @@ class Principle4(Experiment):
             weight_decays=WEIGHT_DECAYS if profile == "paper" else (0.0,),
             seeds=(0, 1) if profile == "quick" else (0,),
         )
+
+    def _standard_variant(self, task: str, design: str) -> Variant:
+        one = self._variant("selective copying", "scalar", "Mamba-2", "quick")
+        options, mixer = LADDER[design], "DesignMixer"
+        if design == "scaled Householder":
+            options, mixer = {"n_heads": 8, **options}, "GatedDeltaNet"
+        else:
+            rest = {"readout": "identity", "scaling": "inverse_sqrt", "normalizer": "one"}
+            options = {"n_heads": 8, **rest, **options}
+        return replace(
+            one,
+            facets={"task": task, "design": design},
+            task=standard_tasks()[task],
+            model=replace(one.model, mixer=mixer, options=options),
+            train=None,
+        )
+
+    def registered_claims(self) -> list[Claim]:
+        def at(task: str, design: str) -> dict[str, str]:
+            return {"task": task, "design": design}
+
+        alone = "no further control: the pair differs in A_t alone"
+        nested = "each of these structures contains the one before it"
+        found = []
+        for task in standard_tasks():
+            steps = (("scalar", "identity"), ("scaled Householder", "scalar"))
+            found += [
+                Claim(
+                    sentence=f"{task}: up the nested ladder I, scalar, scaled Householder accuracy "
+                    "never falls",
+                    test=Every(
+                        tuple(Ahead(a=at(task, a), b=at(task, b), by=-TOLERANCE) for a, b in steps)
+                    ),
+                    why=nested,
+                ),
+                Claim(
+                    sentence=f"{task}: diagonal is more accurate than scalar",
+                    test=Ahead(a=at(task, "diagonal"), b=at(task, "scalar"), by=TOLERANCE),
+                    why=alone,
+                ),
+                Claim(
+                    sentence=f"{task}: Householder with k is more accurate than diagonal",
+                    test=Ahead(a=at(task, "Householder, k"), b=at(task, "diagonal"), by=TOLERANCE),
+                    why=alone,
+                ),
+                Claim(
+                    sentence=f"{task}: Householder with z is more accurate than with k",
+                    test=Ahead(
+                        a=at(task, "Householder, z"), b=at(task, "Householder, k"), by=TOLERANCE
+                    ),
+                    why=alone,
+                ),
+                Claim(
+                    sentence=f"{task}: the parameterisation matters: some pair within a structure "
+                    "differs by more than 0.05",
+                    test=Some(
+                        tuple(
+                            Ahead(a=at(task, a), b=at(task, b), by=0.05)
+                            for pair in (
+                                ("Householder, k", "Householder, k, beta = 2"),
+                                ("diagonal", "diagonal, GLA"),
+                            )
+                            for a, b in (pair, pair[::-1])
+                        )
+                    ),
+                    why="paired by seed: not the largest of several differences of means",
+                ),
+            ]
+        flips = Claim(
+            sentence="parity needs an eigenvalue below 0: a Householder with learned beta in "
+            "(0, 2) solves it, a decay does not",
+            test=Every(
+                (
+                    Reaches(a=at("parity", "Householder, z"), bound=0.9),
+                    Reaches(a=at("parity", "scalar"), bound=0.9, less=True),
+                    Reaches(a=at("parity", "diagonal"), bound=0.9, less=True),
+                )
+            ),
+            why=alone,
+        )
+        return [*found, flips]
 
     def _variant(self, name: str, structure: str, parameters: str, profile: str) -> Variant:
         task = tasks_of(profile)[name]
@@ -86,6 +207,14 @@ class Principle4(Experiment):
 
     def draw(self, result: Result) -> Figure:
         tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
+        if result.profile == STANDARD:
+            drawn, (axes,) = new_figure(width=9.0, height=3.8)
+            cells = {
+                design: [result.one(task=task, design=design) for task in tasks]
+                for design in LADDER
+            }
+            grouped_points(axes, tasks, cells)
+            return drawn
         drawn, panels = new_figure(1, len(tasks), width=6.4, height=3.8)
         for axes, task in zip(panels, tasks, strict=True):
             series = {

@@ -1,0 +1,97 @@
+"""The standard profile of dsf-mqar: names, sizes and registered claims."""
+
+from __future__ import annotations
+
+from coefdyn.lab.experiments.claim import (
+    Ahead,
+    Claim,
+    Every,
+    Facets,
+    Guess,
+    Par,
+    Reaches,
+    Some,
+    Test,
+)
+from coefdyn.lab.tasks import MqarConfig
+
+SOFTMAX, LINEAR, NORMALIZED = "softmax attention", "linear attention", "normalized attention"
+S6, SSD = "S6", "SSD"
+PLAIN, REVERSED = "qLSTM, sigmoid", "qLSTM, reversed"
+#: accuracy from which on a task counts as solved here
+SOLVED = 0.99
+EXPANDED, GATES = (SOFTMAX, LINEAR, NORMALIZED, S6, SSD), (PLAIN, REVERSED)
+#: a difference in accuracy that counts as one, and one up to which two models are on a par
+STEP, ON_PAR = 0.02, 0.05
+#: the standard profile: model -> values of n; S6 and qLSTM last, they cost most
+STANDARD_SIZES: dict[str, tuple[int, ...]] = {
+    **dict.fromkeys((SOFTMAX, LINEAR, NORMALIZED, SSD), (4, 8, 16, 32)),
+    S6: (4, 16),
+    PLAIN: (1,),
+    REVERSED: (1,),
+}
+ONE_PER_CHANNEL = (S6, PLAIN, REVERSED)
+
+
+def standard_task() -> MqarConfig:
+    """Eight pairs in 32 tokens: the density of the paper's hardest size, 64 pairs in 512."""
+    return MqarConfig(vocab_size=64, seq_len=32, pairs=8, train_examples=12_800, test_examples=640)
+
+
+def standard_claims() -> list[Claim]:
+    """What the paper's figures say, at 8 pairs in 32 tokens."""
+    largest = {model: max(sizes) for model, sizes in STANDARD_SIZES.items()}
+    alone = "no further control: the pair differs in this alone"
+    return [
+        *(
+            Claim(
+                sentence=f"{model}: accuracy rises with the state expansion n",
+                test=Ahead(a=_at(model, largest[model]), b=_at(model, 4), by=STEP),
+                why=alone,
+            )
+            for model in (LINEAR, NORMALIZED, S6, SSD)
+        ),
+        Claim(
+            sentence="linear attention with the largest n is on a par with softmax attention",
+            test=Ahead(a=_at(LINEAR, 32), b=_at(SOFTMAX, 32), by=-ON_PAR),
+            control=Guess(a=_at(LINEAR, 32), beats=True),
+            why="linear attention has learned the task at all",
+        ),
+        Claim(
+            sentence="softmax attention solves the task at every size",
+            test=Every(
+                tuple(Reaches(a=_at(SOFTMAX, n), bound=SOLVED) for n in STANDARD_SIZES[SOFTMAX])
+            ),
+            why="no control: an accuracy against a bound",
+        ),
+        Claim(
+            sentence="normalized attention is more accurate than linear attention at some n",
+            test=_at_some_n(NORMALIZED, LINEAR),
+            why=alone,
+        ),
+        Claim(
+            sentence="normalized attention is on a par with S6 (n = 16)",
+            test=Par(a=_at(NORMALIZED, 16), b=_at(S6, 16), within=ON_PAR),
+            why="both have to have learned",
+        ),
+        Claim(
+            sentence="SSD is at least as accurate as S6 (n = 16)",
+            test=Ahead(a=_at(SSD, 16), b=_at(S6, 16), by=-STEP),
+            why=alone,
+        ),
+        Claim(
+            sentence="qLSTM: the reversed sigmoid is more accurate than the sigmoid",
+            test=Ahead(a=_at(REVERSED, 1), b=_at(PLAIN, 1), by=STEP),
+            why=alone,
+        ),
+    ]
+
+
+def _at(model: str, n: int) -> Facets:
+    return {"model": model, "n": str(n)}
+
+
+def _at_some_n(first: str, second: str) -> Test:
+    return Some(
+        tuple(Ahead(a=_at(first, n), b=_at(second, n), by=STEP) for n in STANDARD_SIZES[first])
+    )
