@@ -5,6 +5,7 @@ seen = trace(model, input_ids)
 for layer in seen: print(layer.name, layer.mechanism, layer.error)
 """
 
+from coefdyn.lens.check import CheckReport, Finding, check
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
 from coefdyn.lens.reading import HeadReading, Induction, induction, looks, output_sizes, shares
 from coefdyn.lens.record import LayerTrace, Trace
@@ -12,12 +13,15 @@ from coefdyn.lens.survival import Survival, survival, without_erasure
 from coefdyn.lens.trace import torch_operations, trace
 
 __all__ = [
+    "CheckReport",
+    "Finding",
     "HeadReading",
     "Induction",
     "KeptHeads",
     "LayerTrace",
     "Survival",
     "Trace",
+    "check",
     "induction",
     "keep_heads",
     "load_heads",
