@@ -9,8 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import accuracy_by_place
-from coefdyn.lab.experiments.claim import (
-    Claim,
+from coefdyn.lab.experiments.claim import Claim
+from coefdyn.lab.experiments.dsf_standard import (
+    EXPANDED,
+    GATES,
+    LINEAR,
+    NORMALIZED,
+    ON_PAR,
+    ONE_PER_CHANNEL,
+    PLAIN,
+    REVERSED,
+    S6,
+    SOFTMAX,
+    SOLVED,
+    SSD,
+    STANDARD_SIZES,
+    STEP,
+    standard_claims,
+    standard_task,
 )
 from coefdyn.lab.experiments.figures import PALETTE, draw_plateau, new_figure
 from coefdyn.lab.experiments.plan import (
