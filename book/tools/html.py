@@ -44,7 +44,8 @@ def sources() -> Iterator[Path]:
         hidden = any(part.startswith((".", "__pycache__")) for part in parts)
         if path.is_file() and parts[0] != "_build" and not hidden:
             yield path
-    yield from sorted(p for p in (ROOT / "coefdyn").rglob("*") if p.suffix in (".js", ".css"))
+    read = (".js", ".css", ".py")  # widgets are copied, docstrings become the reference
+    yield from sorted(p for p in (ROOT / "coefdyn").rglob("*") if p.suffix in read)
 
 
 def current_digest() -> str:

@@ -99,6 +99,9 @@ def near_zero_set(
     """The near-zero set of a pointwise readout on [low, high] (Lemma 2 with its interval stated).
 
     The set of the whole line can be infinite (ReLU, exp), so the interval belongs to the answer.
+
+    Raises:
+        ValueError: for a readout that is not pointwise, or an empty range.
     """
     if not isinstance(readout, Pointwise):
         raise ValueError(f"near_zero_set needs a pointwise readout, got {readout!r}.")

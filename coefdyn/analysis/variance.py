@@ -39,6 +39,9 @@ def score_variance(
         key_dims: at least two values of n.
         samples: pairs per n; the relative error of a variance is about sqrt(2/samples) or more.
         seed: of the random pairs.
+
+    Raises:
+        ValueError: for fewer than two key dimensions.
     """
     if len(key_dims) < 2:
         raise ValueError(f"score_variance needs at least two key_dims for a slope, got {key_dims}.")

@@ -33,6 +33,7 @@ class Normalizer:
         return type(self).__name__
 
     def tensors(self) -> dict[str, Tensor]:
+        """The parameters, by name."""
         return {}
 
     def narrow(self, start: int, length: int) -> Normalizer:
@@ -40,6 +41,7 @@ class Normalizer:
         return self
 
     def to(self, target: torch.dtype | torch.device) -> Normalizer:
+        """The same normalizer with every parameter converted to a dtype or moved to a device."""
         return self
 
 
@@ -97,12 +99,14 @@ class Given(Normalizer):
     eta: Float[Tensor, "*#batch L"]
 
     def tensors(self) -> dict[str, Tensor]:
+        """The parameters, by name."""
         return {"eta": self.eta}
 
     def narrow(self, start: int, length: int) -> Given:
         return Given(self.eta.narrow(-1, start, length))
 
     def to(self, target: torch.dtype | torch.device) -> Given:
+        """The same normalizer with eta converted to a dtype or moved to a device."""
         return Given(self.eta.to(target))
 
     def __repr__(self) -> str:

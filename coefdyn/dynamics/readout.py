@@ -95,6 +95,9 @@ class FeatureMap(Readout):
     Args:
         fn: psi, maps ``(..., n)`` to ``(..., m)``.
         name: how it is shown; the function's own name when empty.
+
+    Raises:
+        ValueError: for something that is no function.
     """
 
     def __post_init__(self) -> None:
@@ -106,7 +109,11 @@ class FeatureMap(Readout):
             object.__setattr__(self, "name", getattr(self.fn, "__name__", "psi"))
 
     def features(self, x: Float[Tensor, "*any n"]) -> Float[Tensor, "*any m"]:
-        """psi applied to queries or to stored keys."""
+        """psi applied to queries or to stored keys.
+
+        Raises:
+            ValueError: if psi changes more than the last axis.
+        """
         mapped = self.fn(x)
         if not isinstance(mapped, Tensor) or mapped.dtype != x.dtype:
             got = mapped.dtype if isinstance(mapped, Tensor) else type(mapped).__name__

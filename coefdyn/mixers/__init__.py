@@ -20,6 +20,7 @@ from coefdyn.mixers.mesanet import MesaNet
 from coefdyn.mixers.mlstm import MLSTM
 from coefdyn.mixers.normalized_attention import NormalizedAttention
 from coefdyn.mixers.path_attention import PaTHAttention
+from coefdyn.mixers.projections import ShortConvolution
 from coefdyn.mixers.qlstm import QLSTM
 from coefdyn.mixers.registry import register_mixer
 from coefdyn.mixers.retnet import RetNet
@@ -74,6 +75,7 @@ __all__ = [
     "NormalizedAttention",
     "PaTHAttention",
     "RetNet",
+    "ShortConvolution",
     "SigmoidAttention",
     "SoftmaxAttention",
     "StageOptions",

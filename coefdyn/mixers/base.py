@@ -187,7 +187,11 @@ class Mixer(nn.Module, ABC):
     def step(
         self, x_t: Float[Tensor, "*batch d"], state: MixerState | None = None
     ) -> tuple[Float[Tensor, "*batch d"], MixerState]:
-        """One token ``(..., d_model)`` and the state (None at first) to y_t and the new state."""
+        """One token ``(..., d_model)`` and the state (None at first) to y_t and the new state.
+
+        Raises:
+            ValueError: for something that is no token.
+        """
         if not isinstance(x_t, Tensor) or x_t.ndim == 0:
             raise ValueError(f"step takes one token (..., d_model={self.d_model}), got {x_t!r}.")
         y, state = self.extend(x_t[..., None, :], state)
@@ -205,7 +209,11 @@ class Mixer(nn.Module, ABC):
     def parts(
         self, x: Tensor, state: MixerState | None, *names: str
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """x through the named projections (all of them if none is named), and their memory."""
+        """x through the named projections (all of them if none is named), and their memory.
+
+        Raises:
+            ValueError: for a state that another mixer made.
+        """
         found: dict[str, Tensor] = {}
         past: dict[str, Tensor] = {}
         for name in names or self.project:

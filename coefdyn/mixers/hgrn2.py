@@ -31,6 +31,9 @@ class HGRN2(HeadMixer):
         heads: see ``HeadOptions``; there are no positions, since k is a gate.
 
     Differences: the paper has b_j = 1; the authors' code, and we, take 1/sqrt(n).
+
+    Raises:
+        ValueError: for a lower bound outside [0, 1).
     """
 
     activated = ("query",)

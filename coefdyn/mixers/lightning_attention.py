@@ -25,6 +25,9 @@ class LightningAttention(HeadMixer):
     Args:
         depth: 0 in a model's first layer, 1 in its last (the authors: layer / (layers - 1)).
         heads: see ``HeadOptions``.
+
+    Raises:
+        ValueError: for a depth outside [0, 1].
     """
 
     activated = ("query", "key", "value")

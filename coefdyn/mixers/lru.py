@@ -39,6 +39,9 @@ class LRU(ModeMixer):
 
     Differences: the authors' r_min and r_max depend on the task (0 and 1, or 0.9 and 0.999). The
     activation and GLU after the layer are left to the block's MLP.
+
+    Raises:
+        ValueError: for radii or phases outside of the unit disc, or out of order.
     """
 
     no_weight_decay = ("log_nu", "log_theta", "log_gamma", "skip")

@@ -37,6 +37,9 @@ class Mamba2(HeadMixer):
 
     Initialisation: Delta log-uniform in [0.001, 0.1], a uniform in [1, 16]; a, c and D are exempt
     from weight decay.
+
+    Raises:
+        ValueError: for a number of groups that does not divide the heads.
     """
 
     no_weight_decay = (*HeadMixer.no_weight_decay, "skip")

@@ -38,6 +38,9 @@ class RGLRU(ChannelMixer):
     half-life is 13 to 1400 tokens at r_t = 1/2. Differences: dense gate matrices where the authors
     take block-diagonal ones; SiLU for their GELU; the convolution is followed by SiLU.
     Source: the authors' equations 1 to 4; DSF paper, eq. 9, 10 and 21.
+
+    Raises:
+        ValueError: for a sharpness that is not positive.
     """
 
     symbols = Symbols(

@@ -40,6 +40,9 @@ class S4D(ModeMixer):
     normal matrix plus one of rank 1, discretised by the bilinear rule. S4D keeps a diagonal A and
     zero-order hold, so its eigenvalues are parameters. The authors' GLU in the output and their
     smaller learning rate for A and Delta are left out.
+
+    Raises:
+        ValueError: for an odd number of states, or step sizes out of order.
     """
 
     no_weight_decay = ("log_real", "frequency", "log_delta", "skip")

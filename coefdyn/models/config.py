@@ -36,6 +36,9 @@ class ModelConfig:
         norm: "layer" or "rms", before each mixer and MLP and at the end.
         position: "none", "learned" (a table added to the embedding) or "rotary" (in the mixer).
         embedding_std: standard deviation of the embedding's initial weights.
+
+    Raises:
+        ValueError: for an unknown choice, naming the nearest one, or a size below 1.
     """
 
     width: int = 128

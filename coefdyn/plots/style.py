@@ -116,6 +116,9 @@ def centered_norm(largest: float) -> TwoSlopeNorm:
 
     Args:
         largest: the largest magnitude to show, > 0 (coefficients carry no unit).
+
+    Raises:
+        ValueError: for a magnitude that is not positive.
     """
     if not largest > 0:
         raise ValueError(

@@ -162,7 +162,11 @@ def get_task(name: str) -> Task:
 
 
 def task_of(config: TaskConfig) -> Task:
-    """The registered task a configuration belongs to."""
+    """The registered task a configuration belongs to.
+
+    Raises:
+        ValueError: for a configuration of no registered task.
+    """
     task = TASKS.get(getattr(config, "task_name", ""))
     if task is None or type(config) is not task.config:
         raise ValueError(
@@ -175,7 +179,11 @@ def task_of(config: TaskConfig) -> Task:
 def make_config(
     name: str, preset: str = "paper", changes: Mapping[str, Any] | None = None
 ) -> TaskConfig:
-    """A task's preset (``"paper"`` or ``"quick"``) with some fields replaced."""
+    """A task's preset (``"paper"`` or ``"quick"``) with some fields replaced.
+
+    Raises:
+        ValueError: for an unknown task, preset or field, naming the nearest one.
+    """
     presets = ("paper", "quick")
     if preset not in presets:
         raise ValueError(f"no preset is called {preset!r}; {nearest(preset, presets)}")
@@ -184,7 +192,11 @@ def make_config(
 
 
 def config_from_dict(values: Mapping[str, Any]) -> TaskConfig:
-    """The inverse of ``TaskConfig.to_dict``."""
+    """The inverse of ``TaskConfig.to_dict``.
+
+    Raises:
+        ValueError: for an unknown task or field, naming the nearest one.
+    """
     if "task" not in values:
         raise ValueError(f"a task's dictionary needs the key 'task'; got {sorted(values)}.")
     config_type = get_task(values["task"]).config

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from coefdyn.lab.training.config import RunConfig, TrainConfig
 from coefdyn.lab.training.loop import Stopped, TrainOptions, build_model, train_group
+from coefdyn.lab.training.pool import WorkerFailed
 from coefdyn.lab.training.progress import Progress
 from coefdyn.lab.training.results import Record, ResultFile, ResultsNotWritten
 from coefdyn.lab.training.runs import RunOptions, train_runs
@@ -18,6 +19,7 @@ __all__ = [
     "Stopped",
     "TrainConfig",
     "TrainOptions",
+    "WorkerFailed",
     "build_model",
     "train_group",
     "train_runs",

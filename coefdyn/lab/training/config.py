@@ -39,6 +39,9 @@ class TrainConfig:
             the test split serves for all of it, as in the sources.
         precision: "float64", "float32", "tf32" (float32 with TF32 products on a GPU) or "bfloat16"
             (torch's automatic mixed precision).
+
+    Raises:
+        ValueError: for an unknown choice, naming the nearest one, or a number out of range.
     """
 
     steps: int
