@@ -61,26 +61,70 @@
     }
   }
 
-  async function show(script, records) {
+  // Where a chapter's column leaves room on its right, a figure with controls beside it takes up to 1090 pixels.
+  const WIDEST = 1090;
+  const BESIDE = 600; // a narrower column is a phone's: it has no room to leave
+
+  function fit(el) {
+    if (!el.querySelector("[data-layout=full]")) return;
+    const column = el.parentElement.getBoundingClientRect();
+    const room = document.documentElement.clientWidth - column.left - 24;
+    const wide = column.width >= BESIDE ? Math.max(column.width, Math.min(WIDEST, room)) : 0;
+    el.style.width = wide > column.width ? `${Math.floor(wide)}px` : "";
+    el.dataset.cdBreakout = String(wide > column.width);
+    const bar = document.querySelector(".bd-header-article, .header-article");
+    const pinned = bar && ["sticky", "fixed"].includes(getComputedStyle(bar).position) ? bar.offsetHeight : 0;
+    el.style.setProperty("--cdx-top", `${pinned}px`);
+  }
+
+  // The page's own table of contents stands where a wide figure goes: it makes room while the figure is in sight.
+  const inSight = new Set();
+  const watcher = "IntersectionObserver" in window && new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) inSight[isIntersecting ? "add" : "delete"](target);
+    const wide = [...inSight].some((el) => el.dataset.cdBreakout === "true");
+    document.documentElement.toggleAttribute("data-cd-wide", wide);
+  });
+
+  function keepFitting(el) {
+    fit(el);
+    let width = 0;
+    new ResizeObserver(([{ contentRect }]) => {
+      if (contentRect.width === width) return;
+      width = contentRect.width;
+      fit(el);
+    }).observe(el.parentElement);
+    if (watcher) watcher.observe(el);
+  }
+
+  // Places are made for all figures at once, with their usual heights, so that the text below is not pushed away later.
+  function reserve(script, records) {
     const { model_id: id } = JSON.parse(script.textContent);
     const record = records[id];
-    if (!record || !record.state || !record.state._esm) return;
-    decodeBuffers(record.state, record.buffers);
-    addStyle(record.state._anywidget_id || id, record.state._css);
+    if (!record || !record.state || !record.state._esm) return null;
     const el = document.createElement("div");
     el.className = "coefdyn-widget";
+    const { parts } = record.state;
+    const full = Array.isArray(parts) && parts.includes("matrix") && parts.includes("controls");
+    if (full) el.style.minHeight = script.parentElement.clientWidth >= BESIDE ? "900px" : "2100px";
     script.after(el);
-    const still = script.previousElementSibling;
+    return { id, record, el, still: script.previousElementSibling };
+  }
+
+  async function show({ id, record, el, still }) {
+    decodeBuffers(record.state, record.buffers);
+    addStyle(record.state._anywidget_id || id, record.state._css);
     try {
       const module = await importText(record.state._esm);
       const widget = typeof module.default === "function" ? await module.default() : module.default;
       await widget.render({ model: makeModel(record.state), el });
+      keepFitting(el);
     } catch (error) {
       el.setAttribute("role", "alert");
       if (still?.classList.contains("cd-still")) still.classList.add("cd-needed");
       el.textContent = `This interactive figure could not start (${error.message}).`;
       console.error(error);
     }
+    el.style.minHeight = "";
   }
 
   async function start() {
@@ -89,7 +133,8 @@
       Object.assign(records, JSON.parse(script.textContent).state);
     }
     followReferences(records);
-    for (const script of document.querySelectorAll(`script[type="${VIEW}"]`)) await show(script, records);
+    const places = [...document.querySelectorAll(`script[type="${VIEW}"]`)].map((script) => reserve(script, records));
+    for (const place of places.filter(Boolean)) await show(place);
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

@@ -15,15 +15,17 @@ from coefdyn.widgets import given
 from coefdyn.widgets import settings as rules
 from coefdyn.widgets.morph import build_morph
 from coefdyn.widgets.shown import Shown, is_between, shown_at
-from coefdyn.widgets.source import module_source, style_source
+from coefdyn.widgets.source import packed_source, style_source
 from coefdyn.widgets.tokens import build_dynamics
 
 __all__ = ["CARDS", "PARTS", "Explorer"]
 
 PARTS: tuple[str, ...] = (
     "presets",
+    "path",
     "equation",
     "matrix",
+    "answer",
     "impulse",
     "plane",
     "readout",
@@ -44,7 +46,7 @@ NUMBERS: tuple[str, ...] = ("near-zero-fraction", "row-sum", "overflow")
 """Numbers that a prediction can be about."""
 
 
-_GIVEN_PARTS = tuple(part for part in PARTS if part not in ("presets", "tokens"))
+_GIVEN_PARTS = tuple(part for part in PARTS if part not in ("presets", "path", "answer", "tokens"))
 
 
 @runtime_checkable
@@ -77,7 +79,7 @@ class Explorer(anywidget.AnyWidget):
             one), or a number out of range.
     """
 
-    _esm = module_source()
+    _esm = packed_source()
     _css = style_source()
 
     settings = traitlets.Dict().tag(sync=True)

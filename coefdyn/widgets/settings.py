@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from coefdyn.options import did_you_mean
+from coefdyn.widgets.facts import clean_text, parse_facts, places_of
 
 __all__ = [
     "ROWS",
@@ -28,11 +29,12 @@ __all__ = [
     "schema",
     "validate",
     "with_preset",
+    "with_tokens",
 ]
 
 Settings = dict[str, Any]
 
-_PARTS = ("choices", "ranges", "integers", "flags")
+_PARTS = ("choices", "ranges", "integers", "flags", "texts")
 
 
 @cache
@@ -50,11 +52,30 @@ def _specs() -> dict[str, tuple[str, dict[str, Any]]]:
     return {key: (part, spec) for part in _PARTS for key, spec in schema()[part].items()}
 
 
-def default_settings() -> Settings:
-    """Gated DeltaNet on 32 tokens in the plane."""
+def default_settings(tokens: str = "facts", text: str = "") -> Settings:
+    """Gated DeltaNet in the plane, on three facts or on other tokens.
+
+    Args:
+        tokens: "facts", "repeating" or "random".
+        text: what is told and asked, for facts; empty for the example of the book.
+    """
     settings: Settings = {"preset": "own", "morph_to": "", "points": {}}
     settings.update({key: spec["default"] for key, (_, spec) in _specs().items()})
+    settings["tokens"] = tokens
+    if text:
+        settings["text"] = text
+    if tokens == "facts":
+        settings.update(_places(settings["text"]))
     return with_preset(settings, "gated_deltanet")
+
+
+def _places(text: str) -> Settings:
+    """Length and first places to look at, for facts."""
+    return {"length": len(parse_facts(text)), **places_of(text)}
+
+
+_FACTS_START = {"variation": 0, "scale": 1}
+"""On facts all gates are alike, so that answers are round numbers; rows of Table 1 may add more."""
 
 
 def with_preset(settings: Mapping[str, Any], preset: str) -> Settings:
@@ -67,8 +88,19 @@ def with_preset(settings: Mapping[str, Any], preset: str) -> Settings:
         return {**settings, "preset": "own"}
     check_name("preset", preset, (*ROWS, "own"))
     row = schema()["rows"][preset]
-    chosen = {"direction": "key", "view": "raw", **row["start"], **row["kinds"], "preset": preset}
-    return {**settings, **chosen}
+    facts = {**_FACTS_START, **row.get("facts", {})} if settings["tokens"] == "facts" else {}
+    chosen = {"direction": "key", "view": "raw", **row["start"], **facts, **row["kinds"]}
+    return {**settings, **chosen, "preset": preset}
+
+
+def with_tokens(settings: Mapping[str, Any], tokens: str) -> Settings:
+    """The settings on other tokens, with the gates and strengths that those start with."""
+    if tokens == settings["tokens"]:
+        return dict(settings)
+    fresh = default_settings(tokens, settings["text"])
+    keys = ("variation", "scale", "length", "row", "column")
+    changed = {**settings, **{key: fresh[key] for key in keys}, "tokens": tokens, "points": {}}
+    return with_preset(changed, settings["preset"]) if tokens == "facts" else changed
 
 
 def row_of(settings: Mapping[str, Any]) -> str:
@@ -92,15 +124,17 @@ def validate(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
         ValueError: for an unknown key or choice (the message names the nearest known one), a value
             of the wrong type, or a number out of range.
     """
-    settings = dict(base) if base is not None else default_settings()
     known = ("preset", "morph_to", "points", *_specs())
     for key in changes:
         check_name("setting", key, known)
+    settings = _start(changes, base)
     if "preset" in changes:
         settings = with_preset(settings, changes["preset"])
     for key, value in changes.items():
         if key != "preset":
             settings[key] = _check_value(key, value)
+    if settings["tokens"] == "facts":
+        settings["length"] = len(parse_facts(settings["text"]))
     for key in ("column", "row"):
         settings[key] = min(settings[key], settings["length"])
     if settings["duplicate"] > settings["length"]:
@@ -109,9 +143,27 @@ def validate(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
     return settings
 
 
+def _start(changes: Mapping[str, Any], base: Mapping[str, Any] | None) -> Settings:
+    """Where changes begin: on the tokens and the text that they name. A length belongs to drawn
+    tokens, so naming one alone leaves the facts."""
+    before = base["tokens"] if base is not None else "facts"
+    implied = "repeating" if "length" in changes and before == "facts" else before
+    tokens = _check_value("tokens", changes.get("tokens", implied))
+    text = _check_value("text", changes["text"]) if "text" in changes else ""
+    if base is None:
+        return default_settings(tokens, text)
+    settings = with_tokens(base, tokens)
+    if text and tokens == "facts" and text != settings["text"]:
+        settings.update(_places(text), text=text, points={}, duplicate=0)
+    return settings
+
+
 def changes(settings: Mapping[str, Any]) -> Settings:
-    """The preset, and whatever differs from its start."""
-    base = with_preset(default_settings(), settings["preset"])
+    """The preset, and whatever differs from its start on the same tokens."""
+    base = with_preset(default_settings(settings["tokens"], settings["text"]), settings["preset"])
+    base["tokens"] = "facts"
+    if settings["tokens"] == "facts":
+        base["text"] = schema()["texts"]["text"]["default"]
     keys = ("preset", *_specs(), "morph_to", "points")
     return {key: settings[key] for key in keys if key == "preset" or settings[key] != base[key]}
 
@@ -124,11 +176,15 @@ def address(settings: Mapping[str, Any], name: str = "") -> str:
         name: the explorer's name; empty for the first one of the page.
     """
     parts = []
-    for key, value in changes(settings).items():
+    tokens = ("tokens", "text" if settings["tokens"] == "facts" else "length", "width", "seed")
+    named = {**changes(settings), **{key: settings[key] for key in tokens}}
+    if named.get("text") == schema()["texts"]["text"]["default"]:
+        del named["text"]
+    for key, value in named.items():
         if key == "points":
             parts += [f"{at}={','.join(map(_plain, point))}" for at, point in value.items()]
         else:
-            parts.append(f"{key}={quote(_plain(value))}")
+            parts.append(f"{key}={quote(_plain(value), safe='')}")
     return (f"#cd-{name}?" if name else "#cd?") + "&".join(parts)
 
 
@@ -167,11 +223,24 @@ def _check_value(key: str, value: Any) -> Any:
     if part == "choices":
         check_name(key, value, tuple(spec["options"]))
         return value
+    if part == "texts":
+        return _check_text(key, value)
     if part == "flags":
         if not isinstance(value, bool):
             raise ValueError(f"{key} must be True or False, got {value!r}.")
         return value
     return _check_number(key, value, spec, whole=part == "integers")
+
+
+def _check_text(key: str, value: Any) -> str:
+    """The text as it can be shown: see ``facts.clean_text``."""
+    cleaned = clean_text(value) if isinstance(value, str) else ""
+    if not parse_facts(cleaned):
+        raise ValueError(
+            f"{key} must hold at least one word, such as 'the cat is black; ask: cat'; "
+            f"got {value!r}."
+        )
+    return cleaned
 
 
 def _check_number(key: str, value: Any, spec: Mapping[str, Any], *, whole: bool) -> int | float:

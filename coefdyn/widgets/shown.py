@@ -18,7 +18,7 @@ from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Float, Tensor
 from coefdyn.widgets.morph import build_morph
 from coefdyn.widgets.settings import schema
-from coefdyn.widgets.tokens import build_dynamics
+from coefdyn.widgets.tokens import Tokens, build_dynamics
 
 __all__ = ["Shown", "is_between", "shown_at"]
 
@@ -70,6 +70,24 @@ class Shown:
         return self.weights if self.normalized else self.alpha
 
     @property
+    def labels(self) -> list[str]:
+        """What stands at each position; positions where dynamics were handed in."""
+        if self.is_given:
+            return [str(t + 1) for t in range(self.carrier.length)]
+        return Tokens(self.settings).words
+
+    @property
+    def answer(self) -> dict[str, float]:
+        """y_i of the chosen output: how much of each word it holds, in the order of the words."""
+        values = self.labels if self.is_given else Tokens(self.settings).values
+        found: dict[str, float] = {}
+        for j in range(self.row + 1):
+            word = values[j]
+            if word is not None:
+                found[word] = found.get(word, 0.0) + self.weights[self.row, j].item()
+        return found
+
+    @property
     def path(self) -> Float[Tensor, "m n"]:
         """States h_{i,j} of token j for i >= j, ``(L - j, n)``."""
         return self.carrier.states(self.column)
@@ -91,11 +109,13 @@ class Shown:
         exp and softplus are near zero far on the left; a straight readout is drawn around the
         scores there are (``readoutRange`` in ``js/views.js``).
         """
-        if not all(phi in _STRAIGHT for phi, share in self.readouts if share > 0):
-            return (-8.0, 4.0, -1.6, 4.0)
         plain = replace(self.carrier, readout=readout.identity, normalizer=normalizer.One())
         scores = plain.coefficients()
-        largest = scores[scores.isfinite()].abs().max().item()
+        scores = scores[scores.isfinite()]
+        if not all(phi in _STRAIGHT for phi, share in self.readouts if share > 0):
+            highest = scores.max().item()
+            return (-8.0, _nice_ceiling(highest) if highest > 4 else 4.0, -1.6, 4.0)
+        largest = scores.abs().max().item()
         reach = _nice_ceiling(1.1 * max(largest, 2 * self.settings["epsilon"], 1e-9))
         return (-reach, reach, -1.1 * reach, 1.1 * reach)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 from functools import cache
 from pathlib import Path
@@ -13,13 +15,14 @@ __all__ = [
     "arithmetic_source",
     "film_source",
     "module_source",
+    "packed_source",
     "small_source",
     "style_source",
 ]
 
 _HERE = Path(__file__).parent
 
-ARITHMETIC = ("tokens", "ingredients", "math", "blend", "state", "text", "model")
+ARITHMETIC = ("facts", "tokens", "ingredients", "math", "blend", "state", "text", "model")
 """Files that never touch a page; the golden-vector tests run exactly these."""
 
 _PAGE = (
@@ -27,7 +30,12 @@ _PAGE = (
     "matrix",
     "views",
     "dom",
+    "help",
     "controls",
+    "answer",
+    "equation",
+    "path",
+    "pin",
     "numbers",
     "inspect",
     "morph",
@@ -61,6 +69,22 @@ def arithmetic_source() -> str:
 def module_source() -> str:
     """One self-contained ES module: no imports, nothing from another host."""
     return _join(ARITHMETIC + _PAGE)
+
+
+@cache
+def packed_source() -> str:
+    """The explorer's module as a page carries it, once for each explorer: compressed, in a few
+    lines that unpack it. Equal modules have equal texts."""
+    packed = base64.b64encode(gzip.compress(module_source().encode(), mtime=0)).decode()
+    return (
+        f'const packed = Uint8Array.from(atob("{packed}"), (c) => c.charCodeAt(0));\n'
+        'const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));\n'
+        'const type = { type: "text/javascript" };\n'
+        "const url = URL.createObjectURL(new Blob([await new Response(stream).text()], type));\n"
+        "const unpacked = await import(url);\n"
+        "URL.revokeObjectURL(url);\n"
+        "export default unpacked.default;\n"
+    )
 
 
 @cache

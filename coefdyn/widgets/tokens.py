@@ -27,12 +27,12 @@ from coefdyn.dynamics.evolution import Evolution
 from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Tensor
+from coefdyn.widgets.draws import STREAM, draw_key, draw_normal, draw_uniform, round_milli
+from coefdyn.widgets.facts import FactToken, directions, parse_facts
 
-__all__ = ["READOUTS", "Tokens", "build_dynamics", "decay_of", "draw_normal", "draw_uniform"]
+__all__ = ["READOUTS", "Tokens", "build_dynamics", "decay_of"]
 
-_STREAM = {"query": 1, "key": 2, "word": 3, "decay": 4, "beta": 5, "input": 6, "output": 7}
 _VOCABULARY = 5
-_MASK = 0xFFFFFFFF
 
 READOUTS: Mapping[str, Readout] = {
     "identity": readout.identity,
@@ -47,35 +47,6 @@ READOUTS: Mapping[str, Readout] = {
 """phi by the explorer's name for it."""
 
 
-def _mix32(x: int) -> int:
-    x = ((x ^ (x >> 16)) * 0x7FEB352D) & _MASK
-    x = ((x ^ (x >> 15)) * 0x846CA68B) & _MASK
-    return x ^ (x >> 16)
-
-
-def _draw_key(seed: int, stream: int, token: int, channel: int) -> int:
-    x = _mix32((seed + 0x9E3779B9) & _MASK)
-    for part in (stream, token, channel):
-        x = _mix32((x + part) & _MASK)
-    return x
-
-
-def _round_milli(x: float) -> float:
-    return math.floor(x * 1000 + 0.5) / 1000
-
-
-def draw_normal(seed: int, stream: int, token: int, channel: int) -> float:
-    """Twelve uniforms minus six: mean 0, variance 1, three decimals."""
-    x = _draw_key(seed, stream, token, channel)
-    total = sum(_mix32((x + m * 0x9E3779B9) & _MASK) for m in range(1, 13))
-    return _round_milli(total / 2**32 - 6)
-
-
-def draw_uniform(seed: int, stream: int, token: int, channel: int) -> float:
-    """Uniform in (-1, 1), three decimals."""
-    return _round_milli(_draw_key(seed, stream, token, channel) / 2**32 * 2 - 1)
-
-
 @dataclass(frozen=True)
 class Tokens:
     """Everything drawn for complete settings. Arrays are float64 tensors."""
@@ -86,17 +57,47 @@ class Tokens:
     def identities(self) -> list[int]:
         """What stands at each position; equal numbers are equal inputs."""
         s = self.settings
+        if s["tokens"] == "facts":
+            listed = self.facts
+            seen = list(dict.fromkeys((t.word, t.key, t.query) for t in listed))
+            return [seen.index((t.word, t.key, t.query)) for t in listed]
         ids = list(range(s["length"]))
         if s["tokens"] == "repeating":
-            word = _STREAM["word"]
-            ids = [_draw_key(s["seed"], word, t, 0) % _VOCABULARY for t in ids]
-        if s["duplicate"]:
-            ids[s["duplicate"] - 1] = ids[s["column"] - 1]
-        return ids
+            word = STREAM["word"]
+            ids = [draw_key(s["seed"], word, t, 0) % _VOCABULARY for t in ids]
+        return self._repeat(ids)
+
+    def _repeat(self, listed: list[Any]) -> list[Any]:
+        """With token j once more where the reader wants a copy."""
+        if self.settings["duplicate"]:
+            listed[self.settings["duplicate"] - 1] = listed[self.settings["column"] - 1]
+        return listed
+
+    @property
+    def facts(self) -> list[FactToken]:
+        """The tokens of the reader's text."""
+        return self._repeat(list(parse_facts(self.settings["text"])))
+
+    @property
+    def words(self) -> list[str]:
+        """What the axes of the matrix say at each position."""
+        if self.settings["tokens"] == "facts":
+            return [token.word for token in self.facts]
+        ids = self.identities
+        if self.settings["tokens"] == "repeating":
+            return ["abcde"[m] for m in ids]
+        return [str(m + 1) for m in ids]
+
+    @property
+    def values(self) -> list[str | None]:
+        """The word that each position carries as its value; None carries nothing."""
+        if self.settings["tokens"] == "facts":
+            return [token.value for token in self.facts]
+        return list(self.words)
 
     def gates(self, name: str, channels: int = 1) -> np.ndarray:
         """u, ``(L, channels)``, of one stream."""
-        seed, stream = self.settings["seed"], _STREAM[name]
+        seed, stream = self.settings["seed"], STREAM[name]
         return np.array(
             [[draw_uniform(seed, stream, t, c) for c in range(channels)] for t in self.identities]
         )
@@ -104,16 +105,25 @@ class Tokens:
     def queries_keys(self) -> tuple[Tensor, Tensor]:
         """q and k, ``(L, n)``. A query leans towards its own token's key."""
         s = self.settings
-        width, seed, ids = s["width"], s["seed"], self.identities
+        width, seed = s["width"], s["seed"]
+        if s["tokens"] == "facts":
+            return self._placed(*directions(self.facts, width, seed))
+        ids = self.identities
 
         def normals(stream: str) -> list[list[float]]:
-            return [[draw_normal(seed, _STREAM[stream], t, c) for c in range(width)] for t in ids]
+            return [[draw_normal(seed, STREAM[stream], t, c) for c in range(width)] for t in ids]
 
         keys, noise = normals("key"), normals("query")
         queries = [
-            [_round_milli(0.8 * k + 0.6 * e) for k, e in zip(*pair, strict=True)]
+            [round_milli(0.8 * k + 0.6 * e) for k, e in zip(*pair, strict=True)]
             for pair in zip(keys, noise, strict=True)
         ]
+        return self._placed(queries, keys)
+
+    def _placed(self, queries: list[Any], keys: list[Any]) -> tuple[Tensor, Tensor]:
+        """With the points that the reader has dragged, as tensors ``(L, n)``."""
+        s = self.settings
+        width = s["width"]
         for name, values in s["points"].items():
             t = int(name[1:]) - 1
             if t < s["length"]:
@@ -139,7 +149,7 @@ class Tokens:
         return _tensor(math.log(s["decay"]) * channels * gates)
 
     def directions(self, keys: Tensor) -> Tensor:
-        """z_t, ``(L, n)``, of length one."""
+        """z_t, ``(L, n)``, of length one; zero where a word stores nothing under its key."""
         s = self.settings
         length, width = keys.shape
         turn = math.radians(1) * s["angle"] * torch.ones(length, dtype=torch.float64)
@@ -149,6 +159,8 @@ class Tokens:
         first[:, 0] = 1
         if s["direction"] == "key":
             norm = keys.norm(dim=-1, keepdim=True)
+            if s["tokens"] == "facts":
+                first = torch.zeros_like(first)
             first = torch.where(norm > 0, keys / norm.clamp(min=1e-300), first)
         return _rotate_pairs(first, turn)
 

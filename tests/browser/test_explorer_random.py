@@ -76,7 +76,8 @@ def test_random_settings_give_python_s_numbers(browser: Any) -> None:
 
 
 #: So many acts of a careless hand on every explorer of the page, and the frame that follows.
-ACT = """async ([seed, count]) => {
+ACT = """async ([seed, count, starts]) => {
+  const homes = starts.map((raw) => homeOf(normaliseSettings(raw).settings));
   let x = seed;
   const random = () => { x = mix32(x + 0x9e3779b9); return x / 4294967296; };
   const pick = (list) => list[Math.floor(random() * list.length)];
@@ -103,7 +104,7 @@ ACT = """async ([seed, count]) => {
   return [...document.querySelectorAll(".cdx")].map((root, m) => {
     const own = history.state.explorers[m ? `#cd-${m + 1}?` : "#cd?"];
     const named = [...root.querySelectorAll("[aria-label]")].map((e) => e.ariaLabel).join(" ");
-    return { ...decodeSettings(own), words: root.innerText + named,
+    return { ...decodeSettings(own, homes[m]), words: root.innerText + named,
       hooks: Object.fromEntries([...root.querySelectorAll("dd[data-value]")]
         .map((e) => [e.dataset.cd, Number(e.dataset.value)])) };
   });
@@ -112,11 +113,12 @@ ACT = """async ([seed, count]) => {
 
 def test_a_careless_hand_never_parts_page_and_python(open_page: Open) -> None:
     question = {"id": "o", "question": "When?", "number": "overflow", "control": "decay"}
-    page = open_page(Explorer("mlstm", length=12), Explorer("gla", length=9, predict=question))
+    starts = [{"preset": "mlstm", "length": 12}, {"preset": "gla"}]
+    page = open_page(Explorer("mlstm", length=12), Explorer("gla", predict=question))
     page.wait_for_function("document.querySelectorAll('[data-cd=explorer]').length === 2")
     page.add_script_tag(content=arithmetic_source())
     for seed in range(12):
-        for one in page.evaluate(ACT, [seed, 20]):
+        for one in page.evaluate(ACT, [seed, 20, starts]):
             assert one["notes"] == []
             shown = Explorer(**one["settings"]).shown()
             got, want = one["hooks"], (shown.row_sum, shown.overflow_tokens)

@@ -13,8 +13,8 @@ from browser.explorer_pages import Open, number, open_page, press, slide, text  
 
 from coefdyn.lab.films import TrainingFilm
 from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance
+from coefdyn.widgets.draws import draw_normal
 from coefdyn.widgets.source import arithmetic_source
-from coefdyn.widgets.tokens import draw_normal
 
 pytestmark = pytest.mark.browser
 

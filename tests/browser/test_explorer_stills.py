@@ -46,7 +46,7 @@ def visit(browser: Any, tmp_path: Path, store: Path) -> Iterator[Visit]:
             "</head>", f"<style>{style}</style><script defer>{service}</script></head>"
         )
         if broken:
-            text = text.replace("function createExplorer(", "function createNothing(")
+            text = text.replace("new DecompressionStream(", "new NoSuchStream(")
         page_file.write_text(text, encoding="utf-8")
         assert add_to_page(page_file, tmp_path, store) == len(figures)
         context = browser.new_context(java_script_enabled=scripts)

@@ -16,6 +16,7 @@ import torch
 
 from coefdyn.widgets.morph import build_morph
 from coefdyn.widgets.settings import schema, validate
+from coefdyn.widgets.shown import shown_at
 from coefdyn.widgets.tokens import build_dynamics
 
 PATH = Path(__file__).parent / "explorer.json"
@@ -65,6 +66,32 @@ _EXTRA: tuple[dict[str, Any], ...] = (
 )
 
 
+_TOLD = {"epsilon": 0.05, "width": 3, "seed": 5}
+_TEXTS = (
+    "the cat is black; the dog is brown; the cat is white; ask: cat",
+    "hen red, fox brown, owl grey, hen white. What is the owl?",
+    "Once upon a time a miller had three sons",
+    "  “Tea” = green\n coffee is  BLACK!! ask tea ; ask: bird",
+    "\u202eהחתול הוא שחור\u202c; 🐈 is 🖤, 🐈?",
+    "cat",
+    "<b>x</b> is <script>y</script>; ask: b",
+    " ".join(f"w{m}" for m in range(200)),
+    "aVeryLongWordThatNobodyWouldReadToItsEnd is short",
+)
+
+
+def told() -> list[dict[str, Any]]:
+    """Facts: every text, and every row of Table 1 on the first of them."""
+    texts = [{"preset": "gated_deltanet", "text": text} for text in _TEXTS]
+    rows = [{"preset": name, "text": _TEXTS[0]} for name in schema()["rows"]]
+    more = [
+        {"preset": "gla", "text": _TEXTS[1], "duplicate": 4, "column": 2},
+        {"preset": "deltanet", "text": _TEXTS[1], "morph_to": "softmax_attention", "morph": 0.4},
+        {"preset": "mamba2", "text": _TEXTS[0], "points": {"q13": [0.5, -1.0]}, "variation": 0.5},
+    ]
+    return [{"tokens": "facts", **_TOLD, **case} for case in (*texts, *rows, *more)]
+
+
 def cases() -> list[dict[str, Any]]:
     """Settings: every structure x readout x normaliser, every row of Table 1, and the rest."""
     choices = schema()["choices"]
@@ -75,7 +102,7 @@ def cases() -> list[dict[str, Any]]:
         for eta in choices["normalizer"]["options"]
     ]
     rows = [{"preset": name, "length": 7, "width": 4} for name in schema()["rows"]]
-    return [{**_SMALL, **case} for case in (*product, *rows, *_EXTRA)]
+    return [{**_SMALL, **case} for case in (*product, *rows, *_EXTRA)] + told()
 
 
 def _lower(matrix: torch.Tensor) -> list[float]:
@@ -106,7 +133,16 @@ def vectors(case: dict[str, Any]) -> dict[str, Any]:
         "eigenvalues": eigenvalues.tolist(),
         "near_zero": (shown[causal].abs() <= settings["epsilon"]).double().mean().item(),
         "row_sum": alpha[settings["row"] - 1].sum().item(),
+        **answers(settings),
     }
+
+
+def answers(settings: dict[str, Any]) -> dict[str, Any]:
+    """The words on the axes and in y_i, where the tokens are words."""
+    if settings["tokens"] != "facts":
+        return {}
+    shown = shown_at(settings)
+    return {"labels": shown.labels, "said": list(shown.answer), "answer": [*shown.answer.values()]}
 
 
 def kept(case: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:

@@ -25,4 +25,7 @@ def test_file_agrees_with_reference(part: int) -> None:
     for row in TABLE[part::8]:
         fresh = golden.vectors(row["settings"])
         for name in row.keys() - {"settings"}:
+            if name in ("labels", "said"):
+                assert fresh[name] == row[name], row["settings"]
+                continue
             assert fresh[name] == pytest.approx(row[name], rel=1e-11, abs=1e-12), row["settings"]

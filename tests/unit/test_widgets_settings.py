@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import math
 import re
 
@@ -10,15 +12,16 @@ import torch
 
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS, default_settings, row_of, schema, validate
-from coefdyn.widgets.source import module_source, style_source
+from coefdyn.widgets.source import module_source
 
 
 def test_keyword_arguments_become_settings() -> None:
     explorer = Explorer("gla", length=24, decay=0.9)
     assert explorer.settings["length"] == 24
     assert explorer.settings["structure"] == "diagonal"
-    assert repr(explorer) == "Explorer(preset='gla', decay=0.9, length=24)"
-    assert explorer.link() == "#cd?preset=gla&decay=0.9&length=24"
+    assert repr(explorer) == "Explorer(preset='gla', tokens='repeating', decay=0.9, length=24)"
+    want = "#cd?preset=gla&tokens=repeating&decay=0.9&length=24&width=2&seed=7"
+    assert explorer.link() == want
 
 
 def test_settings_are_heard_and_set_one_at_a_time() -> None:
@@ -86,7 +89,10 @@ def test_repeated_tokens_are_equal_inputs() -> None:
 
 def test_module_is_small_and_asks_no_other_host() -> None:
     source = module_source()
-    assert len(source) + len(style_source()) < 120_000
+    assert len(Explorer._esm) + len(Explorer._css) < 120_000, "what a page carries, once for each"
+    packed = base64.b64decode(re.search(r"[A-Za-z0-9+/=]{1000,}", Explorer._esm).group())
+    assert gzip.decompress(packed).decode() == source
+    assert not re.search(r"https?://", Explorer._esm)
     assert not re.search(r"^\s*import\s|import\(|https?://", source, flags=re.MULTILINE)
     assert source.count("export default") == 1
 

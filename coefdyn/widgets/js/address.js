@@ -14,10 +14,10 @@ function listenToAddress(app, name) {
     const prefix = prefixes.find((start) => hash.startsWith(start));
     const kept = window.history.state?.explorers?.[app.prefix];
     if (prefix || kept !== undefined) {
-      const { settings, notes } = decodeSettings(prefix ? hash.slice(prefix.length) : kept);
+      const { settings, notes } = decodeSettings(prefix ? hash.slice(prefix.length) : kept, app.home);
       app.adopt(settings, notes.length ? [`The address was not all readable: ${notes.join("; ")}`] : []);
     }
-    onShow[app.prefix] = encodeSettings(app.settings);
+    onShow[app.prefix] = encodeSettings(app.settings, app.home);
     keepOnShow(app.prefix);
     return prefix !== undefined;
   };
@@ -55,7 +55,7 @@ function bringIntoView(root) {
 const ADDRESS_PAUSE_MS = 600;
 
 function writeAddress(app) {
-  const encoded = encodeSettings(app.settings);
+  const encoded = encodeSettings(app.settings, app.home);
   if (encoded === onShow[app.prefix]) return;
   const { history, location } = window;
   const now = performance.now();

@@ -5,7 +5,7 @@
 
 function blendIngredients(from, to, t) {
   const g = {
-    L: from.L, n: from.n, q: from.q, k: from.k, ids: from.ids, step: from.step,
+    L: from.L, n: from.n, q: from.q, k: from.k, ids: from.ids, words: from.words, values: from.values, told: from.told, step: from.step,
     structure: "morph", readout: from.readout, normalizer: from.normalizer, floor: from.floor,
     given: from.given, blend: { t, from, to },
   };

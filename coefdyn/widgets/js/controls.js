@@ -3,6 +3,7 @@
 // `hook` tells two controls of one setting apart: the card has control-decay, a question asked-decay.
 function makeControl(key, app, hook = "control") {
   if (SCHEMA.choices[key]) return choiceControl(key, SCHEMA.choices[key], app, hook);
+  if (SCHEMA.texts[key]) return textControl(key, SCHEMA.texts[key], app, hook);
   if (SCHEMA.flags[key]) return flagControl(key, SCHEMA.flags[key], app, hook);
   return sliderControl(key, SCHEMA.ranges[key] || SCHEMA.integers[key], app, hook);
 }
@@ -10,7 +11,7 @@ function makeControl(key, app, hook = "control") {
 function choiceControl(key, spec, app, hook = "control") {
   const id = freshId(key);
   const select = element("select", { id, "data-cd": `${hook}-${key}`,
-    onchange: () => app.change({ [key]: select.value }, true) },
+    onchange: () => app.change(key === "tokens" ? withTokens(app.settings, select.value) : { [key]: select.value }, true) },
     ...Object.entries(spec.options).map(([value, text]) => element("option", { value, text })));
   const node = element("div", { class: "cdx-control cdx-choice" }, element("label", { for: id, text: spec.label }), select);
   return { node, update(s) {
@@ -43,8 +44,11 @@ function sliderControl(key, spec, app, hook = "control") {
   input.addEventListener("change", () => app.commit());
   const node = element("div", { class: "cdx-control cdx-slider" },
     element("label", { for: id, text: spec.label }), value, input);
+  const half = key === "decay" && hook === "control" ? element("span", { class: "cdx-half", "data-cd": "half-life" }) : null;
+  if (half) node.append(half);
   return { node, update(s) {
     node.hidden = !applies(key, s);
+    if (half) setText(half, halfLifeWords(Math.log(s.decay)));
     limitToLength(key, input, s);
     const number = String(forward(s[key]));
     if (input.value !== number) input.value = number;
@@ -65,28 +69,62 @@ const CARDS = [
 ];
 
 function keysOfGroup(group) {
-  return SCALAR_KEYS.filter((key) => (SCHEMA.choices[key] || SCHEMA.ranges[key] || SCHEMA.integers[key] || SCHEMA.flags[key]).group === group);
+  return SCALAR_KEYS.filter((key) => specOf(key).group === group);
 }
 
 function controlGroup(keys, app, hook = "control") {
   return keys.map((key) => {
     const control = makeControl(key, app, hook);
+    if (hook === "control") withHelp(key, control.node);
     app.updaters.push((model) => control.update(model.settings));
     return control.node;
   });
 }
 
-// All four cards, or those named among the parts ("card-readout").
+// All four cards, or those named among the parts ("card-readout"). On a phone one at a time, chosen by a tab.
 function makeCards(app, parts) {
   const named = ([group]) => parts.includes("controls") || parts.includes(`card-${group}`);
   const free = ([group]) => !isGiven(app.data) || group === "readout" || group === "normalizer";
   const cards = CARDS.filter((card) => named(card) && free(card));
-  return element("div", { class: `cdx-cards cdx-cards-${cards.length}` }, ...cards.map(([group, sign, name, hint]) =>
-    element("fieldset", { class: `cdx-card cdx-card-${group}` },
-      element("legend", {}, symbol(sign, group), ` ${name}`),
-      element("p", { class: "cdx-hint", text: hint }),
-      makeMix(group, app),
-      element("div", { class: "cdx-card-controls" }, ...controlGroup(keysOfGroup(group), app)))));
+  const node = element("div", { class: `cdx-cards cdx-cards-${cards.length}`, "data-card": cards.length ? cards[0][0] : "" });
+  const tabs = cards.map(([group, sign, name]) => element("button", { type: "button", class: "cdx-tab", "data-cd": `tab-${group}`,
+    "aria-pressed": group === cards[0][0], onclick: () => showCard(app, group) }, symbol(sign, group), element("span", { text: name })));
+  if (cards.length > 1) node.append(element("div", { class: "cdx-tabs", role: "group", "aria-label": "Ingredients" }, ...tabs));
+  node.append(...cards.map((card) => makeCard(app, card)));
+  return node;
+}
+
+function showCard(app, group) {
+  const cards = app.root.querySelector(".cdx-cards");
+  if (!cards) return;
+  cards.dataset.card = group;
+  cards.querySelectorAll(".cdx-tab").forEach((tab) => setAttribute(tab, "aria-pressed", tab.dataset.cd === `tab-${group}`));
+}
+
+// Controls that a first look does without.
+const RARE_KEYS = ["direction", "angle", "variation", "flip", "epsilon", "width", "seed"];
+
+function makeCard(app, [group, sign, name, hint]) {
+  const keys = keysOfGroup(group);
+  return element("fieldset", { class: `cdx-card cdx-card-${group}`, "data-ingredient": group },
+    element("legend", {}, symbol(sign, group), ` ${name}`, element("span", { class: "cdx-hint", text: hint })),
+    makeMix(group, app),
+    element("div", { class: "cdx-card-controls" }, ...controlGroup(keys.filter((key) => !RARE_KEYS.includes(key)), app)), makeMore(group, app));
+}
+
+function makeMore(group, app) {
+  const rare = keysOfGroup(group).filter((key) => RARE_KEYS.includes(key));
+  if (rare.length === 0) return null;
+  const more = element("details", { class: "cdx-more", "data-cd": `more-${group}` }, element("summary", { text: "more" }), ...controlGroup(rare, app));
+  let opened = false;
+  app.updaters.push(({ settings: s }) => {
+    more.hidden = !rare.some((key) => applies(key, s));
+    if (opened) return;
+    // What a link or the page has moved away from its start is not hidden.
+    const start = withPreset(defaultSettings({ ...SHIPPED_HOME, tokens: s.tokens, text: s.text }), s.preset);
+    if (rare.some((key) => applies(key, s) && s[key] !== start[key])) more.open = opened = true;
+  });
+  return more;
 }
 
 function makeMix(group, app) {
@@ -133,23 +171,11 @@ function makeDesign(app, always) {
   const node = element("p", { class: "cdx-design", "data-cd": "design" }, words, end);
   app.updaters.push(({ settings }) => {
     const morphing = isMorphing(settings) && !isGiven(app.data);
-    node.hidden = isGiven(app.data) || !(always || morphing);
+    node.hidden = isGiven(app.data) || !(morphing || (always && settings.preset === "own"));
     setText(words, designWords(settings));
     end.hidden = !morphing;
     setAttribute(node, "data-morphing", morphing);
     setAttribute(end, "aria-label", `× end the morph, back to ${nameOf(settings)}`);
   });
   return node;
-}
-
-function makeEquation() {
-  const sub = (text) => element("sub", { text });
-  const plain = (...parts) => element("span", { class: "cdx-symbol" }, ...parts);
-  const first = element("span", { class: "cdx-formula" }, plain("α", sub("ij")), " = ", symbol("φ", "readout"), "( ",
-    plain("q", sub("i"), element("sup", { text: "⊤" })), " ", symbol("A_i", "evolution"), " ⋯ ", symbol("A_j+1", "evolution"), " ",
-    symbol("b_j", "scaling"), " ", plain("k", sub("j")), " )");
-  const second = element("span", { class: "cdx-formula" }, plain("y", sub("i")), " = ", "Σ", sub("j ≤ i"), " ",
-    plain("α", sub("ij")), " ", plain("v", sub("j")), " ∕ ", symbol("η_i", "normalizer"));
-  return element("div", { class: "cdx-equation", role: "img",
-    "aria-label": "alpha i j equals phi of q i transposed times A i down to A j plus 1 times b j times k j; y i equals the sum over j up to i of alpha i j times v j, divided by eta i" }, first, second);
 }

@@ -50,6 +50,7 @@ function createExplorer(widget, host) {
   const saved = widget.get("settings");
   app.settings = normaliseSettings(saved && Object.keys(saved).length ? saved : {}).settings;
   app.initial = app.settings; // what the page was written with, whatever its address says
+  app.home = homeOf(app.settings);
   app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" });
   buildParts(app, widget.get("parts") || ALL_PARTS);
   host.append(app.root);
@@ -61,29 +62,40 @@ function createExplorer(widget, host) {
   return app;
 }
 
-const ALL_PARTS = ["presets", "equation", "matrix", "impulse", "plane", "readout", "numbers", "panels", "controls", "tokens"];
+const ALL_PARTS = ["presets", "path", "equation", "matrix", "answer", "impulse", "plane", "readout", "numbers", "panels", "controls", "tokens"];
+const SMALL_FIGURES = [["impulse", "Impulse response", drawImpulse], ["plane", "Moving state", drawPlane], ["readout", "Readout", drawReadout]];
 
 function buildParts(app, parts) {
   const has = (name) => parts.includes(name);
   const { root } = app;
   if (has("presets")) root.append(makePresets(app));
+  if (has("path")) root.append(makePath(app));
   root.append(makeDesign(app, has("presets")));
-  if (has("equation")) root.append(makeEquation());
+  if (has("equation")) root.append(makeEquation(app));
   if (app.predict.id) root.append(makePredict(app));
   root.append(makeNote(app));
   if (app.data.heads) root.append(makeHeads(app));
-  const figures = [
-    has("matrix") ? makeMatrix(app) : null,
-    ...[["impulse", "Impulse response", drawImpulse], ["plane", "Moving state", drawPlane], ["readout", "Readout", drawReadout]]
-      .map(([name, title, draw]) => (has(name) ? makeFigure(app, name, title, draw) : null)),
-  ].filter(Boolean);
-  if (figures.length) root.append(element("div", { class: `cdx-figures cdx-figures-${figures.length}` }, ...figures));
+  if (has("tokens")) root.append(element("div", { class: "cdx-tokens", "data-locks": true }, ...controlGroup(["tokens", "text", "length"], app), makeMore("tokens", app)));
+  root.append(makeStage(app, parts));
   if (has("numbers")) root.append(makeNumbers(app));
-  if (has("panels")) root.append(makePanels(app));
-  if (parts.some((name) => name === "controls" || name.startsWith("card-"))) root.append(makeCards(app, parts));
-  if (has("tokens")) root.append(element("div", { class: "cdx-tokens", "data-locks": true }, ...controlGroup(keysOfGroup("tokens"), app)));
   root.append(element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" }));
   app.onCommit.push(() => setText(root.querySelector("[data-cd=status]"), describe(app.model) + spokenOutcome(app)));
+}
+
+// What is seen, the smaller figures or the panel that takes their place, and the cards in hand's reach.
+function makeStage(app, parts) {
+  const has = (name) => parts.includes(name);
+  const small = SMALL_FIGURES.filter(([name]) => has(name)).map(([name, title, draw]) => makeFigure(app, name, title, draw));
+  const seen = [has("matrix") ? makeMatrix(app) : null, has("answer") && !isGiven(app.data) ? makeAnswer(app) : null].filter(Boolean);
+  const cards = parts.some((name) => name === "controls" || name.startsWith("card-")) ? makeCards(app, parts) : null;
+  const full = has("matrix") && has("controls") && small.length > 0;
+  setAttribute(app.root, "data-layout", full ? "full" : "plain");
+  const pinned = has("panels") && has("matrix") && small.length ? makePinned(app) : null;
+  const side = element("div", { class: "cdx-side" }, pinned, ...small);
+  const panels = has("panels") ? makePanels(app, side) : null;
+  const figures = element("div", { class: `cdx-figures cdx-figures-${seen.length + small.length}` },
+    ...(seen.length ? [element("div", { class: "cdx-seen", "data-cd": "seen" }, ...seen)] : []), side);
+  return element("div", { class: "cdx-stage" }, panels, figures, cards ? element("div", { class: "cdx-hand" }, cards) : null);
 }
 
 function makeNote(app) {
@@ -110,11 +122,56 @@ function makeFigure(app, name, title, draw) {
   const node = element("figure", { class: `cdx-figure cdx-figure-${name}` }, caption, canvas);
   if (name === "impulse") caption.append(shortSlider("column", "j =", app));
   if (name === "plane") caption.append(shortSlider("row", "i =", app), playButton(app));
-  app.updaters.push((model) => {
+  if (name === "impulse") dragAlong(app, canvas);
+  if (name === "plane") dragQuery(app, canvas);
+  app.updaters.push((chosen) => {
+    const model = lookedAt(app, chosen);
     draw(canvas, model, app.theme);
     setAttribute(canvas, "aria-label", `${title}. ${FIGURE_WORDS[name](model)}`);
   });
   return node;
+}
+
+// The cell under the pointer drives the pictures; the chosen one stays chosen.
+function lookedAt(app, model) {
+  const { row, column } = model.cell;
+  if (row === model.row && column === model.column) return model;
+  if (app.looked?.model !== model) app.looked = { model, seen: { ...model, row, column, path: states(model.g, column) } };
+  return app.looked.seen;
+}
+
+// Along the bars of the impulse response the output i follows the pointer.
+function dragAlong(app, canvas) {
+  const follow = (event, done) => {
+    const { L } = app.model.g;
+    const [width] = sizeOf(canvas);
+    const i = Math.floor(((event.offsetX / textZoom - 8) / (width - 16)) * L) + 1;
+    app.change({ row: Math.min(Math.max(i, 1), L) }, done);
+  };
+  canvas.addEventListener("pointerdown", (event) => {
+    canvas.setPointerCapture(event.pointerId);
+    follow(event, false);
+  });
+  canvas.addEventListener("pointermove", (event) => canvas.hasPointerCapture(event.pointerId) && follow(event, false));
+  canvas.addEventListener("pointerup", () => app.commit());
+}
+
+// In the plane the query turns after the pointer, at its own length.
+function dragQuery(app, canvas) {
+  const follow = (event) => {
+    const { g, row } = app.model;
+    if (g.n !== 2 || isGiven(app.data)) return;
+    const [width, height] = sizeOf(canvas);
+    const [x, y] = [event.offsetX / textZoom - width / 2, height / 2 - event.offsetY / textZoom];
+    const far = Math.hypot(x, y);
+    if (far < 6) return;
+    const length = Math.hypot(g.q[2 * row], g.q[2 * row + 1]) || 1;
+    const turned = [x, y].map((v) => Math.round((100 * length * v) / far) / 100);
+    app.change({ points: { ...app.settings.points, [`q${row + 1}`]: turned } }, false);
+  };
+  canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
+  canvas.addEventListener("pointermove", (event) => canvas.hasPointerCapture(event.pointerId) && follow(event));
+  canvas.addEventListener("pointerup", () => app.commit());
 }
 
 function shortSlider(key, text, app) {
@@ -163,7 +220,7 @@ function stateWords(m) {
 
 // What a screen reader hears once a change is done.
 function describe(m) {
-  return `${titleOf(m.settings)}. ${formatPercent(m.nearZero)} of the coefficients are near zero. Class ${m.className}. ${readingWords(m)}`;
+  return `${titleOf(m.settings)}. ${formatPercent(m.nearZero)} of the coefficients are near zero. Class ${m.className}. ${m.g.told ? `${answerWords(m)} ` : ""}${readingWords(m)}`;
 }
 
 function listenToWidget(app) {

@@ -97,7 +97,7 @@ function drawGeometry(canvas, model, theme) {
   stroke(ctx, [at(across), at(across.map((x) => -x))], theme.readout, 1.25, [4, 4]);
   write(ctx, theme, "score 0", ...zeroLabel(view, across, width, height), { color: theme.readout });
   if (model.g.z) drawDirection(ctx, model, theme, at);
-  arrow(ctx, view.cx, view.cy, ...at(q), theme.normalizer, 2);
+  arrow(ctx, view.cx, view.cy, ...at(q), theme.ink, 2);
   arrow(ctx, view.cx, view.cy, ...at(pointOf(model, "k")), theme.scaling, 2);
   const points = planePoints(model).map((point) => point.map((x) => x / model.g.b[model.column]));
   stroke(ctx, points.map(at), theme.evolution, 1.25);
@@ -168,8 +168,8 @@ function drawSolid(canvas, model, theme, turn) {
   ctx.fill();
   ctx.globalAlpha = 1;
   [[1, 0, 0], [0, 1, 0], [0, 0, 1]].forEach((axis) => stroke(ctx, [at(axis.map((x) => -x)), at(axis)], theme.line));
-  arrow(ctx, ...at([0, 0, 0]), ...at(unit), theme.normalizer, 2);
-  write(ctx, theme, "q", at(unit)[0] + 6, at(unit)[1] - 4, { color: theme.normalizer, weight: 600, size: 13 });
+  arrow(ctx, ...at([0, 0, 0]), ...at(unit), theme.ink, 2);
+  write(ctx, theme, "q", at(unit)[0] + 6, at(unit)[1] - 4, { color: theme.ink, weight: 600, size: 13 });
   for (const { point, cosine } of stateDirections(model)) {
     const near = Math.abs(cosine) <= NEAR_PLANE;
     stroke(ctx, [at([0, 0, 0]), at(point)], near ? theme.readout : theme.evolution, 0.75);

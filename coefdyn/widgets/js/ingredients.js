@@ -6,7 +6,7 @@ function ingredientsFrom(s, data) {
   if (isGiven(data)) return ingredientsFromData(s, data);
   const ids = tokenIdentities(s);
   const { q, k } = drawQueriesKeys(s, ids);
-  const g = { L: s.length, n: s.width, q, k, ids, structure: s.structure };
+  const g = { L: s.length, n: s.width, q, k, ids, structure: s.structure, ...tokenWords(s, ids), told: s.tokens === "facts" };
   const gate = (stream, t, c) => drawUniform(s.seed, stream, ids[t], c);
   g.beta_t = Float64Array.from(ids, (_, t) => s.beta + s.variation * gate(STREAM.beta, t, 0) * Math.min(s.beta, 2 - s.beta));
   addEvolution(g, s, gate);
@@ -55,7 +55,8 @@ function directions(g, s) {
       let square = 0;
       for (let c = 0; c < n; c++) square += k[t * n + c] * k[t * n + c];
       const norm = Math.sqrt(square);
-      for (let c = 0; c < n; c++) row[c] = norm > 0 ? k[t * n + c] / norm : c === 0 ? 1 : 0;
+      const none = s.tokens === "facts" ? 0 : 1; // a word that stores nothing erases nothing
+      for (let c = 0; c < n; c++) row[c] = norm > 0 ? k[t * n + c] / norm : c === 0 ? none : 0;
     } else {
       row[0] = 1;
     }
@@ -109,7 +110,7 @@ function ingredientsFromData(s, given) {
   const L = data.q.length;
   return {
     L, n: data.q[0].length, q: flat(data.q), k: flat(data.k),
-    ids: data.q.map((_, t) => t), structure: data.structure,
+    ids: data.q.map((_, t) => t), words: data.q.map((_, t) => String(t + 1)), values: data.q.map((_, t) => String(t + 1)), structure: data.structure,
     matrix: flat(data.matrix), spectrum: data.eigenvalues || null,
     decay: flat(data.decay), beta: data.beta ? Float64Array.from(data.beta) : null, z: flat(data.direction), step: new Float64Array(L),
     b: Float64Array.from(data.scaling), readout: s.readout, normalizer: s.normalizer, floor: s.floor,

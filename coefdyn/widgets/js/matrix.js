@@ -1,9 +1,17 @@
 // The L x L picture of the coefficients, and where a pointer falls in it.
 
 const MATRIX_MARGIN = { left: 20, top: 4, right: 4, bottom: 20 };
+const WORD_SPACE = { least: 8, most: 68, cell: 9 }; // of a cell: words are written along rows that have this height
 
-function matrixGeometry(width, height, L) {
-  const m = MATRIX_MARGIN;
+// Room for the words of the text beside and below the matrix.
+function matrixMargin(ctx, theme, { g }) {
+  if (!g.told) return MATRIX_MARGIN;
+  ctx.font = `600 11px ${theme.font}`;
+  const room = Math.min(WORD_SPACE.most, Math.max(...g.words.map((word) => ctx.measureText(word).width)));
+  return { ...MATRIX_MARGIN, left: room + WORD_SPACE.least, bottom: room + WORD_SPACE.least };
+}
+
+function matrixGeometry(width, height, L, m = MATRIX_MARGIN) {
   const side = Math.min(width - m.left - m.right, height - m.top - m.bottom);
   return { x: m.left, y: m.top, side, cell: side / L };
 }
@@ -35,7 +43,8 @@ const matrixBuffer = typeof document === "undefined" ? null : document.createEle
 function drawMatrix(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const { L } = model.g;
-  const box = matrixGeometry(width, height, L);
+  canvas.margin = matrixMargin(ctx, theme, model);
+  const box = matrixGeometry(width, height, L, canvas.margin);
   const image = matrixPixels(model.shown, L, model.top || 1, model.epsilonShown, theme);
   matrixBuffer.width = L;
   matrixBuffer.height = L;
@@ -46,7 +55,7 @@ function drawMatrix(canvas, model, theme) {
   const j = model.column;
   const i = model.row;
   frame(ctx, box.x + j * box.cell, box.y + j * box.cell, box.cell, (L - j) * box.cell, theme.evolution);
-  frame(ctx, box.x, box.y + i * box.cell, (i + 1) * box.cell, box.cell, theme.normalizer);
+  frame(ctx, box.x, box.y + i * box.cell, (i + 1) * box.cell, box.cell, theme.ink);
   if (i >= j) frame(ctx, box.x + j * box.cell, box.y + i * box.cell, box.cell, box.cell, theme.ink);
   drawMatrixLabels(ctx, box, model, theme);
 }
@@ -72,6 +81,7 @@ function frame(ctx, x, y, w, h, color) {
 }
 
 function drawMatrixLabels(ctx, box, model, theme) {
+  if (hasWords(ctx)) return drawMatrixWords(ctx, box, model, theme);
   const { cell } = box;
   const { row, column } = model;
   write(ctx, theme, `j = ${column + 1}`, Math.min(Math.max(box.x + (column + 0.5) * cell, box.x + 14), box.x + box.side - 16), box.y + box.side + 14,
@@ -79,13 +89,43 @@ function drawMatrixLabels(ctx, box, model, theme) {
   ctx.save();
   ctx.translate(box.x - 6, Math.min(Math.max(box.y + (row + 0.5) * cell, box.y + 16), box.y + box.side - 16));
   ctx.rotate(-Math.PI / 2);
-  write(ctx, theme, `i = ${row + 1}`, 0, 0, { align: "center", color: theme.normalizer, weight: 600 });
+  write(ctx, theme, `i = ${row + 1}`, 0, 0, { align: "center", color: theme.ink, weight: 600 });
   ctx.restore();
+}
+
+const hasWords = (ctx) => ctx.canvas.margin !== MATRIX_MARGIN;
+
+// The text along both axes; where cells are small only the chosen row and column keep theirs.
+function drawMatrixWords(ctx, box, { g, row, column }, theme) {
+  const { cell } = box;
+  const size = Math.min(11, Math.max(cell * 0.8, WORD_SPACE.cell));
+  const room = ctx.canvas.margin.left - 6;
+  const all = cell >= WORD_SPACE.cell;
+  g.words.forEach((word, t) => {
+    const [x, y] = [box.x + (t + 0.5) * cell, box.y + (t + 0.5) * cell];
+    if (all || t === row) fitText(ctx, theme, word, box.x - 4, y + size * 0.35, room, { align: "right", size, ...(t === row ? { color: theme.ink, weight: 700 } : {}) });
+    if (!all && t !== column) return;
+    ctx.save();
+    ctx.translate(x + size * 0.35, box.y + box.side + 4);
+    ctx.rotate(-Math.PI / 2);
+    fitText(ctx, theme, word, 0, 0, room, { align: "right", size, ...(t === column ? { color: theme.evolution, weight: 700 } : {}) });
+    ctx.restore();
+  });
+}
+
+function fitText(ctx, theme, text, x, y, room, style) {
+  ctx.font = `${style.weight || 400} ${style.size}px ${theme.font}`;
+  let shown = text;
+  for (let signs = Array.from(text); signs.length > 1 && ctx.measureText(shown).width > room;) {
+    signs = signs.slice(0, -1);
+    shown = `${signs.join("")}…`;
+  }
+  write(ctx, theme, shown, x, y, style);
 }
 
 // The cell under a point of the canvas, or null above the diagonal and outside.
 function cellAt(canvas, L, x, y) {
-  const box = matrixGeometry(...sizeOf(canvas), L);
+  const box = matrixGeometry(...sizeOf(canvas), L, canvas.margin);
   const column = Math.floor((x / textZoom - box.x) / box.cell);
   const row = Math.floor((y / textZoom - box.y) / box.cell);
   return column >= 0 && row < L && column <= row ? { row, column } : null;

@@ -15,7 +15,18 @@ function buildModel(s, data) {
   };
   addReadoutCurve(model, s);
   addNumbers(model, s);
+  model.answer = answerOf(model, row);
   return model;
+}
+
+// y_i of an output: how much of each word it holds, in the order of the words.
+function answerOf({ g, weights }, i) {
+  const found = new Map();
+  for (let j = 0; j <= i; j++) {
+    const word = g.values[j];
+    if (word !== null) found.set(word, (found.get(word) || 0) + weights[i * g.L + j]);
+  }
+  return [...found];
 }
 
 // phi of the design; between two designs the mixture of both.

@@ -77,9 +77,11 @@ function moveCell(app, event) {
 }
 
 function readingWords({ g, cell: { row, column }, alpha, weights, scores }) {
-  if (row < column) return `Output ${row + 1} comes before token ${column + 1}: no coefficient.`;
+  const { told } = g;
+  const [output, token] = told ? [`“${g.words[row]}” at ${row + 1}`, `“${g.words[column]}” at ${column + 1}`] : [`Output ${row + 1}`, `token ${column + 1}`];
+  if (row < column) return `${output} comes before ${token}: no coefficient.`;
   const at = row * g.L + column;
-  return `Output ${row + 1} reads token ${column + 1}: score ${formatNumber(scores[at])}, α = ${formatNumber(alpha[at])}, α/η = ${formatNumber(weights[at])}.`;
+  return `${output} reads ${token}: score ${formatNumber(scores[at])}, α = ${formatNumber(alpha[at])}, α/η = ${formatNumber(weights[at])}.`;
 }
 
 // In the empty half of the matrix: what is shown, and what its colours mean.
@@ -129,7 +131,7 @@ function horizonWords(horizon) {
 function growthWords(rate) {
   if (!Number.isFinite(rate)) return rate > 0 ? "states leave every number format" : "states vanish";
   if (Math.abs(rate) < 1e-9) return "states keep their length";
-  return `states ${rate > 0 ? "grow" : "shrink"} ${formatNumber(Math.abs(rate))} nats a token`;
+  return `states: ${halfLifeWords(rate)} (${formatNumber(Math.abs(rate))} nats a token)`;
 }
 
 function makeNumbers(app) {

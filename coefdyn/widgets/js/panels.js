@@ -8,9 +8,9 @@ const PANELS = [
   ["geometry", "Geometry", makeGeometry],
 ];
 
-function makePanels(app) {
+// The bar of buttons; the panels themselves go into `side`, in place of the figures there.
+function makePanels(app, side) {
   const bar = element("div", { class: "cdx-panel-bar", role: "group", "aria-label": "More views" });
-  const node = element("div", { class: "cdx-panels" }, bar);
   const useful = isGiven(app.data) ? ["inspect", "stability"] : PANELS.map(([name]) => name);
   for (const [name, label, make] of PANELS.filter(([name]) => useful.includes(name))) {
     const id = freshId(`panel-${name}`);
@@ -20,7 +20,7 @@ function makePanels(app) {
       "data-locks": ["morph", "positions", "geometry"].includes(name) });
     let update = null;
     bar.append(button);
-    node.append(box);
+    side.append(box);
     app.updaters.push((model) => {
       const open = model.settings.panel === name;
       setAttribute(button, "aria-expanded", open);
@@ -30,8 +30,10 @@ function makePanels(app) {
       update(model);
     });
   }
+  if (side.children.length) bar.append(pinButton(app));
   bar.append(copyButton(app), resetButton(app));
-  return node;
+  app.updaters.push(({ settings }) => setAttribute(app.root, "data-panel", useful.includes(settings.panel) ? settings.panel : "none"));
+  return bar;
 }
 
 function copyButton(app) {
@@ -52,7 +54,7 @@ function copyButton(app) {
 
 function linkTo(app) {
   const page = app.widget.get("_in_page") === true ? window.location.href.split("#")[0] : "";
-  return page + (app.prefix || addressPrefix(app.widget.get("name") || "")) + encodeSettings(app.settings);
+  return page + (app.prefix || addressPrefix(app.widget.get("name") || "")) + encodeSettings(app.settings, app.home);
 }
 
 function resetButton(app) {

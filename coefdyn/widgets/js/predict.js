@@ -110,7 +110,7 @@ function judge(s, [text, value], { start, baseline, predict }) {
 }
 
 function labelOf(key) {
-  const spec = SCHEMA.choices[key] || SCHEMA.ranges[key] || SCHEMA.integers[key] || SCHEMA.flags[key];
+  const spec = specOf(key);
   return spec ? spec.label : key;
 }
 

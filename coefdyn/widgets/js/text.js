@@ -46,6 +46,12 @@ function formatCounted(texts) {
   return parts.length > 4 ? `${parts.slice(0, 3).join(", ")}, … (${parts.length})` : parts.join(", ");
 }
 
+// A rate in nats a token as the tokens after which half is left, or twice as much.
+function halfLifeWords(rate) {
+  if (Math.abs(rate) < 1e-9) return "nothing fades";
+  return `${rate < 0 ? "half is left after" : "doubles in"} ${formatNumber(Math.LN2 / Math.abs(rate), 2)} tokens`;
+}
+
 function formatSetting(key, s) {
   const spec = SCHEMA.ranges[key] || SCHEMA.integers[key];
   if (key === "angle") return `${s.angle}°`;

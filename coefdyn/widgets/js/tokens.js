@@ -1,7 +1,7 @@
 // Tokens and gates from a seed. coefdyn/widgets/tokens.py holds the same arithmetic, operation for operation:
 // integers below 2^36 and roundings to three decimals, so both languages get the same float64 numbers.
 
-const STREAM = { query: 1, key: 2, word: 3, decay: 4, beta: 5, input: 6, output: 7 };
+const STREAM = { query: 1, key: 2, word: 3, decay: 4, beta: 5, input: 6, output: 7, fact: 9 };
 const VOCABULARY = 5;
 
 function mix32(x) {
@@ -36,16 +36,46 @@ function drawUniform(seed, stream, token, channel) {
 
 // What stands at each position. Equal numbers are equal inputs, gates included.
 function tokenIdentities(s) {
+  if (s.tokens === "facts") {
+    const seen = new Map();
+    return tokensOfFacts(s).map(({ word, key, query }) => {
+      const name = JSON.stringify([word, key, query]);
+      if (!seen.has(name)) seen.set(name, seen.size);
+      return seen.get(name);
+    });
+  }
   const ids = [];
   for (let t = 0; t < s.length; t++) {
     ids.push(s.tokens === "repeating" ? drawKey(s.seed, STREAM.word, t, 0) % VOCABULARY : t);
   }
-  if (s.duplicate > 0 && s.duplicate <= s.length) ids[s.duplicate - 1] = ids[s.column - 1];
-  return ids;
+  return repeatToken(s, ids);
+}
+
+// With token j once more where the reader wants a copy.
+function repeatToken(s, listed) {
+  if (s.duplicate > 0 && s.duplicate <= s.length) listed[s.duplicate - 1] = listed[s.column - 1];
+  return listed;
+}
+
+const tokensOfFacts = (s) => repeatToken(s, [...parseFacts(s.text).tokens]);
+
+// What the axes of the matrix say at each position, and the word that each carries as its value (null: none).
+function tokenWords(s, ids) {
+  if (s.tokens === "facts") {
+    const tokens = tokensOfFacts(s);
+    return { words: tokens.map((token) => token.word), values: tokens.map((token) => token.value) };
+  }
+  const words = ids.map((id) => (s.tokens === "repeating" ? "abcde"[id] : String(id + 1)));
+  return { words, values: words };
 }
 
 // Queries lean towards the key of the same token, so that repetitions show in the matrix.
 function drawQueriesKeys(s, ids) {
+  if (s.tokens === "facts") {
+    const { q, k } = factQueriesKeys(s, tokensOfFacts(s));
+    placePoints(s, q, k);
+    return { q, k };
+  }
   const { length: L, width: n, seed } = s;
   const q = new Float64Array(L * n);
   const k = new Float64Array(L * n);

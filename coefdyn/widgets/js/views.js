@@ -24,7 +24,7 @@ function drawImpulse(canvas, model, theme) {
   drawStems(ctx, model, theme, { values, top, zero, unit, xAt, bar: Math.max(1.5, (plot.w / L) * 0.62), plot });
   const longest = Math.max(...norms.filter(Number.isFinite), 1e-300);
   stroke(ctx, norms.map((x, m) => [xAt(j + m), zero - (zero - plot.y) * Math.min(x / longest, 1)]), theme.evolution, 2);
-  if (row >= j) stroke(ctx, [[xAt(row), plot.y], [xAt(row), plot.y + plot.h]], theme.normalizer, 1, [3, 3]);
+  if (row >= j) stroke(ctx, [[xAt(row), plot.y], [xAt(row), plot.y + plot.h]], theme.ink, 1, [3, 3]);
   write(ctx, theme, `${model.symbol}, largest ${formatNumber(top)}`, plot.x, 12);
   write(ctx, theme, `|h|, largest ${formatNumber(longest)}`, plot.x + plot.w, 12, { align: "right", color: theme.evolution });
   write(ctx, theme, `i = 1`, plot.x, height - 4);
@@ -80,9 +80,9 @@ function drawQuery(ctx, model, theme, view) {
   if (length === 0) return;
   const unit = [x / length, y / length];
   const tip = unit.map((u) => (u * view.reach));
-  arrow(ctx, view.cx, view.cy, ...view.at(tip), theme.normalizer, 1.75);
+  arrow(ctx, view.cx, view.cy, ...view.at(tip), theme.ink, 1.75);
   const [tx, ty] = view.at(tip.map((u) => u * 0.9));
-  write(ctx, theme, "q", tx - 9 * unit[1], ty - 9 * unit[0] + 4, { color: theme.normalizer, weight: 600, align: "center", size: 13 });
+  write(ctx, theme, "q", tx - 9 * unit[1], ty - 9 * unit[0] + 4, { color: theme.ink, weight: 600, align: "center", size: 13 });
   const current = view.points[model.row - model.column];
   if (!current) return;
   const along = current[0] * unit[0] + current[1] * unit[1];
@@ -122,7 +122,10 @@ function planeView(model, width, height) {
 // exp and softplus are near zero far on the left; a straight readout is drawn around the scores there are.
 function readoutRange(model) {
   const straight = model.readouts.every((name) => name === "identity" || name === "relu");
-  if (!straight) return { x0: -8, x1: 4, y0: -1.6, y1: 4 };
+  if (!straight) {
+    const highest = model.scores.reduce((top, s) => (s < Infinity ? Math.max(top, s) : top), 0);
+    return { x0: -8, x1: highest > 4 ? niceCeiling(highest) : 4, y0: -1.6, y1: 4 };
+  }
   const reach = niceCeiling(1.1 * Math.max(largestMagnitude(model.scores), 2 * model.settings.epsilon, 1e-9));
   return { x0: -reach, x1: reach, y0: -1.1 * reach, y1: 1.1 * reach };
 }

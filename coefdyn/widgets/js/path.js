@@ -1,0 +1,175 @@
+// From one row of Table 1 to another, one ingredient a step, with what each step brings.
+
+const PATH_ROWS = ["softmax_attention", "linear_attention", "mamba2", "deltanet", "gated_deltanet"];
+const PATH_ORDER = ["readout", "normalizer", "structure", "scaling"];
+const PATH_MS = 3200;
+
+const STEP_WORDS = {
+  structure: {
+    identity: "what is stored stays as it was written",
+    scalar: "the whole state now fades by the same factor every step",
+    diagonal: "every channel of the state now fades at a pace of its own",
+    householder: "writing under a key now erases what stood there, and nothing else",
+    scaled_householder: "the state is erased along the key and fades as a whole",
+  },
+  scaling: {
+    one: "keys are written as they are",
+    inverse_sqrt_n: "keys are written with 1/√n, so that scores keep their size in any width",
+    beta: "the strength that writes is the one that erases",
+    step: "what is written is tied to how much fades",
+    exponential: "an exponential gate decides how loudly each token is written",
+  },
+  readout: {
+    identity: "the score itself is the coefficient, so it may be zero, or negative",
+    exp: "the exponential makes every coefficient positive and large scores dominate",
+    relu: "negative scores are silenced",
+    softplus: "a softened ReLU keeps every coefficient positive",
+    feature_elu: "features replace the exponential, so the past fits into one state",
+    feature_relu: "ReLU features let the past fit into one state",
+    feature_softplus: "softplus features let the past fit into one state",
+    feature_exp: "exponential features let the past fit into one state",
+  },
+  normalizer: {
+    one: "nothing is divided any more, so a row may be as quiet or as loud as its scores",
+    row_sum: "each row is divided by its sum, so that the answer is an average",
+    floored: "each row is divided by its sum, but never by less than the floor",
+    geometric: "row i is divided by a power of i",
+    gate: "a gate of the token divides the row",
+  },
+};
+
+const STOP_WORDS = {
+  softmax_attention: "all facts that fit the question are averaged, old and new alike",
+  linear_attention: "the past fits into one state, and the answer blurs",
+  normalized_attention: "scores as they are, divided by a gate",
+  gla: "each channel forgets at its own pace",
+  mamba2: "newer facts speak louder than older ones",
+  deltanet: "a new fact overwrites the old one under the same key",
+  gated_deltanet: "a new fact overwrites the old one, and everything fades a little",
+  mlstm: "facts fade, loud gates write, and a floor keeps rows from exploding",
+};
+
+// Designs from row to row, each one ingredient away from the one before: [{row, part, kinds}].
+function pathStops(rows) {
+  const stops = [{ row: rows[0], part: null, kinds: { ...SCHEMA.rows[rows[0]].kinds } }];
+  for (const row of rows.slice(1)) {
+    const end = SCHEMA.rows[row].kinds;
+    let { kinds } = stops.at(-1);
+    const differing = PATH_ORDER.filter((key) => kinds[key] !== end[key]);
+    differing.forEach((part, m) => {
+      kinds = { ...kinds, [part]: end[part] };
+      if (m === differing.length - 1) kinds = { ...kinds, ...end };
+      stops.push({ row: m === differing.length - 1 ? row : null, towards: row, part, kinds });
+    });
+  }
+  return stops;
+}
+
+const pathRows = (from, to) => {
+  const [start, end] = [PATH_ROWS.indexOf(from), PATH_ROWS.indexOf(to)];
+  return start >= 0 && end > start ? PATH_ROWS.slice(start, end + 1) : [from, to];
+};
+
+// The settings of a stop: the start of the row it leads to, with the ingredients that have been exchanged so far.
+function settingsOfStop(s, stop) {
+  const start = withPreset(s, stop.row || stop.towards);
+  return { ...start, ...stop.kinds, view: stop.kinds.normalizer === "one" ? "raw" : "normalized", preset: stop.row || "own", morph: 0, morph_to: "",
+    scale: stop.kinds.readout === "exp" && s.tokens === "facts" ? withPreset(s, "softmax_attention").scale : start.scale };
+}
+
+function stopWords(stop) {
+  const sign = DESIGN_PARTS.find(([key]) => key === stop.part);
+  const step = stop.part ? `${sign[1]}: ${STEP_WORDS[stop.part][stop.kinds[stop.part]]}` : "";
+  if (!stop.row) return `${step}.`;
+  const name = `${SCHEMA.rows[stop.row].label}: ${STOP_WORDS[stop.row]}`;
+  return step ? `${step}. ${name}.` : `${name}.`;
+}
+
+function makePath(app) {
+  const path = { from: PATH_ROWS[0], to: PATH_ROWS.at(-1), stops: [], timer: 0 };
+  const list = element("ol", { class: "cdx-stops", "data-cd": "path-stops" });
+  const caption = element("p", { class: "cdx-caption", "data-cd": "path-caption", "aria-live": "off" });
+  const fits = (stop, s) => DESIGN_PARTS.every(([key]) => stop.kinds[key] === s[key]);
+  const here = () => path.stops.findIndex((stop) => fits(stop, app.settings));
+  const go = (m) => {
+    const stop = path.stops[m];
+    if (!stop) return;
+    startFade(app);
+    app.change(settingsOfStop(app.settings, stop), true);
+  };
+  const stopPlaying = () => {
+    clearInterval(path.timer);
+    path.timer = 0;
+    showPlay();
+  };
+  const play = element("button", { type: "button", class: "cdx-button cdx-play-path", "data-cd": "path-play", onclick: () => {
+    if (path.timer) return stopPlaying();
+    go(here() < 0 || here() === path.stops.length - 1 ? 0 : here() + 1);
+    path.timer = setInterval(() => (here() >= 0 && here() < path.stops.length - 1 && !app.locked ? go(here() + 1) : stopPlaying()), PATH_MS);
+    return showPlay();
+  } });
+  const showPlay = () => {
+    setText(play, path.timer ? "■ stop" : "▶ play the path");
+    setAttribute(play, "aria-pressed", path.timer !== 0);
+  };
+  const step = (by, text, hook) => element("button", { type: "button", class: "cdx-button", "data-cd": hook, text,
+    onclick: () => {
+      stopPlaying();
+      go(Math.min(Math.max(here() + by, 0), path.stops.length - 1));
+    } });
+  const ends = ["from", "to"].map((end) => pathEnd(app, path, end, () => {
+    stopPlaying();
+    fillStops();
+    app.schedule();
+  }));
+  const fillStops = () => {
+    path.stops = pathStops(pathRows(path.from, path.to));
+    list.replaceChildren(...path.stops.map((stop, m) => stopButton(stop, () => {
+      stopPlaying();
+      go(m);
+    })));
+  };
+  list.addEventListener("keydown", (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!by) return;
+    event.preventDefault();
+    const m = Math.min(Math.max(here() + by, 0), path.stops.length - 1);
+    go(m);
+    list.children[m].firstChild.focus();
+  });
+  fillStops();
+  showPlay();
+  app.cleanups.push(() => clearInterval(path.timer));
+  app.updaters.push(({ settings: s }) => {
+    const at = isMorphing(s) ? -1 : path.stops.findIndex((stop) => fits(stop, s));
+    [...list.children].forEach((item, m) => {
+      setAttribute(item.firstChild, "aria-current", m === at ? "step" : "false");
+      setAttribute(item, "data-done", m < at);
+    });
+    setText(caption, at >= 0 ? stopWords(path.stops[at]) : "Not on this path: press a step, or play it.");
+  });
+  const bar = element("div", { class: "cdx-path-bar" }, play, step(-1, "←", "path-prev"), step(1, "→", "path-next"), ...ends);
+  bar.querySelector("[data-cd=path-prev]").setAttribute("aria-label", "← one step back");
+  bar.querySelector("[data-cd=path-next]").setAttribute("aria-label", "→ one step on");
+  return element("div", { class: "cdx-path", role: "group", "aria-label": "The path, one ingredient a step", "data-cd": "path", "data-locks": true }, list, bar, caption);
+}
+
+function stopButton(stop, onclick) {
+  const sign = stop.part && DESIGN_PARTS.find(([key]) => key === stop.part);
+  const label = stop.row ? SCHEMA.rows[stop.row].short : "";
+  const button = element("button", { type: "button", class: "cdx-stop", "data-cd": stop.row ? `stop-${stop.row}` : `stop-${stop.towards}-${stop.part}`,
+    title: stopWords(stop), onclick },
+  sign ? element("span", { class: `cdx-symbol cdx-${sign[2]}`, text: sign[1] }) : null, element("i", {}), label ? element("span", { text: label }) : null);
+  if (!label) button.setAttribute("aria-label", stopWords(stop));
+  return element("li", { "data-named": Boolean(stop.row) }, button);
+}
+
+function pathEnd(app, path, end, changed) {
+  const id = freshId(`path-${end}`);
+  const select = element("select", { id, "data-cd": `path-${end}`, onchange: () => {
+    path[end] = select.value;
+    changed();
+  } }, ...Object.entries(SCHEMA.rows).map(([name, row]) => element("option", { value: name, text: row.short })));
+  select.value = path[end];
+  return element("span", { class: "cdx-path-end" }, element("label", { for: id, text: end }), select);
+}
