@@ -78,8 +78,7 @@ def test_on_a_phone_the_picture_stays_while_a_card_is_used(card: str, phone: Any
     assert page.eval_on_selector_all("fieldset.cdx-card", shown) == [card]
     assert page.evaluate(SMALL_TARGETS) == []
     last = page.locator(f".cdx-card-{card} .cdx-control").last
-    last.evaluate("e => e.scrollIntoView({ block: 'end' })")
-    page.evaluate("scrollBy(0, 120)")
+    page.evaluate("scrollTo(0, document.querySelector('[data-cd=seen]').offsetTop + 60)")
     page.evaluate(SETTLE)
     seen = page.locator("[data-cd=seen]").bounding_box()
     assert -1 <= seen["y"] <= 1

@@ -25,9 +25,11 @@ PANELS = ("none", "inspect", "morph", "stability", "positions", "geometry")
 PHONE = 360
 NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 
-#: What hangs over the right edge of its figure, card or panel, or is cut off there.
+#: What hangs over the right edge of its figure, card or panel, or is cut off there; rows of
+#: buttons that scroll by themselves may go on.
 CUT = """() => [...document.querySelectorAll(".cdx *")].filter((e) => e.checkVisibility()
-  && !e.closest(".cdx-scroll, .cdx-sr") && e.getBoundingClientRect().right > innerWidth - 8)
+  && !e.closest(".cdx-scroll, .cdx-sr, .cdx-presets > *, .cdx-stops > *")
+  && e.getBoundingClientRect().right > innerWidth - 8)
   .map((e) => e.className || e.tagName)"""
 
 NAMELESS = """() => [...document.querySelectorAll(".cdx :is(button, select, input, canvas)")]

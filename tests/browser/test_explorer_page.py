@@ -50,7 +50,7 @@ def test_every_row_of_table_1(row: str, open_page: Open) -> None:
 
 
 def test_keyboard_moves_slider_and_cell(open_page: Open) -> None:
-    page = open_page(Explorer("gla", row=5, column=3))
+    page = open_page(Explorer("gla", length=32, row=5, column=3))
     page.focus("[data-cd=control-decay]")
     page.keyboard.press("ArrowLeft")
     page.wait_for_selector("[data-cd=value-decay]:text-is('0.915')")

@@ -89,7 +89,7 @@ def test_geometry_is_dragged_by_hand_and_by_key(open_page: Open) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 74, box["y"] - 30, steps=4)
     page.mouse.up()
-    page.wait_for_function("location.hash.includes('q9=')")
+    page.wait_for_function("location.hash.includes('q13=')")
     assert number(page, "row-sum") != before
     moved = handle.get_attribute("aria-label")
     handle.focus()
@@ -100,7 +100,9 @@ def test_geometry_is_dragged_by_hand_and_by_key(open_page: Open) -> None:
 
 
 def test_the_words_on_geometry_count_the_decay(open_page: Open) -> None:
-    explorer = Explorer("gated_deltanet", decay=0.8, variation=0.0, beta=1.25, panel="geometry")
+    explorer = Explorer(
+        "gated_deltanet", decay=0.8, variation=0.0, beta=1.25, panel="geometry", row=12
+    )
     along, rest = sorted(x.real for x in explorer.shown().eigenvalues)
     page = open_page(explorer)
     want = f"A multiplies the part along z by −{abs(along):.3g}, the rest by {rest:.3g}."
@@ -109,6 +111,9 @@ def test_the_words_on_geometry_count_the_decay(open_page: Open) -> None:
     assert text(page, "geometry-words").startswith("A reflects and multiplies by 0.8.")
     slide(page, "beta", 1)
     want = "A projects: the part along z is gone, the rest is multiplied by 0.8."
+    assert text(page, "geometry-words").startswith(want)
+    slide(page, "row", 13)
+    want = "This word stores nothing, so it erases nothing: A multiplies the state by 0.8."
     assert text(page, "geometry-words").startswith(want)
 
 
@@ -120,7 +125,7 @@ def test_between_two_normalizers_neither_is_current(open_page: Open) -> None:
 
 
 def test_three_dimensions_count_states_near_the_plane(open_page: Open) -> None:
-    explorer = Explorer("gla", panel="geometry", tokens="random", width=3, row=20)
+    explorer = Explorer("gla", panel="geometry", tokens="random", length=32, width=3, row=20)
     page = open_page(explorer)
     d = explorer.dynamics()
     states = torch.stack([d.states(j)[19 - j] for j in range(20)])
@@ -140,12 +145,12 @@ def test_address_holds_the_setting(open_page: Open) -> None:
     page = open_page(Explorer("gla"), fragment=explorer.link())
     assert page.get_attribute("[data-cd=preset-deltanet]", "aria-pressed") == "true"
     assert text(page, "value-beta") == "1.5"
-    slide(page, "beta", 0.5)
+    slide(page, "beta", 1)
     assert page.evaluate("location.hash") == "#cd?preset=deltanet&column=3"
     page.go_back()
     page.wait_for_selector("[data-cd=value-beta]:text-is('1.5')")
     page.go_forward()
-    page.wait_for_selector("[data-cd=value-beta]:text-is('0.5')")
+    page.wait_for_selector("[data-cd=value-beta]:text-is('1')")
 
 
 def test_wrong_address_falls_back_with_a_note(open_page: Open) -> None:
@@ -192,7 +197,7 @@ def test_prediction_gates_the_controls(open_page: Open) -> None:
         "number": "near-zero-fraction",
         "control": "decay",
     }
-    page = open_page(Explorer("mamba2", predict=question))
+    page = open_page(Explorer("mamba2", length=32, predict=question))
     assert page.is_disabled("[data-cd=control-decay]")
     press(page, "predict-falls")
     assert page.is_enabled("[data-cd=control-decay]")

@@ -70,7 +70,7 @@ HOSTILE = {
     "emoji": "👩‍👩‍👧 is 🎉; 🐈 is 🖤; ask: 🐈",
     "right to left": "\u202eהחתול הוא שחור\u202c ; القط = أسود ؛ ماذا القط؟",
     "halves": "\ud83d is \ude00; ask: x",
-    "controls": "\x00\x07the\u200bcat is\tblack\r\nask: cat",
+    "controls": "\x00\x07the\u200b cat is\tblack; ask: cat",
     "one word": "constructor",
     "punctuation and names": "__proto__ is toString; hasOwnProperty is valueOf; ask: __proto__",
     "quotes": '"; DROP is \'table\' -- ; ask: "DROP"',

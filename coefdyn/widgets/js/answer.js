@@ -23,14 +23,13 @@ function askedWords({ g, settings: s, row }) {
 function answerWords(model) {
   const heard = model.answer.filter(([, y]) => Math.abs(y) >= 0.005 || Number.isNaN(y)).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   const parts = heard.slice(0, 3).map(([word, y]) => `${model.settings.tokens === "random" ? "token " : ""}${word} ${formatShare(y)}`);
-  if (heard.length > 3) parts.push("…");
-  return `${askedWords(model)}: ${parts.join(", ") || "nothing"}.`;
+  return `${askedWords(model)}: ${parts.join(", ") || "nothing"}${heard.length > 3 ? ", …" : "."}`;
 }
 
 function makeAnswer(app) {
   const words = element("p", { class: "cdx-said", "data-cd": "answer-words" });
   const slots = Array.from({ length: ANSWER_ROWS }, (_, m) => {
-    const [word, bar, value] = [element("bdi", {}), element("i", {}), element("b", {})];
+    const [word, bar, value] = [element("bdi", {}, "–"), element("i", {}), element("b", {})];
     const node = element("button", { type: "button", class: "cdx-answer", "data-cd": `answer-${m}`, onclick: () => app.change({ column: node.column + 1 }, true) },
       word, element("span", { class: "cdx-track" }, bar), value);
     return { node, word, bar, value };

@@ -223,6 +223,7 @@ function geometryWords(model) {
 function householderWords({ g, row, settings: s }) {
   const [a, other] = g.decay ? g.decay.slice(row * g.n, row * g.n + 2) : [1, 1];
   if (!g.beta || a !== other) return "";
+  if (!g.z.slice(row * g.n, (row + 1) * g.n).some(Boolean)) return `This word stores nothing, so it erases nothing: A ${a === 1 ? "leaves the state as it is" : `multiplies the state by ${formatNumber(a)}`}.`;
   const along = 1 - g.beta[row];
   const rest = a === 1 ? "" : `, the rest is multiplied by ${formatNumber(a)}`;
   if (Math.abs(along) < 1e-9) return `A projects: the part along z is gone${rest}.`;

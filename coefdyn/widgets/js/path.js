@@ -88,7 +88,7 @@ function stopWords(stop) {
 function makePath(app) {
   const path = { from: PATH_ROWS[0], to: PATH_ROWS.at(-1), stops: [], timer: 0 };
   const list = element("ol", { class: "cdx-stops", "data-cd": "path-stops" });
-  const caption = element("p", { class: "cdx-caption", "data-cd": "path-caption", "aria-live": "off" });
+  const caption = element("p", { class: "cdx-caption", "data-cd": "path-caption" });
   const fits = (stop, s) => DESIGN_PARTS.every(([key]) => stop.kinds[key] === s[key]);
   const here = () => path.stops.findIndex((stop) => fits(stop, app.settings));
   const go = (m) => {

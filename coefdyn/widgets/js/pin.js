@@ -9,7 +9,7 @@ function pinButton(app) {
 
 // The pinned matrix, or what the present one has more (or less) than it.
 function makePinned(app) {
-  const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "pinned" });
+  const canvas = element("canvas", { class: "cdx-canvas", role: "img", "aria-label": "Nothing is pinned", "data-cd": "pinned" });
   const words = element("p", { class: "cdx-reading", "data-cd": "pinned-words" });
   const views = ["pinned", "difference"].map((view) => element("button", { type: "button", class: "cdx-button", "data-cd": `pin-${view}`, text: view,
     onclick: () => {
