@@ -65,11 +65,15 @@
   const WIDEST = 1090;
   const BESIDE = 600; // a narrower column is a phone's: it has no room to leave
 
+  function widthIn(column) {
+    const room = document.documentElement.clientWidth - column.left - 24;
+    return column.width >= BESIDE ? Math.max(column.width, Math.min(WIDEST, room)) : column.width;
+  }
+
   function fit(el) {
     if (!el.querySelector("[data-layout=full]")) return;
     const column = el.parentElement.getBoundingClientRect();
-    const room = document.documentElement.clientWidth - column.left - 24;
-    const wide = column.width >= BESIDE ? Math.max(column.width, Math.min(WIDEST, room)) : 0;
+    const wide = widthIn(column);
     el.style.width = wide > column.width ? `${Math.floor(wide)}px` : "";
     el.dataset.cdBreakout = String(wide > column.width);
     const bar = document.querySelector(".bd-header-article, .header-article");
@@ -79,10 +83,13 @@
 
   // The page's own table of contents stands where a wide figure goes: it makes room while the figure is in sight.
   const inSight = new Set();
-  const watcher = "IntersectionObserver" in window && new IntersectionObserver((entries) => {
-    for (const { target, isIntersecting } of entries) inSight[isIntersecting ? "add" : "delete"](target);
+  const makeRoom = () => {
     const wide = [...inSight].some((el) => el.dataset.cdBreakout === "true");
     document.documentElement.toggleAttribute("data-cd-wide", wide);
+  };
+  const watcher = "IntersectionObserver" in window && new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) inSight[isIntersecting ? "add" : "delete"](target);
+    makeRoom();
   });
 
   function keepFitting(el) {
@@ -92,11 +99,14 @@
       if (contentRect.width === width) return;
       width = contentRect.width;
       fit(el);
+      makeRoom();
     }).observe(el.parentElement);
     if (watcher) watcher.observe(el);
   }
 
   // Places are made for all figures at once, with their usual heights, so that the text below is not pushed away later.
+  const usualHeight = (width) => (width >= 992 ? 930 : width >= 640 ? 1260 : 2320);
+
   function reserve(script, records) {
     const { model_id: id } = JSON.parse(script.textContent);
     const record = records[id];
@@ -105,7 +115,7 @@
     el.className = "coefdyn-widget";
     const { parts } = record.state;
     const full = Array.isArray(parts) && parts.includes("matrix") && parts.includes("controls");
-    if (full) el.style.minHeight = script.parentElement.clientWidth >= BESIDE ? "900px" : "2100px";
+    if (full) el.style.minHeight = `${usualHeight(widthIn(script.parentElement.getBoundingClientRect()))}px`;
     script.after(el);
     return { id, record, el, still: script.previousElementSibling };
   }
