@@ -46,6 +46,24 @@ MIXERS: dict[str, type[Mixer]] = {
     )
 }
 
+#: rows since Table 1, by what A_t does: decay, decay and erase, move keys under a nonlinear readout
+ROWS_SINCE: dict[str, type[Mixer]] = {
+    mixer.__name__: mixer
+    for mixer in (
+        RetNet,
+        LightningAttention,
+        HGRN2,
+        GSA,
+        MesaNet,
+        KDA,
+        GatedDeltaNet2,
+        Comba,
+        SigmoidAttention,
+        WallAttention,
+        PaTHAttention,
+    )
+}
+
 __all__ = [
     "GLA",
     "GSA",
@@ -56,6 +74,7 @@ __all__ = [
     "MLSTM",
     "QLSTM",
     "RGLRU",
+    "ROWS_SINCE",
     "S4D",
     "S6",
     "Comba",

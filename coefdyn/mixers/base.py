@@ -24,7 +24,10 @@ __all__ = ["Mixer", "MixerState", "Symbols", "Tokens", "head_sizes"]
 
 @dataclass(frozen=True, kw_only=True)
 class Symbols:
-    """How Table 1 writes this row (LaTeX), and where its paper derives it."""
+    """How the paper writes this row (LaTeX), and where it derives it.
+
+    ``year`` is that of the first version; ``models`` names released models that use the row.
+    """
 
     title: str
     evolution: str
@@ -32,6 +35,8 @@ class Symbols:
     readout: str
     normalizer: str
     source: str
+    year: int | None = None
+    models: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -43,6 +43,7 @@ class Comba(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2506.02475",
+        year=2025,
     )
 
     def __init__(self, **heads: Unpack[HeadOptions]) -> None:

@@ -42,6 +42,7 @@ class GatedDeltaNet2(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2605.22791",
+        year=2026,
     )
 
     def __init__(self, **heads: Unpack[HeadOptions]) -> None:

@@ -44,6 +44,7 @@ class GSA(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2409.07146",
+        year=2024,
     )
 
     def __init__(self, *, slots: int | None = None, **heads: Unpack[HeadOptions]) -> None:

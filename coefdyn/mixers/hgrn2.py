@@ -46,6 +46,7 @@ class HGRN2(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2404.07904",
+        year=2024,
     )
 
     def __init__(self, *, lower_bound: float = 0.0, **heads: Unpack[HeadOptions]) -> None:

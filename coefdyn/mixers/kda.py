@@ -71,6 +71,8 @@ class KDA(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2510.26692",
+        year=2025,
+        models="Kimi Linear",
     )
 
     def __init__(self, *, negative_eigenvalues: bool = False, **heads: Unpack[HeadOptions]) -> None:

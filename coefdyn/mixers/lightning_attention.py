@@ -39,6 +39,8 @@ class LightningAttention(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2501.08313",
+        year=2024,
+        models="MiniMax-01",
     )
 
     def __init__(self, *, depth: float = 0.0, **heads: Unpack[HeadOptions]) -> None:

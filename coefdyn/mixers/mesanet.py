@@ -47,6 +47,7 @@ class MesaNet(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2506.05233",
+        year=2025,
     )
 
     def __init__(self, **heads: Unpack[HeadOptions]) -> None:

@@ -34,6 +34,7 @@ class PaTHAttention(HeadMixer):
         readout=r"\exp(\cdot)",
         normalizer=r"\sum_{j=1}^{i} \alpha_{i,j}",
         source="arXiv 2505.16381",
+        year=2025,
     )
 
     def __init__(self, *, convolve_direction: bool = True, **heads: Unpack[HeadOptions]) -> None:

@@ -34,6 +34,7 @@ class RetNet(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2307.08621",
+        year=2023,
     )
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:

@@ -39,6 +39,7 @@ class SigmoidAttention(HeadMixer):
         readout=r"\sigma(\cdot - \log L)",
         normalizer=r"1",
         source="arXiv 2409.04431",
+        year=2024,
     )
 
     def __init__(self, *, length: int = 1024, **heads: Unpack[HeadOptions]) -> None:

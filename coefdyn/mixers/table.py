@@ -1,4 +1,4 @@
-"""Table 1, generated: every row is read off the dynamics that its mixer builds on a probe input.
+"""Table 1 and the rows since, generated: read off the dynamics that a mixer builds on a probe.
 
 How the authors write an ingredient (``Mixer.symbols``) stands beside the mixer; everything else
 here is derived, so that changing a mixer changes its row.
@@ -15,13 +15,13 @@ from coefdyn.analysis import combination_class
 from coefdyn.dynamics.evolution import Householder, Identity, ScaledHouseholder
 from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.execution.state import has_finite_state
-from coefdyn.mixers import MIXERS
+from coefdyn.mixers import MIXERS, ROWS_SINCE
 from coefdyn.mixers.base import Mixer, Symbols
 
-__all__ = ["Row", "describe", "markdown", "table1"]
+__all__ = ["Row", "describe", "rows_since", "table1"]
 
 #: sizes (n, d_v) of one head at which the state is counted
-SIZES = ((2, 3), (2, 5), (4, 3), (4, 5))
+SIZES = ((2, 3), (2, 5), (4, 3), (4, 5), (6, 3))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,23 +51,30 @@ def table1() -> list[Row]:
     return [describe(name) for name in MIXERS]
 
 
+def rows_since() -> list[Row]:
+    """The rows of ``ROWS_SINCE``, in its order."""
+    return [describe(name) for name in ROWS_SINCE]
+
+
 def describe(name: str) -> Row:
-    """The row of one mixer of ``MIXERS``, with its default options.
+    """The row of one mixer of ``MIXERS`` or ``ROWS_SINCE``, with its default options.
 
     Raises:
         ValueError: for an unknown name.
     """
-    if name not in MIXERS:
-        raise ValueError(f"no mixer {name!r} in Table 1; known: {', '.join(MIXERS)}.")
-    dynamics = _probe(MIXERS[name])
+    known = MIXERS | ROWS_SINCE
+    if name not in known:
+        raise ValueError(f"no row {name!r}; known: {', '.join(known)}.")
+    form = known[name]
+    dynamics = _probe(form)
     return Row(
         mixer=name,
-        symbols=MIXERS[name].symbols,
+        symbols=form.symbols,
         evolution=_evolution(dynamics),
         scaling=_scaling(dynamics),
         readout=dynamics.readout.name,
         normalizer=_normalizer(dynamics.normalizer),
-        state=_state(MIXERS[name]),
+        state=_state(form),
         recurrent=has_finite_state(dynamics),
         positional=not isinstance(dynamics.evolution, Identity),
         combination=combination_class(dynamics).value,
@@ -100,6 +107,7 @@ def _evolution(dynamics: CoefficientDynamics) -> str:
         "Diagonal": "diagonal",
         "Householder": "Householder",
         "ScaledHouseholder": "scaled Householder",
+        "DiagonalPlusRankOne": "diagonal plus rank one",
         "Dense": "dense",
     }[type(matrices).__name__]
     if not isinstance(matrices, (Householder, ScaledHouseholder)):
@@ -145,7 +153,7 @@ def _state(form: type[Mixer]) -> str:
     for n, dv in SIZES:
         mixer = _build(form, n, dv)
         fixed = mixer.state_size()
-        terms.append([n * dv, n, dv, 1.0])
+        terms.append([n * dv, n * n, n, dv, 1.0])
         counts.append(float(mixer.state_growth() if fixed is None else fixed))
     system = torch.tensor(terms, dtype=torch.float64)
     solved = torch.linalg.solve(system, torch.tensor(counts, dtype=torch.float64))
@@ -156,37 +164,9 @@ def _state(form: type[Mixer]) -> str:
 
 
 def _polynomial(factors: list[int]) -> str:
-    """LaTeX of factors of (n d_v, n, d_v, 1)."""
+    """LaTeX of factors of (n d_v, n^2, n, d_v, 1)."""
     shown = []
-    for factor, name in zip(factors, ("n d_v", "n", "d_v", ""), strict=True):
+    for factor, name in zip(factors, ("n d_v", "n^2", "n", "d_v", ""), strict=True):
         if factor:
             shown.append(name if factor == 1 and name else f"{factor}\\,{name}".removesuffix("\\,"))
     return " + ".join(shown) or "0"
-
-
-def markdown(rows: list[Row], links: dict[str, str] | None = None) -> str:
-    """A Markdown table with the ingredients in their colours.
-
-    Args:
-        rows: from ``table1()``.
-        links: mixer name to the address of its chapter; a name that is not in it stands unlinked.
-    """
-    links = links or {}
-    lines = [
-        "| architecture | $A_t$ | $b_j$ | $\\phi$ | $\\eta_i$ | state of one head | class |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        title, s = row.symbols.title, row.symbols
-        name = f"[{title}]({links[row.mixer]})" if row.mixer in links else title
-        cells = [
-            name,
-            f"$\\Evo{{{s.evolution}}}$",
-            f"$\\Sca{{{s.scaling}}}$",
-            f"$\\Rea{{{s.readout}}}$",
-            f"$\\Nor{{{s.normalizer}}}$".replace("|", "\\vert "),
-            f"${row.state}$",
-            row.combination,
-        ]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)

@@ -36,6 +36,7 @@ class WallAttention(HeadMixer):
         readout=r"\exp(\cdot)",
         normalizer=r"\sum_{j=1}^{i} \alpha_{i,j}",
         source="flash-linear-attention, wall_attn",
+        year=2026,
     )
 
     def __init__(self, *, open_bias: float = 8.0, **heads: Unpack[HeadOptions]) -> None:

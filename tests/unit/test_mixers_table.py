@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from coefdyn import normalizer
-from coefdyn.mixers import GLA, MIXERS
+from coefdyn.mixers import GLA, MIXERS, ROWS_SINCE
 from coefdyn.mixers import gla as gla_module
-from coefdyn.mixers.table import Row, describe, markdown, table1
+from coefdyn.mixers.table import Row, describe, rows_since, table1
 
 #: the paper's Table 1: (structure of A_t, b_j, readout, normaliser, class, fixed-size state)
 PAPER = {
@@ -94,14 +94,39 @@ def test_changing_a_mixer_changes_its_row(monkeypatch: pytest.MonkeyPatch) -> No
     assert row.state == "n d_v + n"
 
 
-def test_markdown(rows: dict[str, Row]) -> None:
-    text = markdown(list(rows.values()), {"GLA": "gla.ipynb"})
-    lines = text.splitlines()
-    assert len(lines) == 10
-    assert all(line.count("|") == 8 for line in lines)
-    assert "[Gated linear attention (GLA)](gla.ipynb)" in text
+#: (structure of A_t, readout, class, numbers kept of one head) of the rows since
+SINCE = {
+    "RetNet": ("scalar", "identity", "linear", "n d_v"),
+    "LightningAttention": ("scalar", "identity", "linear", "n d_v"),
+    "HGRN2": ("diagonal", "identity", "linear", "n d_v"),
+    "GSA": ("diagonal", "identity", "linear", "n d_v + n^2"),
+    "MesaNet": ("scalar", "identity", "linear", "n d_v + n^2"),
+    "KDA": ("diagonal plus rank one", "identity", "linear", "n d_v"),
+    "GatedDeltaNet2": ("diagonal plus rank one", "identity", "linear", "n d_v"),
+    "Comba": ("diagonal plus rank one", "identity", "linear", "n d_v"),
+    "SigmoidAttention": ("identity", "sigmoid", "conical", "(n + d_v)\\, L"),
+    "WallAttention": ("diagonal", "exp", "convex", "(n + d_v)\\, L"),
+    "PaTHAttention": (
+        "Householder along a direction of its own",
+        "exp",
+        "convex",
+        "(n + d_v)\\, L",
+    ),
+}
+
+
+def test_rows_since_table_1() -> None:
+    found = {row.mixer: row for row in rows_since()}
+    assert list(found) == list(ROWS_SINCE) == list(SINCE)
+    for name, row in found.items():
+        got = (row.evolution, row.readout, row.combination, row.state)
+        assert got == SINCE[name], name
+        assert 2023 <= row.symbols.year <= 2026, name
+        assert (row.symbols.normalizer == "1") == (row.normalizer == "1"), name
+        if row.scaling != "depends on x_j":
+            assert (r"\sqrt{n}" in row.symbols.scaling) == ("sqrt(n)" in row.scaling), name
 
 
 def test_unknown_row() -> None:
-    with pytest.raises(ValueError, match="no mixer 'S4' in Table 1; known: SoftmaxAttention"):
+    with pytest.raises(ValueError, match="no row 'S4'; known: SoftmaxAttention"):
         describe("S4")
