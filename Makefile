@@ -106,7 +106,7 @@ gpu: $(if $(filter $(VENV)/%,$(PY)),$(TEST)) ## verify and time the kernels, tra
 	$(PYTEST) tests/gpu || status=1; exit $$status
 
 claims: $(BOOK) ## print every claim of the experiments and its verdict
-	@$(PY) -m coefdyn.lab.experiments claims
+	@$(PY) -m coefdyn.lab claims
 
 runtimes: $(BOOK) ## keep the times of the last executions for the page of run times
 	@$(PY) -m book.tools.runtimes

@@ -49,7 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--method",
         default="parallel",
-        choices=METHODS,
+        choices=("auto", *METHODS),
         help="how coefficients are applied; triton needs a GPU",
     )
     run.add_argument(

@@ -19,7 +19,7 @@ OFFLINE = sorted(set(TASKS) - {"cifar10", "imdb", "wikitext-103"})
 def test_the_registry_names_every_task():
     assert set(TASKS) == {
         *("recall", "noisy-recall", "fuzzy-recall", "selective-copying", "memorization"),
-        *("compression", "mqar", "listops", "digits", "cifar10", "byte-text", "token-text"),
+        *("mqar", "listops", "digits", "cifar10", "byte-text", "token-text"),
         *("wikitext-103", "imdb", "parity", "permutations", "majority"),
         *("overwrite", "forget", "long-memory", "position"),
     }

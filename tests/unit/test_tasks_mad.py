@@ -1,20 +1,19 @@
-"""Selective copying, memorization and compression."""
+"""Selective copying and memorization."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from accuracies import micro_accuracy
 from scipy.stats import chisquare
 
 from coefdyn.lab.tasks import (
     IGNORE,
-    CompressionConfig,
     MemorizationConfig,
     SelectiveCopyingConfig,
     copying,
     memorization,
-    micro_accuracy,
     sample,
     split_generator,
     splits,
@@ -122,23 +121,3 @@ def test_memorization_cannot_pass_its_ceiling():
     guess = torch.full_like(test.inputs, -1)
     guess[:, 1::2] = learned[test.inputs[:, ::2]]
     assert micro_accuracy(guess, test.targets).item() == pytest.approx(ceiling, abs=0.01)
-
-
-def test_compression_asks_for_its_input():
-    config = CompressionConfig.paper()
-    inputs, targets = draw(config, 1000)
-    assert torch.equal(inputs, targets)
-    assert (inputs[:, -1] == 15).all()
-    assert (inputs[:, :-1] < 15).all()
-    assert chisquare(torch.bincount(inputs[:, :-1].flatten()).numpy()).pvalue > 1e-3
-
-
-def test_compression_scores_noise_too():
-    config = CompressionConfig(vocab_size=24, noise_vocab=8, frac_noise=0.25)
-    inputs, targets = draw(config, 1000)
-    assert torch.equal(inputs, targets)
-    noise = inputs[:, :-1] >= config.content
-    share = noise.double().mean().item()
-    assert abs(share - 0.25) < 4 * (0.1875 / noise.numel()) ** 0.5
-    with pytest.raises(ValueError, match="set noise_vocab >= 1"):
-        CompressionConfig(frac_noise=0.1)

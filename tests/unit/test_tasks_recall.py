@@ -5,14 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.nn.functional as F
+from accuracies import mean_batch_macro_accuracy, micro_accuracy
 from scipy.stats import chisquare
 
 from coefdyn.lab.tasks import (
     IGNORE,
     NoisyRecallConfig,
     RecallConfig,
-    mean_batch_macro_accuracy,
-    micro_accuracy,
     sample,
     split_generator,
 )

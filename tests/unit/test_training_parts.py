@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from accuracies import macro_accuracy, micro_accuracy
 from torch.nn import functional
 from training_runs import TASK
 
-from coefdyn.lab.tasks import WikiTextConfig, hub_text, macro_accuracy, micro_accuracy, splits
+from coefdyn.lab.tasks import WikiTextConfig, hub_text, splits
 from coefdyn.lab.training.adamw import StackedAdamW, clip_by_norm
 from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
 from coefdyn.lab.training.data import GroupData
@@ -148,7 +149,7 @@ def test_seeds_differ_by_label_and_repeat():
 
 def test_data_is_kept_small_and_handed_out_as_the_task_draws_it():
     data = GroupData(TASK, [3, 5, 3], 16, torch.device("cpu"))
-    assert {tensor.dtype for tensor in (*data._train, *data._test)} == {torch.int16}
+    assert {tensor.dtype for tensor in (*data._train, *data._held["test"])} == {torch.int16}
     inputs, targets = data.train_batch(0)
     assert (inputs.dtype, targets.dtype) == (torch.int64, torch.int64)
     assert inputs[0].equal(inputs[2]) and not inputs[0].equal(inputs[1])
@@ -168,7 +169,7 @@ def test_an_endless_task_is_drawn_anew_at_each_step(monkeypatch):
     task = WikiTextConfig(train_examples=115_000, test_examples=4)
     data = GroupData(task, [0, 1], 8, torch.device("cpu"))
     assert data._train is None
-    assert data._test.inputs.dtype == torch.int32
+    assert data._held["test"].inputs.dtype == torch.int32
     first, late = data.train_batch(0), data.train_batch(129_999)
     for inputs, targets in (first, late):
         assert inputs.shape == (2, 8, 1024)

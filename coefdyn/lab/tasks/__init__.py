@@ -30,7 +30,6 @@ from coefdyn.lab.tasks.base import (
     splits,
     task_of,
 )
-from coefdyn.lab.tasks.compression import CompressionConfig
 from coefdyn.lab.tasks.copying import SelectiveCopyingConfig
 from coefdyn.lab.tasks.fuzzy import FuzzyRecallConfig
 from coefdyn.lab.tasks.hub_text import ImdbConfig, WikiTextConfig, wikitext_windows
@@ -42,7 +41,6 @@ from coefdyn.lab.tasks.keeping import (
 )
 from coefdyn.lab.tasks.listops import ListOpsConfig
 from coefdyn.lab.tasks.memorization import MemorizationConfig
-from coefdyn.lab.tasks.metrics import macro_accuracy, mean_batch_macro_accuracy, micro_accuracy
 from coefdyn.lab.tasks.mqar import MqarConfig
 from coefdyn.lab.tasks.online import DataUnavailableError
 from coefdyn.lab.tasks.pixels import Cifar10Config, DigitsConfig
@@ -56,7 +54,6 @@ __all__ = [
     "Batch",
     "ByteTextConfig",
     "Cifar10Config",
-    "CompressionConfig",
     "DataUnavailableError",
     "DigitsConfig",
     "ForgetConfig",
@@ -84,10 +81,7 @@ __all__ = [
     "explain",
     "explanation",
     "get_task",
-    "macro_accuracy",
     "make_config",
-    "mean_batch_macro_accuracy",
-    "micro_accuracy",
     "sample",
     "sample_blocks",
     "split_generator",

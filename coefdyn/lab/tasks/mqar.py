@@ -9,7 +9,7 @@ drawn without replacement with p(i) proportional to i^(a - 1), i = 1, 2, ... Thi
 slots, not of keys.
 
 Every sequence has exactly D scored positions, so the mean of per-sequence accuracies, which the
-papers report, is ``micro_accuracy``.
+papers report, is the share of correct answers among all that are asked for.
 
 Source: Zoology (Arora et al. 2023), `multiquery_ar`; the DSF paper's four sizes are
 ``MqarConfig.paper(seq_len)``.

@@ -1,4 +1,4 @@
-"""Accuracies over scored positions. All shapes are static, so ``torch.func.vmap`` applies."""
+"""Accuracies over scored positions, as the papers define them: the tally of training is checked."""
 
 from __future__ import annotations
 
