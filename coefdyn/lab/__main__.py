@@ -6,12 +6,15 @@ import argparse
 import os
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Sequence
 
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
 from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
-from coefdyn.lab.experiments.plan import PROFILES
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.plan import PROFILES, STANDARD
+from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
 from coefdyn.lab.training.step import MODES
@@ -69,7 +72,9 @@ def build_parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--figure", type=given.figure_file, metavar="FILE", help="write the figure (.png, .svg)"
     )
-    claims = commands.add_parser("claims", help="every claim: quick and paper-scale verdicts")
+    claims = commands.add_parser(
+        "claims", help="every claim's verdict, and their counts by profile"
+    )
     claims.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     film = commands.add_parser("film", help="record coefficients while a model learns")
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.catalogue.FILMS")
@@ -160,17 +165,34 @@ def _show(parsed: argparse.Namespace) -> int:
 
 
 def _claims(parsed: argparse.Namespace) -> int:
+    counts: dict[str, Counter[str]] = {}
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         print(f"{name}: {experiment.title} ({experiment.source})")
-        for profile, words in (("quick", "quick"), ("paper", "paper scale")):
-            result = experiment.load(profile, out=parsed.out)
-            print(f"  {words}: {result.caption()}")
-            if result.records:
-                _print_claims(experiment.claims(result), indent="    ")
-            else:
-                print("    not run at paper scale" if profile == "paper" else "    not run")
+        for profile in ("quick", "standard", "paper"):
+            if profile in experiment.profiles:
+                result = experiment.load(profile, out=parsed.out)
+                print(f"  {profile}: {result.caption()}")
+                counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
+    print("claims by status")
+    for profile, found in counts.items():
+        words = ", ".join(f"{found[status]} {status}" for status in STATUSES)
+        note = " (without a standard profile yet; means, no interval)" if profile == "quick" else ""
+        print(f"  {profile:<8} {words}{note}")
     return 0
+
+
+def _claims_of(experiment: Experiment, result: Result) -> list[str]:
+    """Print a result's claims; their statuses. Beside a standard profile, quick claims nothing."""
+    if result.profile == "quick" and STANDARD in experiment.profiles:
+        print("    a smoke test of the machinery, no claims")
+        return []
+    found = experiment.claims(result)
+    if result.records:
+        _print_claims(found, indent="    ")
+    else:
+        print("    not run")
+    return [one.status for one in found]
 
 
 def _print_claims(verdicts: Sequence, indent: str = "  ") -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from made_up_results import made_up
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments.registration import digest
 from coefdyn.lab.pages.evidence import (
     claims_markdown,
     evidence_markdown,
@@ -26,15 +28,23 @@ def rows_of(table: str) -> list[list[str]]:
 
 def test_without_results_every_figure_says_so(tmp_path):
     rows = rows_of(evidence_markdown(tmp_path))
-    assert len(rows) == 2 * len(EXPERIMENTS)
+    kept = [p for name in EXPERIMENTS for p in load_results(name, tmp_path)]
+    assert len(rows) == len(kept) and {"quick", "standard", "paper"} == set(kept)
     assert all(row[2:] == ["not yet run", "", "", "", ""] for row in rows)
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_without_results_no_claim_is_decided(name, tmp_path):
     results = load_results(name, tmp_path)
-    assert [result.records for result in results.values()] == [(), ()]
-    rows = rows_of(claims_markdown(get_experiment(name), results))
+    assert {result.records for result in results.values()} == {()}
+    text = claims_markdown(get_experiment(name), results)
+    if "standard" in results:
+        assert "Not yet run at the standard size: `python -m coefdyn.lab run" in text
+        rows = rows_of(text.split("\n\n", 1)[1])
+        assert rows and {row[1] for row in rows} == {"not run"}
+        assert all(row[2] and row[3] for row in rows), "test and control stand there before"
+        return
+    rows = rows_of(text)
     assert rows and all(set(row[1:]) <= {"not run", "not planned"} for row in rows)
 
 
@@ -57,13 +67,29 @@ def test_a_result_file_fills_its_row(tmp_path):
     (folder / "quick.jsonl").write_text(json.dumps(record) + "\n")
     row = next(row for row in rows_of(evidence_markdown(tmp_path)) if "principle-6" in row[0])
     assert row[3].startswith("1 of ") and row[4:] == [str(run.seed), "60 min", "a machine"]
-    assert "held" not in row[2] and "not run" in row[2]
+    assert row[2] == "a smoke test, no claims"
+
+
+def test_registered_claims_name_their_commit_and_what_changed_since(tmp_path):
+    experiment = get_experiment("principle-6")
+    _, run = experiment.plan("standard").runs()[0]
+    first, *others = experiment.registered_claims()
+    record = {
+        **made_up(run, 0.5),
+        "registered": "abc",
+        "claims": [digest(claim) for claim in others],
+    }
+    experiment.file("standard", tmp_path).append(record)
+    text = claims_markdown(experiment, load_results("principle-6", tmp_path))
+    assert "Registered in commit abc, before the first run." in text
+    assert f"Changed or added since: {first.sentence}." in text
+    assert "1 runs finished, 119 to go" in text
 
 
 def test_perplexities_of_the_paper_stand_beside_ours(tmp_path):
     rows = rows_of(perplexity_markdown(load_results("principle-5-lm", tmp_path)))
-    assert ["softmax", "1/sqrt(n)", "not yet run", "not yet run", "31.73"] in rows
-    assert ["Mamba-2", "Delta", "not yet run", "not yet run", "28.87"] in rows
+    assert ["softmax", "1/sqrt(n)", "not yet run", "not yet run", "not yet run", "31.73"] in rows
+    assert ["Mamba-2", "Delta", "not yet run", "not yet run", "not yet run", "28.87"] in rows
 
 
 def test_what_no_experiment_covers_says_why():

@@ -9,8 +9,17 @@ from typing import Any
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.plan import Plan
-from coefdyn.lab.experiments.result import HELD, NO_TEST, NOT_HELD, NOT_RUN, Result, Verdict
+from coefdyn.lab.experiments.plan import STANDARD, Plan
+from coefdyn.lab.experiments.registration import changed_since
+from coefdyn.lab.experiments.result import (
+    HELD,
+    NO_TEST,
+    NOT_HELD,
+    NOT_RUN,
+    UNDECIDED,
+    Result,
+    Verdict,
+)
 from coefdyn.lab.pages.markdown import plain, table
 
 __all__ = [
@@ -25,9 +34,15 @@ __all__ = [
     "show",
 ]
 
-MARKS = {HELD: "**held**", NOT_HELD: "**not held**", NO_TEST: "**no test**", NOT_RUN: "not run"}
+MARKS = {
+    HELD: "**held**",
+    NOT_HELD: "**not held**",
+    UNDECIDED: "**undecided**",
+    NO_TEST: "**no test**",
+    NOT_RUN: "not run",
+}
 #: the profiles whose results are kept, and what the book calls them
-KEPT = {"quick": "quick", "paper": "paper scale"}
+KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
 
 #: the chapters of the experiments that belong to no principle
 SECOND_VIEW = {
@@ -76,21 +91,55 @@ def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
         ValueError: for an unknown id, naming the nearest one.
     """
     experiment = get_experiment(name)
-    return {profile: experiment.load(profile, out=out) for profile in KEPT}
+    kept = [profile for profile in KEPT if profile in experiment.profiles]
+    return {profile: experiment.load(profile, out=out) for profile in kept}
 
 
 def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """One row per claim, one column per profile: the verdict, with the numbers that decided it.
+    """One row per claim: the verdict, with the numbers that decided it.
+
+    Where there is a standard profile, it alone decides: its claims with test, threshold and
+    control, and the commit in which they were registered. Elsewhere one column per profile.
 
     Args:
         experiment: whose claims.
         results: profile name -> its result; empty results give "not run".
     """
+    if STANDARD in results:
+        return _registered_markdown(experiment, results[STANDARD])
     columns = {name: experiment.claims(result) for name, result in results.items()}
     claims = list(dict.fromkeys(one.claim for found in columns.values() for one in found))
     heads = [KEPT.get(name, name) for name in columns]
     rows = [[claim, *(_cell(claim, found) for found in columns.values())] for claim in claims]
     return table(["claim", *heads], rows)
+
+
+def _registered_markdown(experiment: Experiment, result: Result) -> str:
+    """The registered claims: sentence, test, control, verdict; and when they were fixed."""
+    rows = [
+        [one.claim, f"{MARKS[one.status]}: {one.numbers}" if result.records else "not run",
+         one.test, one.control]
+        for one in experiment.claims(result)
+    ]  # fmt: skip
+    return f"{_registered(experiment, result)}\n\n" + table(
+        ["claim", "verdict", "test and threshold", "control"], rows
+    )
+
+
+def _registered(experiment: Experiment, result: Result) -> str:
+    """Since when the claims stand, which were changed, and what finishes the runs."""
+    stored = experiment.stored_as or experiment.id
+    command = f"`python -m coefdyn.lab run {stored} --profile standard`"
+    if not result.records:
+        return f"Not yet run at the standard size: {command}."
+    first = next((one for one in result.records if "registered" in one), {})
+    words = f"Registered in commit {first.get('registered', 'unknown')}, before the first run."
+    changed = changed_since(experiment.registered_claims(), first)
+    if changed and stored == experiment.id:
+        words += " Changed or added since: " + "; ".join(one.sentence for one in changed) + "."
+    if result.missing:
+        words += f" {len(result.records)} runs finished, {result.missing} to go: {command}."
+    return words
 
 
 def _cell(claim: str, found: Sequence[Verdict]) -> str:
@@ -122,7 +171,8 @@ def perplexity_markdown(results: Mapping[str, Result]) -> str:
     from coefdyn.lab.experiments.principle_5_lm import MODELS, REPORTED, WORDS
 
     def mean(result: Result, kind: str, b: str) -> str:
-        outcome = result.one(model=kind, b=b)
+        eps = {"eps": "1e-5"} if result.profile == STANDARD else {}
+        outcome = result.one(model=kind, b=b, **eps)
         if outcome is None:
             return "not yet run"
         values = outcome.values("perplexity")
@@ -139,7 +189,7 @@ def perplexity_markdown(results: Mapping[str, Result]) -> str:
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:
-    """Every figure with an experiment: two rows each, one per kept profile.
+    """Every figure with an experiment: a row per kept profile.
 
     Args:
         out: folder of the result files; None for ``data/results``.
@@ -171,11 +221,14 @@ def _evidence(experiment: Experiment, result: Result) -> list[str]:
     if not records:
         return ["not yet run", "", "", "", ""]
     planned = len(records) + result.missing
-    counts = Counter(one.status for one in experiment.claims(result))
+    smoke = result.profile == "quick" and STANDARD in experiment.profiles
+    counts = Counter() if smoke else Counter(one.status for one in experiment.claims(result))
     verdicts = [f"{counts[status]} {status}" for status in MARKS]
     seconds = sum(record["wall_s"] / record.get("replicas", 1) for record in records)
     return [
-        ", ".join(words for words in verdicts if not words.startswith("0 ")),
+        "a smoke test, no claims"
+        if smoke
+        else ", ".join(words for words in verdicts if not words.startswith("0 ")),
         f"{len(records)} of {planned}",
         ", ".join(str(seed) for seed in sorted({record["seed"] for record in records})),
         _duration(seconds),
