@@ -5,7 +5,7 @@ Each touch is a function from a page's text to its text, and finds nothing to do
 - folded cells are called by what they hold, not "Toggle hidden content";
 - a link that holds only a formula says the formula and the page it leads to;
 - icons come from the book's style sheet, not from a font of 260 kB;
-- the two fonts of the first lines are asked for at once;
+- the font of formulas is asked for at once, and a page is drawn when its letters are there;
 - interactive figures that share a module carry it once (`widget-host.js` follows the reference);
 - pictures state their size, so that nothing moves when they arrive;
 - code can be folded, and a page has the switches it has a use for (`folds`).
@@ -38,12 +38,20 @@ FORMULA_LINK = re.compile(
 )
 OTHER_SYMBOLS = ("cv-fla", "cv-mamba")
 PICTURE = re.compile(r'<img (?![^>]*\bwidth=")([^>]*?)src="((?:\.\./)*_images/[^"]+\.png)"')
-FONTS = ("inter-latin-wght-normal.woff2", "stix-two-math.woff2")
 #: Not for a page opened as a file: there a browser refuses to load a font ahead of its use.
-EARLY_FONTS = (
-    '<script>if(location.protocol!=="file:")for(const f of[{names}])document.head.append('
-    'Object.assign(document.createElement("link"),{{rel:"preload",as:"font",type:"font/woff2",'
-    'crossOrigin:"",href:"{up}_static/fonts/"+f}}))</script>'
+EARLY_FONT = (
+    '<script>if(location.protocol!=="file:")document.head.append(Object.assign('
+    'document.createElement("link"),{{rel:"preload",as:"font",type:"font/woff2",crossOrigin:"",'
+    'href:"{up}_static/fonts/stix-two-math.woff2"}}))</script>'
+)
+
+
+#: Nothing is drawn until Inter, which the style sheet carries, is decoded and laid out, which takes
+#: two frames; two seconds at most.
+WAIT = (
+    '<script>(()=>{const d=document.documentElement,show=()=>d.removeAttribute("data-wait");'
+    'd.setAttribute("data-wait","");setTimeout(show,2000);document.fonts.load("16px Inter")'
+    ".then(()=>requestAnimationFrame(()=>requestAnimationFrame(show)),show)})()</script>"
 )
 
 
@@ -63,8 +71,10 @@ def finish_page(page: Path, site: Path) -> str:
     text = FORMULA_LINK.sub(lambda found: _named(found, page), text)
     text = PICTURE.sub(lambda found: _sized(found, page), text)
     text = STATE.sub(_modules_once, text)
+    if WAIT not in text:
+        text = text.replace("</head>", f"{WAIT}</head>", 1)
     text = with_switches(fold_code(text))
-    return _with_early_fonts(text, "../" * (len(page.relative_to(site).parts) - 1))
+    return _with_early_font(text, "../" * (len(page.relative_to(site).parts) - 1))
 
 
 def _modules_once(found: re.Match[str]) -> str:
@@ -80,11 +90,10 @@ def _modules_once(found: re.Match[str]) -> str:
     return found[1] + json.dumps(saved).replace("</", "<\\/") + found[3]
 
 
-def _with_early_fonts(text: str, up: str) -> str:
-    if 'rel:"preload"' in text:
+def _with_early_font(text: str, up: str) -> str:
+    if 'rel:"preload"' in text or "<math" not in text:
         return text
-    names = ",".join(f'"{name}"' for name in FONTS if "math" not in name or "<math" in text)
-    script = EARLY_FONTS.format(names=names, up=up)
+    script = EARLY_FONT.format(up=up)
     return text.replace('<meta charset="utf-8" />', f'<meta charset="utf-8" />\n    {script}', 1)
 
 

@@ -22,6 +22,7 @@ from book.tools.digest import short
 from book.tools.finish import finish
 from book.tools.pins import book_section
 from book.tools.stills import add_stills
+from book.tools.styles import lighten
 
 HTML = BUILD / "html"
 STAMP = BUILD / "html.digest"
@@ -99,6 +100,7 @@ def main(arguments: list[str] | None = None) -> int:
         if status:
             return status
         finish(HTML)
+        lighten(HTML)
         STAMP.write_text(wanted, encoding="utf-8")
         print(f"built {sum(1 for _ in HTML.rglob('*.html'))} pages in", end=" ")
         print(f"{time.monotonic() - start:.1f} s")

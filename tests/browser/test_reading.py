@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +32,17 @@ def test_a_printed_solution_has_ink(visit: Open) -> None:
     running = "(e) => e.getAnimations({ subtree: true }).length"
     assert fold.evaluate(running) == 0
     assert ink(fold.screenshot()) > 500
+
+
+def test_a_printed_chapter_keeps_its_number(visit: Open) -> None:
+    page = visit(CHAPTER).page
+    page.emulate_media(media="print")
+    titles = page.locator("h1")
+    shown = [
+        titles.nth(k).inner_text() for k in range(titles.count()) if titles.nth(k).is_visible()
+    ]
+    assert len(shown) == 1
+    assert re.match(r"\d+\. Mamba-2", shown[0])
 
 
 SHOWS_FOCUS = """() => {
