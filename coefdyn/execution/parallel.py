@@ -25,6 +25,7 @@ from coefdyn.dynamics.normalizer import Normalizer, One
 from coefdyn.dynamics.readout import FeatureMap, Pointwise
 from coefdyn.execution import reference
 from coefdyn.execution.growth import grows, reflects
+from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import decays, finish, flipped_sides, flips, lower, product
 from coefdyn.execution.rows import Rows, normalize, read
 from coefdyn.execution.stabilize import RESET
@@ -62,6 +63,8 @@ def segment_sums(
     """
     total, resets = split_resets(log_decay, -1)
     sums = (total[..., start:stop, None] - total[..., None, :stop]).to(log_decay.dtype)
+    if can_read(resets) and not bool(resets.any()):
+        return sums.tril(start - 1)
     apart = resets[..., start:stop, None] != resets[..., None, :stop]
     return sums.masked_fill(apart, -torch.inf).tril(start - 1)
 
@@ -254,7 +257,8 @@ def erasing(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
         (I + tril(beta (Z Z^T) * D, -1)) W = tril(beta (Z K^T) * D, -1) (b V)
         O = ((Q K^T) * D) (b V) - ((Q Z^T) * D) W
 
-    so the system is solved for d_v columns; for the coefficients it would be L.
+    so the system is solved for d_v columns; for the coefficients it would be L. Where z is the key
+    itself, one solve gives what is written less what is erased: b V - W.
     """
     problem, evolution = lower(dynamics, v, None), dynamics.evolution
     weight, scale, shift, _ = problem.gates
@@ -263,10 +267,15 @@ def erasing(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     g = decays(evolution, shift, dynamics.dtype)
     mask = causal_mask(dynamics.length, dynamics.device)
     pairs = mask.to(q.dtype) if g is None else segment_sums(g).exp().tril()
-    erase = evolution.beta[..., None] * pairs
     weight = product(weight, None if scale == 1.0 else q.new_tensor(scale))
     written = problem.v if weight is None else problem.v * weight[..., None]
-    zt, kt = z.transpose(-1, -2), k.transpose(-1, -2)
-    erased = solve(((z @ zt) * erase).tril(-1), ((z @ kt) * erase).tril(-1) @ written)
-    out = ((q @ kt) * pairs) @ written - ((q @ zt) * pairs) @ erased
+    own_key = z is dynamics.k
+    z = k if own_key else z  # with its flips, which z z^T does not see
+    system = (z @ z.mT).mul(pairs).mul(evolution.beta[..., None]).tril(-1)
+    if own_key:
+        out = ((q @ k.mT) * pairs) @ solve(system, written)
+    else:
+        crossed = (z @ k.mT).mul(pairs).mul(evolution.beta[..., None]).tril(-1)
+        erased = solve(system, crossed @ written)
+        out = ((q @ k.mT) * pairs) @ written - ((q @ z.mT) * pairs) @ erased
     return finish(dynamics, problem, out, out[..., :1, :])[0]

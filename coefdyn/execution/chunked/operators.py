@@ -79,17 +79,18 @@ class Kernel:
         self.op.register_vmap(self._vmap(self.op, len(tensors)))
         self.back.register_vmap(self._vmap(self.back, len(tensors) + len(kept) + len(grads)))
         self.overload = _overload(name)
-        self.function = _function(
-            self.overload, _overload(f"{name}_backward"), len(tensors), outputs, constants
-        )
-        self._direct = _function(
-            self._run, self._run_backward, len(tensors), outputs, constants, self._vmap
-        )
+        sizes = (len(tensors), outputs, constants)
+        pair = (self.overload, _overload(f"{name}_backward"))
+        self.function = _function(*pair, *sizes)
+        self.compiled = _function(*pair, *sizes, compiled=True)
+        self._direct = _function(self._run, self._run_backward, *sizes, self._vmap)
 
     def __call__(self, *args: object) -> tuple[Tensor, ...]:
         # the compiler fails on an autograd function none of whose inputs asks for a gradient
-        if torch.compiler.is_compiling() and not _wants_gradient(args[: self.count]):
-            return tuple(self.overload(*args))
+        if torch.compiler.is_compiling():
+            if not _wants_gradient(args[: self.count]):
+                return tuple(self.overload(*args))
+            return self.compiled.apply(*args)
         return self.function.apply(*args)
 
     def direct(self, *args: object) -> tuple[Tensor, ...]:
@@ -168,12 +169,12 @@ def _overload(name: str):
 
 
 def _function(
-    op, back, count: int, outputs: int, constants: int, fold=None
+    op, back, count: int, outputs: int, constants: int, fold=None, compiled: bool = False
 ) -> type[torch.autograd.Function]:
     """The pair as one autograd function.
 
-    Registered operators bring their own rule for vmap; for plain functions ``fold(apply, tensors)``
-    makes one.
+    ``compiled`` makes the variant for torch.compile. Registered operators bring their own rule for
+    vmap; for plain functions ``fold(apply, tensors)`` makes one.
     """
     once = _first_derivative_only(back, fold, count + 2 * outputs - constants)
 
@@ -201,13 +202,15 @@ def _function(
                 *[None for _ in ctx.options],
             )
 
-        @staticmethod
-        def jvp(ctx, *tangents):
-            raise RuntimeError(FORWARD)
-
+    if not compiled:  # the compiler takes no function with a jvp
+        KernelFunction.jvp = staticmethod(_no_forward_mode)
     if fold is not None:
         KernelFunction.vmap = staticmethod(fold(KernelFunction.apply, count))
     return KernelFunction
+
+
+def _no_forward_mode(ctx, *tangents):
+    raise RuntimeError(FORWARD)
 
 
 def _first_derivative_only(back, fold, tensors: int) -> type[torch.autograd.Function]:
