@@ -125,6 +125,7 @@ LATER: dict[str, tuple[str, dict[str, object]]] = {
     ),
     "GatedDeltaNet2": ("GatedDeltaNet2", {}),
     "Comba": ("Comba", {}),
+    "MomentumDeltaNet": ("MomentumDeltaNet", {}),
 }
 
 

@@ -18,6 +18,7 @@ from coefdyn.mixers.lru import LRU
 from coefdyn.mixers.mamba2 import Mamba2
 from coefdyn.mixers.mesanet import MesaNet
 from coefdyn.mixers.mlstm import MLSTM
+from coefdyn.mixers.momentum_deltanet import MomentumDeltaNet
 from coefdyn.mixers.normalized_attention import NormalizedAttention
 from coefdyn.mixers.path_attention import PaTHAttention
 from coefdyn.mixers.projections import ShortConvolution
@@ -58,6 +59,7 @@ ROWS_SINCE: dict[str, type[Mixer]] = {
         KDA,
         GatedDeltaNet2,
         Comba,
+        MomentumDeltaNet,
         SigmoidAttention,
         WallAttention,
         PaTHAttention,
@@ -91,6 +93,7 @@ __all__ = [
     "MesaNet",
     "Mixer",
     "MixerState",
+    "MomentumDeltaNet",
     "NormalizedAttention",
     "PaTHAttention",
     "RetNet",

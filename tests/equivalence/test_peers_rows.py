@@ -13,6 +13,7 @@ import torch
 from fla.ops.gla.naive import naive_recurrent_gla
 from fla.ops.gsa.naive import naive_recurrent_gsa
 from fla.ops.mesa_net.naive import naive_mesa_net_exact
+from fla.ops.momentum_delta_rule.naive import recurrent_momentum_delta_rule_ref
 from fla.ops.path_attn.naive import naive_path_attn
 from fla.ops.retention.naive import naive_retention
 from fla.ops.wall_attn import naive as wall
@@ -91,6 +92,15 @@ def gsa(mixer: Mixer, x: torch.Tensor, v: torch.Tensor | None = None) -> torch.T
     return naive_recurrent_gsa(*parts, scale=1.0)[0].transpose(1, 2)
 
 
+def momentum(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = heads(mixer, x)
+    q, k = (one / (one.square().sum(-1, keepdim=True) + 1e-6).sqrt() for one in (q, k))
+    a, mu = mixer.decay(x)[0], mixer.momentum(x)[0]
+    beta, eta = (torch.sigmoid(gate.linear(x)).transpose(1, 2) for gate in (mixer.beta, mixer.eta))
+    parts = time_first(q, k, v, a, mu, a.exp()[..., None] * k, beta, eta)
+    return recurrent_momentum_delta_rule_ref(*parts)[0].transpose(1, 2)
+
+
 PEERS = {
     "RetNet": retnet,
     "HGRN2": hgrn2,
@@ -99,6 +109,7 @@ PEERS = {
     "WallAttention": wall_attention,
     "SigmoidAttention": sigmoid_attention,
     "MesaNet": mesanet,
+    "MomentumDeltaNet": momentum,
     "GSA": gsa,
     "GSA-slots": gsa,
 }
@@ -131,7 +142,8 @@ def test_the_row_is_its_authors(case: str) -> None:
         return dict(zip(named, values, strict=True))
 
     wanted = slopes(expected)
-    for method in ("reference", "auto", "chunked"):
+    last = "recurrent" if case == "MomentumDeltaNet" else "chunked"  # dense has no chunks
+    for method in ("reference", "auto", last):
         y = found.apply(v, method=method)
         assert_agree(y, expected, method="peer", dtype=F64, quantity="output", what=method)
         for name, got in slopes(y).items():

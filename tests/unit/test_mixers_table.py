@@ -104,6 +104,7 @@ SINCE = {
     "KDA": ("diagonal plus rank one", "identity", "linear", "n d_v"),
     "GatedDeltaNet2": ("diagonal plus rank one", "identity", "linear", "n d_v"),
     "Comba": ("diagonal plus rank one", "identity", "linear", "n d_v"),
+    "MomentumDeltaNet": ("dense", "identity", "linear", "2\\,n d_v"),
     "SigmoidAttention": ("identity", "sigmoid", "conical", "(n + d_v)\\, L"),
     "WallAttention": ("diagonal", "exp", "convex", "(n + d_v)\\, L"),
     "PaTHAttention": (
