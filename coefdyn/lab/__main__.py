@@ -1,4 +1,4 @@
-"""``python -m coefdyn.lab``: list, run, show, claims, throughput or film."""
+"""``python -m coefdyn.lab``: list, run, show, claims, throughput, film or lens-models."""
 
 from __future__ import annotations
 
@@ -80,6 +80,9 @@ def build_parser() -> argparse.ArgumentParser:
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.catalogue.FILMS")
     film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
     film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
+    lens = commands.add_parser("lens-models", help="train the small model that the lens looks into")
+    lens.add_argument("--steps", type=int, help="gradient steps; default: those of the kept model")
+    lens.add_argument("--out", type=Path, metavar="DIR", help="default: data/lens")
     speed = commands.add_parser("throughput", help="sequential runs against replicas")
     speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
     speed.add_argument("--steps", type=given.count, default=300)
@@ -104,6 +107,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "claims": _claims,
         "throughput": _throughput,
         "film": _film,
+        "lens-models": _lens_models,
     }
     try:
         return commands[parsed.command](parsed)
@@ -219,6 +223,14 @@ def _film(parsed: argparse.Namespace) -> int:
     print(f"{path}: {len(film.steps)} frames, {path.stat().st_size / 1000:.0f} kB, {film.source()}")
     for run in film.runs:
         print(f"  {run.name:<26} accuracy {run.accuracy[0]:.3f} to {run.accuracy[-1]:.3f}")
+    return 0
+
+
+def _lens_models(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.lens_models import FactsConfig, write
+
+    config = FactsConfig() if parsed.steps is None else FactsConfig(steps=parsed.steps)
+    print(f"wrote {write(parsed.out, config)}")
     return 0
 
 

@@ -1,0 +1,206 @@
+"""The small trained model of the chapter "A trained model under the lens", and heads kept of it.
+
+The model is transformers' own Qwen3-Next class (Gated DeltaNet, then attention);
+its task is to keep track of facts that change: "Anna in Rome . Omar in Lima . Anna in Oslo .
+Anna in ? Oslo". Trained on a CPU by ``python -m coefdyn.lab lens-models``; weights and heads go
+into ``data/lens``, with how they came about.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from coefdyn.lab.places import data_folder
+from coefdyn.lab.training.provenance import provenance
+from coefdyn.lens import keep_heads, torch_operations, trace
+from coefdyn.shapes import Int, Tensor
+
+__all__ = ["EXAMPLE", "NAMES", "PLACES", "FactsConfig", "build_model", "facts", "to_ids", "train"]
+
+NAMES = ("Anna", "Omar", "Mia", "Juan")
+PLACES = ("Rome", "Oslo", "Lima", "Cairo", "Delhi", "Paris")
+WORDS = ("<start>", "in", "?", ".", *NAMES, *PLACES)
+
+#: what the chapter looks at: Anna moves twice, the others once or not at all
+EXAMPLE = (
+    "Anna in Rome . Omar in Lima . Mia in Cairo . Anna in Oslo . Juan in Delhi . Omar in ? Lima "
+    "Anna in ? Oslo Mia in Rome . Anna in Paris . Juan in Lima . Anna in ? Paris Mia in ? Rome"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactsConfig:
+    """Training of the small model.
+
+    Attributes:
+        steps, batch: gradient steps, and sequences per step.
+        sentences: of four tokens each, per sequence.
+        asked: share of questions among them.
+        rate: peak learning rate of AdamW; warms up for a twentieth, then falls along a cosine.
+        seed: of weights and sequences.
+    """
+
+    steps: int = 350
+    batch: int = 16
+    sentences: int = 15
+    asked: float = 0.5
+    rate: float = 6e-3
+    seed: int = 0
+
+
+def build_model(seed: int = 0) -> nn.Module:
+    """Qwen3NextForCausalLM with two layers of width 64: Gated DeltaNet, then attention."""
+    from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
+
+    torch.manual_seed(seed)
+    config = Qwen3NextConfig(
+        vocab_size=len(WORDS),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        layer_types=["linear_attention", "full_attention"],
+        mlp_only_layers=[0, 1],
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=16,
+        linear_num_value_heads=4,
+        linear_num_key_heads=4,
+        linear_key_head_dim=16,
+        linear_value_head_dim=16,
+        num_experts=2,
+        num_experts_per_tok=1,
+        max_position_embeddings=256,
+        tie_word_embeddings=False,
+        initializer_range=0.1,
+    )
+    model = Qwen3NextForCausalLM(config)
+    _remember(model)
+    return model
+
+
+@torch.no_grad()
+def _remember(model: nn.Module) -> None:
+    """Step sizes as Gated DeltaNet's authors start them, 0.001 to 0.1.
+
+    The class starts all ``dt_bias`` at 1, so that with A up to 16 a state is gone within a token;
+    trained from there for so short a time, its heads stayed without memory.
+    """
+    for module in model.modules():
+        if hasattr(module, "dt_bias"):
+            size = torch.logspace(-3, -1, module.dt_bias.numel())
+            module.dt_bias.copy_(size + torch.log(-torch.expm1(-size)))
+
+
+def facts(
+    config: FactsConfig, generator: torch.Generator
+) -> tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]:
+    """Token ids, and the answers where a question mark stands (elsewhere -100).
+
+    A sentence sets where a name is, or asks for one that has been set.
+    """
+    lines = [_story(config, generator) for _ in range(config.batch)]
+    ids = torch.tensor([line for line, _ in lines])
+    return ids, torch.tensor([answers for _, answers in lines])
+
+
+def _story(config: FactsConfig, generator: torch.Generator) -> tuple[list[int], list[int]]:
+    first_name, first_place = WORDS.index(NAMES[0]), WORDS.index(PLACES[0])
+    ids, answers, known = [0], [-100], {}
+    for draw in torch.rand(config.sentences, 3, generator=generator).tolist():
+        if known and draw[0] < config.asked:
+            name = list(known)[int(draw[1] * len(known))]
+            ids += [name, WORDS.index("in"), WORDS.index("?"), known[name]]
+            answers += [-100, -100, known[name], -100]
+        else:
+            name = first_name + int(draw[1] * len(NAMES))
+            known[name] = first_place + int(draw[2] * len(PLACES))
+            ids += [name, WORDS.index("in"), known[name], WORDS.index(".")]
+            answers += [-100] * 4
+    return ids, answers
+
+
+def to_ids(text: str) -> Int[Tensor, "1 L"]:
+    """Words to ids, the start token first."""
+    return torch.tensor([[0, *(WORDS.index(word) for word in text.split())]])
+
+
+def train(config: FactsConfig) -> tuple[nn.Module, dict[str, Any]]:
+    """A model trained on ``facts``, and a record of how it went."""
+    model = build_model(config.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=config.rate, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, config.rate, total_steps=config.steps, pct_start=0.05
+    )
+    generator = torch.Generator().manual_seed(config.seed)
+    began, losses = time.perf_counter(), []
+    with torch_operations(model):
+        for ids, answers in _batches(config, generator):
+            logits = model(ids, use_cache=False).logits
+            loss = functional.cross_entropy(logits.flatten(0, 1), answers.flatten())
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            schedule.step()
+            losses.append(loss.item())
+            if len(losses) % 50 == 0:
+                print(f"step {len(losses):5d}  loss {sum(losses[-50:]) / 50:.4f}", flush=True)
+    record = {
+        "config": asdict(config),
+        "seconds": round(time.perf_counter() - began, 1),
+        "final_loss": round(sum(losses[-50:]) / len(losses[-50:]), 4),
+        "accuracy": round(accuracy(model.eval(), config), 4),
+        "provenance": provenance("cpu"),
+    }
+    return model, record
+
+
+def _batches(
+    config: FactsConfig, generator: torch.Generator
+) -> Iterator[tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]]:
+    for _ in range(config.steps):
+        yield facts(config, generator)
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, config: FactsConfig, rounds: int = 10) -> float:
+    """Share of questions answered right on sequences not trained on."""
+    generator = torch.Generator().manual_seed(config.seed + 10_000)
+    right = asked = 0
+    with torch_operations(model):
+        for _ in range(rounds):
+            ids, answers = facts(config, generator)
+            told = model(ids, use_cache=False).logits.argmax(-1)
+            right += int((told == answers).sum())
+            asked += int((answers != -100).sum())
+    return right / asked
+
+
+def write(folder: Path | None = None, config: FactsConfig | None = None) -> Path:
+    """Train, and write weights, record and the example's heads; returns the folder."""
+    from safetensors.torch import save_file
+
+    folder = folder or data_folder() / "lens"
+    folder.mkdir(parents=True, exist_ok=True)
+    model, record = train(config or FactsConfig())
+    save_file(model.state_dict(), folder / "facts.safetensors")
+    write_heads(model, record, folder)
+    return folder
+
+
+def write_heads(model: nn.Module, record: dict[str, Any], folder: Path) -> None:
+    """The example sentence under the lens: every head, with the words."""
+    seen = trace(model, to_ids(EXAMPLE), use_cache=False, probe=True)
+    words = ["<start>", *EXAMPLE.split()]
+    about = {**record, "model": "Qwen3NextForCausalLM", "text": EXAMPLE}
+    keep_heads(folder / "facts_heads.npz", seen, words=words, about=about)
+    (folder / "facts.json").write_text(json.dumps(about, indent=1) + "\n")
