@@ -211,6 +211,11 @@ def _throughput(parsed: argparse.Namespace) -> int:
     compiled = not parsed.no_compile
     rows = measure(parsed.device, steps=parsed.steps, replicas=parsed.replicas, compiled=compiled)
     print(table(rows))
+    if (parsed.device or RunOptions().resolved_device()) == "cpu":
+        from coefdyn.lab.core_seconds import core_seconds, core_table
+
+        print()
+        print(core_table(core_seconds(min(parsed.steps, 100), compiled=compiled)))
     return 0
 
 

@@ -10,6 +10,7 @@ import torch
 from made_up_results import made_up, result_of, status
 
 from coefdyn.lab.__main__ import main
+from coefdyn.lab.core_seconds import core_seconds, core_table
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, principle_3
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
 from coefdyn.lab.experiments.principle_1 import _growth
@@ -310,10 +311,48 @@ def test_equal_runs_of_another_experiment_are_taken_over(tmp_path):
     assert {record["experiment"] for record in result.records} == {"principle-2.1"}
 
 
+def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
+    """Two stages of one call: the sweep on the pilot's seeds, then one setting for the others."""
+    experiment = get_experiment("principle-3")
+    whole = experiment.plan("standard")
+    task = whole.variants[0].task.with_changes({"train_examples": 16, "test_examples": 8})
+    variant = replace(whole.variants[0], task=task)
+    train = replace(whole.train, steps=2, batch=8, warmup=0, evaluate_every=1, validation=4)
+    plan = replace(whole, variants=(variant,), train=train)
+
+    class Small(type(experiment)):
+        def plan(self, profile):
+            return plan
+
+    options = RunOptions(device="cpu", workers=1, progress=False)
+    result = Small().run("standard", out=tmp_path, options=options)
+    rates = {seed: [] for seed in plan.seeds}
+    for record in result.records:
+        rates[record["seed"]].append(record["config"]["train"]["learning_rate"])
+    assert [len(rates[seed]) for seed in plan.seeds] == [3, 3, 1, 1]
+    assert rates[2] == rates[3] == [result.outcomes()[0].records[0]["config"]["train"][
+        "learning_rate"]]  # fmt: skip
+    assert result.missing == 0 and result.outcomes()[0].seeds == [0, 1, 2, 3]
+    assert all(one["registered"] and one["claims"] for one in result.records)
+    again = Small().load("standard", out=tmp_path)
+    assert {one["key"] for one in again.records} == {one["key"] for one in result.records}
+
+
+def test_core_seconds_stand_beside_a_plain_torch_model():
+    rows = core_seconds(3, compiled=False)
+    assert [row.name for row in rows][-1] == "plain torch, fused attention"
+    assert all(row.steps > 0 and row.start >= 0 for row in rows)
+    assert rows[0].steps / rows[-1].steps == pytest.approx(
+        float(core_table(rows).splitlines()[1].split()[-2]), abs=0.006
+    )
+
+
 def test_the_throughput_table_compares_with_runs_in_sequence(capsys):
     command = ["throughput", "--device", "cpu", "--steps", "2", "--replicas", "2", "--no-compile"]
     assert main(command) == 0
-    head, first, *others = capsys.readouterr().out.splitlines()
+    replicas, cores = capsys.readouterr().out.split("\n\n")
+    assert "s per 1500 steps" in cores and "plain torch, fused attention" in cores
+    head, first, *others = replicas.splitlines()
     assert head.split() == ["way", "seconds", "steps/s", "factor"]
     assert first.split()[-1] == "1.00"
     assert len(others) == 2
