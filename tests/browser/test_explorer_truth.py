@@ -65,13 +65,14 @@ def test_a_design_of_one_s_own_has_a_name(open_page: Open) -> None:
     want += "nearest DeltaNet, which differs in φ"
     assert text(page, "design-words") == want
     page.select_option("[data-cd=control-readout]", "identity")
+    page.click("[data-cd=more-evolution] summary")
     page.select_option("[data-cd=control-direction]", "fixed")
     page.evaluate(SETTLE)
     assert text(page, "design-words").endswith("nearest DeltaNet, which takes the key itself for z")
 
 
 def test_only_the_named_control_moved_as_asked_is_judged(open_page: Open) -> None:
-    page = open_page(Explorer("gated_deltanet", predict=QUESTION))
+    page = open_page(Explorer("gated_deltanet", length=32, predict=QUESTION))
     press(page, "predict-rises")
     slide(page, "decay", 1.05)
     assert "this is the other way" in text(page, "predict-outcome")
@@ -89,7 +90,7 @@ def test_only_the_named_control_moved_as_asked_is_judged(open_page: Open) -> Non
 
 
 def test_the_asked_slider_stands_in_the_box(open_page: Open) -> None:
-    page = open_page(Explorer("gated_deltanet", predict=QUESTION), width=360)
+    page = open_page(Explorer("gated_deltanet", length=32, predict=QUESTION), width=360)
     assert page.is_disabled("[data-cd=asked-decay]")
     press(page, "predict-rises")
     box, slider = (
@@ -102,7 +103,7 @@ def test_the_asked_slider_stands_in_the_box(open_page: Open) -> None:
 
 
 def test_a_waiting_question_locks_everything_that_could_answer_it(open_page: Open) -> None:
-    page = open_page(Explorer("gated_deltanet", predict=QUESTION))
+    page = open_page(Explorer("gated_deltanet", length=32, predict=QUESTION))
     before = number(page, "near-zero-fraction"), number(page, "row-sum")
     for hook in ("preset-gla", "control-length", "control-beta"):
         page.evaluate("h => document.querySelector(`[data-cd=${h}]`).click()", hook)
@@ -120,7 +121,8 @@ def test_a_waiting_question_locks_everything_that_could_answer_it(open_page: Ope
 
 def test_a_link_before_the_answer_is_no_part_of_the_question(open_page: Open) -> None:
     page = open_page(
-        Explorer("gated_deltanet", predict=QUESTION), fragment="#cd?preset=gated_deltanet&beta=2"
+        Explorer("gated_deltanet", length=32, predict=QUESTION),
+        fragment="#cd?preset=gated_deltanet&beta=2",
     )
     assert text(page, "value-beta") == "2"
     assert "your answer takes it back to the question" in text(page, "predict-outcome")
@@ -131,7 +133,7 @@ def test_a_link_before_the_answer_is_no_part_of_the_question(open_page: Open) ->
 
 
 def test_back_undoes_a_link_of_the_text(open_page: Open) -> None:
-    page = open_page(Explorer("gated_deltanet"))
+    page = open_page(Explorer("gated_deltanet", length=32))
     page.evaluate(
         """() => { const a = document.createElement("a");
         a.href = "#cd?preset=gated_deltanet&beta=2"; a.id = "link"; a.textContent = "Set";

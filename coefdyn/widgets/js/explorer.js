@@ -2,7 +2,7 @@
 
 function createExplorer(widget, host) {
   const app = {
-    widget, updaters: [], settings: null, data: widget.get("data") || {}, predict: widget.get("predict") || {}, notes: [],
+    widget, painters: [], updaters: [], settings: null, data: widget.get("data") || {}, predict: widget.get("predict") || {}, notes: [],
     change(patch, done) {
       if (app.locked && Object.keys(patch).some((key) => !LOOKING.includes(key))) return; // a question waits
       app.adopt({ ...app.settings, ...patch });
@@ -29,6 +29,8 @@ function createExplorer(widget, host) {
       if (!app.theme.ink) app.theme = readTheme(app.root); // JupyterLab renders before it attaches
       app.model = buildModel(app.settings, app.data);
       if (app.hover && app.hover.row < app.model.g.L) app.model.cell = app.hover;
+      // Pictures first: they ask for their sizes, and words written before would make the page lay itself out anew.
+      for (const paint of app.painters) paint(app.model);
       for (const update of app.updaters) update(app.model);
       app.frameMs = performance.now() - start;
       setAttribute(app.root, "data-cd-frame-ms", app.frameMs.toFixed(2));
@@ -124,9 +126,9 @@ function makeFigure(app, name, title, draw) {
   if (name === "plane") caption.append(shortSlider("row", "i =", app), playButton(app));
   if (name === "impulse") dragAlong(app, canvas);
   if (name === "plane") dragQuery(app, canvas);
+  app.painters.push((chosen) => draw(canvas, lookedAt(app, chosen), app.theme));
   app.updaters.push((chosen) => {
     const model = lookedAt(app, chosen);
-    draw(canvas, model, app.theme);
     setAttribute(canvas, "aria-label", `${title}. ${FIGURE_WORDS[name](model)}`);
   });
   return node;

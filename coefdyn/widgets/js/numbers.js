@@ -32,8 +32,8 @@ function makeMatrix(app) {
   });
   canvas.addEventListener("pointerleave", () => hover(null));
   canvas.addEventListener("keydown", (event) => moveCell(app, event));
+  app.painters.push((model) => drawMatrix(canvas, fadedModel(app, model), app.theme));
   app.updaters.push((model) => {
-    drawMatrix(canvas, fadedModel(app, model), app.theme);
     const words = readingWords(model);
     setText(reading, words);
     setAttribute(canvas, "aria-label", `${model.g.L} by ${model.g.L} coefficients. ${words} Arrow keys move.`);
