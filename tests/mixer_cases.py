@@ -126,6 +126,11 @@ LATER: dict[str, tuple[str, dict[str, object]]] = {
     "GatedDeltaNet2": ("GatedDeltaNet2", {}),
     "Comba": ("Comba", {}),
     "MomentumDeltaNet": ("MomentumDeltaNet", {}),
+    "RWKV7": ("RWKV7", {}),
+    "ForgettingAttention": ("ForgettingAttention", {}),
+    "ALiBiAttention": ("ALiBiAttention", {}),
+    "Window-SoftmaxAttention": ("SoftmaxAttention", {"window": 5}),
+    "Sink-SoftmaxAttention": ("SoftmaxAttention", {"sink": True}),
 }
 
 

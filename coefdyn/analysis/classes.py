@@ -47,6 +47,10 @@ def combination_class(dynamics: CoefficientDynamics) -> CombinationClass:
     """
     eta = dynamics.normalizer
     nonnegative = is_nonnegative(dynamics.readout)
+    if dynamics.own is not None:
+        nonnegative = nonnegative and bool((dynamics.own >= 0).all())
+    if isinstance(eta, RowSum) and eta.sink is not None:  # the rest of a row goes to the sink
+        return CombinationClass.CONICAL if nonnegative else CombinationClass.LINEAR
     if isinstance(eta, RowSum):
         return CombinationClass.CONVEX if nonnegative else CombinationClass.AFFINE
     if isinstance(eta, Given):

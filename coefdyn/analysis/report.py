@@ -27,6 +27,8 @@ class DesignReport:
         evolves: whether A_t differs from I (Principle 3).
         score_variance: sample variance of the scores q^T h at i = j (Principle 5).
         stability: norms, growth and overflow horizon (Principle 6).
+        empty_rows: rows without any coefficient other than 0, over all leading axes: their output
+            and their gradient are zero.
     """
 
     design: str
@@ -37,6 +39,7 @@ class DesignReport:
     evolves: bool
     score_variance: float
     stability: Stability
+    empty_rows: int = 0
 
     def __str__(self) -> str:
         s = self.stability
@@ -52,6 +55,8 @@ class DesignReport:
             f"A   combination: {self.guaranteed_class.value} guaranteed, "
             f"{self.observed_class.value} observed",
         ]
+        if self.empty_rows:
+            lines.append(f"!   {self.empty_rows} row(s) are empty: zero output, zero gradient")
         return "\n".join(lines)
 
 
@@ -62,13 +67,15 @@ def report(dynamics: CoefficientDynamics) -> DesignReport:
         keys = keys * dynamics.log_scaling.exp()[..., None]
     scores = (dynamics.q * keys).sum(-1)
     many = scores.numel() > 1
+    normalized = dynamics.coefficients(normalized=True)
     return DesignReport(
         design=repr(dynamics),
         has_finite_state=has_finite_state(dynamics),
         guaranteed_class=combination_class(dynamics),
-        observed_class=observed_class(dynamics.coefficients(normalized=True)),
+        observed_class=observed_class(normalized),
         selectivity=selectivity(dynamics),
         evolves=type(dynamics.evolution) is not Identity,
         score_variance=scores.var().item() if many else float("nan"),
         stability=stability(dynamics),
+        empty_rows=int((normalized == 0).all(-1).sum()),
     )

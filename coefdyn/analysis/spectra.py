@@ -77,7 +77,8 @@ def eta(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L"]:
     total = replace(dynamics, normalizer=One()).apply(ones)[..., 0]
     if isinstance(normalizer, FlooredRowSum):
         return total.abs().clamp(min=normalizer.floor)
-    return total
+    sink = getattr(normalizer, "sink", None)
+    return total if sink is None else total + torch.as_tensor(sink, dtype=total.dtype).exp()
 
 
 def signed(values: Tensor, sign: Tensor | None) -> Tensor:

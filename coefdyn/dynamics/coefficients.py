@@ -10,6 +10,7 @@ import torch
 
 from coefdyn.dynamics import checks
 from coefdyn.dynamics.evolution import Evolution
+from coefdyn.dynamics.mask import Mask
 from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Float, Tensor
@@ -42,6 +43,12 @@ class CoefficientDynamics:
             the log so that gates of some hundred nats stay finite where eta_i cancels them (mLSTM).
             With a readout that is not homogeneous (exp, softplus) they enter the scores themselves,
             which are then computed in float64 and must stay in its range.
+        own: None or ``(..., L)``: alpha_{i,i} is increased by own_i after phi and before eta, what
+            a token adds for itself alone (D of Mamba, the bonus of RWKV).
+        outer_log_decay: None or c ``(..., L)`` in nats per token: a decay outside phi,
+            alpha_{i,j} = exp(c_{j+1} + ... + c_i) phi(.) (ALiBi, forgetting attention). For a
+            linear readout it is the same as a factor exp(c_t) of A_t.
+        mask: None or one of ``coefdyn.mask``: pairs that may not meet are exact zeros.
 
     Raises:
         ValueError: for shapes, dtypes or devices that do not fit, L = 0, integer or complex input,
@@ -57,6 +64,9 @@ class CoefficientDynamics:
     readout: Readout
     normalizer: Normalizer
     log_scaling: Float[Tensor, "*#batch L"] | None = None
+    own: Float[Tensor, "*#batch L"] | None = None
+    outer_log_decay: Float[Tensor, "*#batch L"] | None = None
+    mask: Mask | None = None
 
     def __post_init__(self) -> None:
         self._check_types()
@@ -74,6 +84,7 @@ class CoefficientDynamics:
                 checks.check_sign(name, value)
             if name == "normalizer.eta":
                 checks.check_nonzero(name, value)
+        self._check_mask(sizes["L"])
         _ = self.batch_shape
         if isinstance(self.readout, FeatureMap) and checks.can_look_at(q):
             self.readout.check_tokenwise(q)
@@ -93,6 +104,22 @@ class CoefficientDynamics:
                 "use 1.0 for b_j = 1."
             )
 
+    def _check_mask(self, length: int) -> None:
+        if self.mask is not None and not isinstance(self.mask, Mask):
+            raise ValueError(checks.wrong_kind("mask", self.mask, Mask))
+        allowed = self.mask.tensors().get("allowed") if self.mask is not None else None
+        if allowed is not None and allowed.shape[-2] != length:
+            raise ValueError(
+                f"mask.Given has {allowed.shape[-2]} rows, got L={length} tokens; it needs one row "
+                "and one column per token."
+            )
+        if getattr(self.normalizer, "sink", None) is not None and self.readout.is_linear:
+            raise ValueError(
+                "RowSum(sink=) adds exp(sink) to a sum of coefficients, and those of a linear "
+                "readout have any sign; use a readout that is positive, such as readout.exp, or "
+                "RowSum() without a sink."
+            )
+
     def _named_tensors(self) -> dict[str, tuple[Tensor, str]]:
         """Every tensor with its trailing axes."""
         named = {"q": (self.q, "Ln"), "k": (self.k, "Ln")}
@@ -100,6 +127,9 @@ class CoefficientDynamics:
             named["scaling"] = (self.scaling, "L")
         if self.log_scaling is not None:
             named["log_scaling"] = (self.log_scaling, "L")
+        for name in ("own", "outer_log_decay"):
+            if (value := getattr(self, name)) is not None:
+                named[name] = (value, "L")
         for name, value in self.evolution.tensors().items():
             named[f"evolution.{name}"] = (value, self.evolution.axes[name])
         for name, value in self.normalizer.tensors().items():
@@ -120,9 +150,11 @@ class CoefficientDynamics:
     def batch_shape(self) -> tuple[int, ...]:
         """The broadcast of all leading axes."""
         named = self._named_tensors().items()
-        return checks.common_batch(
-            {name: tuple(value.shape[: value.ndim - len(axes)]) for name, (value, axes) in named}
-        )
+        shapes = {name: tuple(x.shape[: x.ndim - len(axes)]) for name, (x, axes) in named}
+        if self.mask is not None:
+            held = self.mask.tensors().items()
+            shapes |= {f"mask.{name}": tuple(x.shape[:-2]) for name, x in held}
+        return checks.common_batch(shapes)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -148,11 +180,19 @@ class CoefficientDynamics:
             scaling=self.scaling.to(target) if isinstance(self.scaling, Tensor) else self.scaling,
             normalizer=self.normalizer.to(target),
             log_scaling=None if self.log_scaling is None else self.log_scaling.to(target),
+            own=None if self.own is None else self.own.to(target),
+            outer_log_decay=None
+            if self.outer_log_decay is None
+            else self.outer_log_decay.to(target),
+            mask=None if self.mask is None else self.mask.to(target),
         )
 
     def narrow(self, start: int, length: int) -> CoefficientDynamics:
         """The ingredients of positions start .. start + length - 1 (not their past)."""
-        cut = self.log_scaling
+
+        def cut(value: Tensor | None) -> Tensor | None:
+            return None if value is None else value.narrow(-1, start, length)
+
         return replace(
             self,
             q=self.q.narrow(-2, start, length),
@@ -162,7 +202,10 @@ class CoefficientDynamics:
             if isinstance(self.scaling, Tensor)
             else self.scaling,
             normalizer=self.normalizer.narrow(start, length),
-            log_scaling=None if cut is None else cut.narrow(-1, start, length),
+            log_scaling=cut(self.log_scaling),
+            own=cut(self.own),
+            outer_log_decay=cut(self.outer_log_decay),
+            mask=None if self.mask is None else self.mask.narrow(start, length),
         )
 
     # The methods below hand over to coefdyn.execution: the one arrow that points upwards.
@@ -242,5 +285,12 @@ class CoefficientDynamics:
         return (
             f"CoefficientDynamics(L={self.length}, n={self.key_dim}, batch={self.batch_shape}, "
             f"A_t={type(self.evolution).__name__}, b_j={scaling}, phi={self.readout.name}, "
-            f"eta_i={self.normalizer.name})"
+            f"eta_i={self.normalizer.name}{self._restrictions()})"
         )
+
+    def _restrictions(self) -> str:
+        """What stands beside the four ingredients, in words."""
+        parts = ["own" if self.own is not None else ""]
+        parts.append("outer decay" if self.outer_log_decay is not None else "")
+        parts.append(repr(self.mask) if self.mask is not None else "")
+        return "".join(f", {part}" for part in parts if part)

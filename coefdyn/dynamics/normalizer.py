@@ -52,15 +52,46 @@ class One(Normalizer):
 
 @dataclass(frozen=True, eq=False)
 class RowSum(Normalizer):
-    """eta_i = sum_{j <= i} alpha_{i,j} (softmax and linear attention).
+    """eta_i = sum_{j <= i} alpha_{i,j} + exp(sink_i) (softmax and linear attention).
 
     Coefficients lie in [0, 1] only if every alpha >= 0 (Corollary 6.1); with readouts of both signs
     the sum can cross zero and the output blows up.
+
+    Args:
+        sink: in nats, ``(..., L)``, or a number; None for no sink. A row then sums to less than 1:
+            the rest goes to a token that has no value (attention sinks; GPT-OSS). A sink per head
+            is ``sink[:, None].expand(heads, L)``. Not for linear readouts, whose sums have any
+            sign.
+
+    Raises:
+        ValueError: for a sink that is neither.
     """
+
+    sink: Float[Tensor, "*#batch L"] | float | None = None
+
+    def __post_init__(self) -> None:
+        sink = self.sink
+        if sink is None or isinstance(sink, Tensor):
+            return
+        if isinstance(sink, bool) or not isinstance(sink, (int, float)) or not math.isfinite(sink):
+            raise ValueError(
+                f"RowSum(sink=) takes a tensor (..., L) or a finite number, in nats, got {sink!r}; "
+                "use None for no sink."
+            )
 
     @property
     def cancels_scale(self) -> bool:
         return True
+
+    def tensors(self) -> dict[str, Tensor]:
+        return {"sink": self.sink} if isinstance(self.sink, Tensor) else {}
+
+    def narrow(self, start: int, length: int) -> RowSum:
+        sink = self.sink
+        return RowSum(sink.narrow(-1, start, length)) if isinstance(sink, Tensor) else self
+
+    def to(self, target: torch.dtype | torch.device) -> RowSum:
+        return RowSum(self.sink.to(target)) if isinstance(self.sink, Tensor) else self
 
 
 @dataclass(frozen=True, eq=False)

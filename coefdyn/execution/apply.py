@@ -17,6 +17,7 @@ from coefdyn.execution.inputs import (
     in_working_precision,
 )
 from coefdyn.execution.policy import choose
+from coefdyn.execution.restrictions import absorbed
 from coefdyn.execution.state import State, has_finite_state
 from coefdyn.execution.triton.dispatch import check_triton, run_triton
 from coefdyn.shapes import Float, Tensor
@@ -49,6 +50,8 @@ def resolve(dynamics: CoefficientDynamics, method: str, value_dim: int = 1) -> R
     "auto" follows ``policy.choose``: on a CPU what was measured as fastest, on a CUDA device triton
     where it has a kernel for the design.
     """
+    if method != "reference":
+        dynamics = absorbed(dynamics)
     if method == "auto":
         method = choose(dynamics, value_dim)
     if method not in METHODS:
@@ -63,6 +66,8 @@ def apply(
 ) -> Tensor:
     """See ``CoefficientDynamics.apply``."""
     check_values(dynamics, v)
+    if method != "reference":
+        dynamics = absorbed(dynamics)
     with full_precision(v.device):
         run = resolve(dynamics, method, v.shape[-1])
         if run is run_triton:  # takes half precision as it is, with float32 accumulation
@@ -76,7 +81,7 @@ def step(
 ) -> tuple[Tensor, State]:
     """See ``CoefficientDynamics.step``."""
     check_values(dynamics, v)
-    dtype = v.dtype
+    dynamics, dtype = absorbed(dynamics), v.dtype
     with full_precision(v.device):
         dynamics, v = in_working_precision(dynamics, v)
         if state is not None:

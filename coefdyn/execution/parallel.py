@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 from torch.nn.functional import pad
 
+from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Diagonal,
@@ -27,9 +28,10 @@ from coefdyn.execution import reference
 from coefdyn.execution.growth import grows, reflects
 from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import decays, finish, flipped_sides, flips, lower, product
+from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import Rows, normalize, read
 from coefdyn.execution.stabilize import RESET
-from coefdyn.execution.state import Stored
+from coefdyn.execution.state import Stored, has_finite_state
 from coefdyn.shapes import Bool, Float, Tensor
 
 __all__ = ["SCORES", "apply", "coefficients"]
@@ -176,7 +178,7 @@ def scores(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor | None]:
     """(scores, log weights) of all pairs; entries above the diagonal are arbitrary."""
     run = SCORES.get(type(dynamics.evolution))
     if run is None or grows(dynamics):
-        vectors, log_weights = all_stored(dynamics)
+        vectors, log_weights, _ = all_stored(dynamics)
         return (vectors @ dynamics.q[..., :, :, None])[..., 0], log_weights
     q, k, sign = dynamics.q, dynamics.scaled_keys(), flips(dynamics.evolution)
     q, k = (q, k) if sign is None else (q * sign, k * sign)
@@ -197,6 +199,14 @@ def pair_log_weights(
     stop = dynamics.length if stop is None else stop
     log_b = log_b[..., None, :stop].expand(*log_b.shape[:-1], stop - start, stop)
     return log_b if log_weights is None else log_weights + log_b
+
+
+def outer_sums(
+    dynamics: CoefficientDynamics, start: int = 0, stop: int | None = None
+) -> Float[Tensor, "*batch rows stop"] | None:
+    """Logs of the factors outside phi, c_{j+1} + ... + c_i; None for 0."""
+    c = dynamics.outer_log_decay
+    return None if c is None else segment_sums(c, start, stop)
 
 
 def all_stored(dynamics: CoefficientDynamics) -> Stored:
@@ -224,13 +234,14 @@ def feature_values(dynamics: CoefficientDynamics, psi: FeatureMap, mask: Tensor)
 
 
 def _rows(dynamics: CoefficientDynamics, normalizer: Normalizer) -> Rows:
-    mask = causal_mask(dynamics.length, dynamics.device)
-    phi = dynamics.readout
+    mask = allowed(dynamics, 0, dynamics.length)
+    phi, outer, own = dynamics.readout, outer_sums(dynamics), dynamics.own
     if isinstance(phi, FeatureMap):
-        return Rows(feature_values(dynamics, phi, mask), None)
+        values = feature_values(dynamics, phi, causal_mask(dynamics.length, dynamics.device))
+        return read(values, None, mask, readouts.identity, normalizer, outer, own)
     assert isinstance(phi, Pointwise), f"unknown readout {phi!r}"
     pairs, log_weights = scores(dynamics)
-    return read(pairs, log_weights, mask, phi, normalizer)
+    return read(pairs, log_weights, mask, phi, normalizer, outer, own)
 
 
 def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tensor, "*batch L L"]:
@@ -243,7 +254,7 @@ def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tenso
 def apply(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     """y from the whole matrix; eta divides after the product, d_v numbers per row instead of L."""
     eta = dynamics.normalizer
-    if reflects(dynamics) and dynamics.readout.is_linear and not grows(dynamics):
+    if reflects(dynamics) and has_finite_state(dynamics) and not grows(dynamics):
         return erasing(dynamics, v)
     rows = _rows(dynamics, eta)
     return normalize(rows.values @ v, rows.values.sum(-1, keepdim=True), rows.offset, eta)

@@ -17,6 +17,7 @@ import torch
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import DiagonalPlusRankOne, Evolution
 from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.execution.restrictions import with_own
 from coefdyn.execution.rows import log_size, normalize
 from coefdyn.execution.stabilize import shifted, stabilize
 from coefdyn.execution.state import LinearState
@@ -128,9 +129,9 @@ def finish(
     eta, m = dynamics.normalizer, problem.gates.offset
     end = None if m is None else m[..., -1].expand(problem.batch)
     state = LinearState(final.transpose(-1, -2), end)
+    out, m = with_own(out, None if m is None else m[..., None], dynamics.own, problem.v)
     if not eta.cancels_scale:
         return normalize(out, out[..., :1], None, eta), state  # no row sum is needed
-    m = None if m is None else m[..., None]
     return normalize(out[..., :-1], out[..., -1:], m, eta), state
 
 

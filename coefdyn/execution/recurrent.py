@@ -7,6 +7,7 @@ import torch
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.execution.problem import finish, lower, product
 from coefdyn.execution.reference import advance, nothing_stored, read_row
+from coefdyn.execution.restrictions import check_unrestricted
 from coefdyn.execution.rows import normalize
 from coefdyn.execution.state import CacheState, LinearState, has_finite_state
 from coefdyn.shapes import Tensor
@@ -16,6 +17,7 @@ __all__ = ["apply", "check_recurrent", "step_cache", "step_linear"]
 
 def check_recurrent(dynamics: CoefficientDynamics) -> None:
     """Raise ValueError for a readout whose past does not fit into a state of fixed size."""
+    check_unrestricted(dynamics, "recurrent", "Use method='chunked' or 'auto'.")
     if has_finite_state(dynamics):
         return
     phi, evolution = dynamics.readout, type(dynamics.evolution).__name__

@@ -10,8 +10,10 @@ from collections.abc import Iterator
 
 import torch
 
+from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap, Pointwise
+from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import Rows, normalize, read
 from coefdyn.execution.state import Stored
 from coefdyn.shapes import Float, Tensor
@@ -23,7 +25,9 @@ def nothing_stored(dynamics: CoefficientDynamics, batch: tuple[int, ...]) -> Sto
     """Before the first token."""
     vectors = dynamics.q.new_zeros(*batch, 0, dynamics.key_dim)
     weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
-    return Stored(vectors, vectors[..., 0] if weighted else None)
+    logs = vectors[..., 0]
+    outer = logs if dynamics.outer_log_decay is not None else None
+    return Stored(vectors, logs if weighted else None, outer)
 
 
 def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
@@ -39,7 +43,11 @@ def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
         written = torch.zeros_like(key[..., 0]) if log_b is None else log_b[..., i, None]
         w = torch.cat([w, written.expand(*batch, 1)], dim=-1)
         h, w = lifted(h, w)
-    return Stored(h, w)
+    outer = stored.outer
+    if outer is not None:
+        outer = outer + dynamics.outer_log_decay[..., i, None]
+        outer = torch.cat([outer, torch.zeros_like(key[..., 0])], dim=-1)
+    return Stored(h, w, outer)
 
 
 def lifted(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,13 +69,17 @@ def evolve(dynamics: CoefficientDynamics) -> Iterator[Stored]:
 def read_row(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Rows:
     """alpha_{i,j} = phi(q_i^T h_{i,j}) for all j <= i (eq. 3c)."""
     q = dynamics.q[..., i : i + 1, :]
-    phi = dynamics.readout
+    phi, eta = dynamics.readout, dynamics.normalizer
+    w, outer = (None if x is None else x[..., None, :] for x in (stored.log_weights, stored.outer))
+    own = None if dynamics.own is None else dynamics.own[..., i : i + 1]
+    mask = None
+    if dynamics.mask is not None:
+        mask = allowed(dynamics, i, i + 1, i + 1 - stored.vectors.shape[-2])
     if isinstance(phi, FeatureMap):
-        return Rows(phi.features(q) @ phi.features(stored.states()).transpose(-1, -2), None)
+        scores = phi.features(q) @ phi.features(stored.states()).transpose(-1, -2)
+        return read(scores, None, mask, readouts.identity, eta, outer, own)
     assert isinstance(phi, Pointwise), f"unknown readout {phi!r}"
-    scores = q @ stored.vectors.transpose(-1, -2)
-    w = None if stored.log_weights is None else stored.log_weights[..., None, :]
-    return read(scores, w, None, phi, dynamics.normalizer)
+    return read(q @ stored.vectors.transpose(-1, -2), w, mask, phi, eta, outer, own)
 
 
 def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tensor, "*batch L L"]:

@@ -15,6 +15,7 @@ import torch
 from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, One, RowSum
 from coefdyn.dynamics.readout import Pointwise
+from coefdyn.execution.restrictions import with_own, with_sink
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["SOFTPLUS_IS_EXP", "Rows", "normalize", "read", "safe_divide"]
@@ -35,7 +36,8 @@ def largest(logs: Tensor, mask: Tensor | None) -> Tensor:
     logs = logs.detach()
     if mask is not None:
         logs = logs.masked_fill(~mask, -torch.inf)
-    return logs.amax(dim=-1, keepdim=True)
+    top = logs.amax(dim=-1, keepdim=True)
+    return top.masked_fill(top == -torch.inf, 0.0)  # a row without any pair
 
 
 def own_for_future(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -63,12 +65,42 @@ def read(
     mask: Tensor | None,
     readout: Pointwise,
     normalizer: Normalizer,
+    outer: Float[Tensor, "*#batch i j"] | None = None,
+    own: Float[Tensor, "*#batch i"] | None = None,
 ) -> Rows:
     """phi(scores * exp(log_weights)), masked; the row's scale is taken out where eta allows it.
 
-    ``mask`` is True where j <= i, its last column square on the diagonal; None for a full row.
+    ``mask`` is True where a pair counts, its last column square on the diagonal; None for a full
+    row. ``outer`` are the logs of factors outside phi, ``own`` is added to the diagonal.
     """
+    values, offset = _read(scores, log_weights, mask, readout, normalizer, outer)
+    if own is not None:
+        values, offset = _add_own(values, offset, own)
+    if mask is not None:
+        values = values.masked_fill(~mask, 0.0)
+    return Rows(values, offset)
+
+
+def _add_own(values: Tensor, offset: Tensor | None, own: Tensor) -> tuple[Tensor, Tensor | None]:
+    """own on the diagonal that ends in the last column."""
+    rows, columns = values.shape[-2:]
+    eye = torch.ones(rows, columns, dtype=values.dtype, device=values.device)
+    eye = eye.tril(columns - rows).triu(columns - rows)
+    return with_own(values, offset, own, eye)
+
+
+def _read(
+    scores: Tensor,
+    log_weights: Tensor | None,
+    mask: Tensor | None,
+    readout: Pointwise,
+    normalizer: Normalizer,
+    outer: Tensor | None,
+) -> Rows:
     offset, tracked = None, normalizer.cancels_scale
+    if outer is not None and readout.is_homogeneous:
+        log_weights = outer if log_weights is None else log_weights + outer
+        outer = None
     if not readout.is_linear:
         scores = own_for_future(scores, mask)
     if log_weights is not None:
@@ -78,6 +110,10 @@ def read(
             offset = largest(log_weights + log_size(size), mask)
             log_weights = log_weights - offset
         scores = scores * log_weights.exp()
+    if outer is not None:
+        outer = own_for_future(outer, mask)
+        if readout.same_as(readouts.exp):
+            scores, outer = scores + outer, None
     if tracked and readout.same_as(readouts.exp):
         offset = largest(scores, mask)
         values = (scores - offset).exp()
@@ -87,9 +123,12 @@ def read(
         values = torch.where(offset == 0, readout(scores), (scores - offset).clamp(max=0.0).exp())
     else:
         values = readout(scores)
-    if mask is not None:
-        values = values.masked_fill(~mask, 0.0)
-    return Rows(values, offset)
+    if outer is None:
+        return Rows(values, offset)
+    if not tracked:
+        return Rows(values * outer.exp(), offset)
+    top = largest(outer + log_size(values), mask)
+    return Rows(values * (outer - top).exp(), top if offset is None else offset + top)
 
 
 def safe_divide(values: Tensor, total: Tensor) -> Tensor:
@@ -110,7 +149,11 @@ def normalize(
             return numerator
         case Given(eta=eta):
             return numerator / eta[..., None]
-        case RowSum():
+        case RowSum(sink=sink):
+            if sink is not None:
+                sink = torch.as_tensor(sink, dtype=total.dtype, device=total.device)
+                sink = sink[..., None] if sink.ndim else sink
+                numerator, total = with_sink(numerator, total, offset, sink)
             return safe_divide(numerator, total)
         case FlooredRowSum(floor=floor):
             return floored(numerator, total, offset, floor)

@@ -20,11 +20,13 @@ __all__ = ["CacheState", "LinearState", "State", "Stored", "has_finite_state"]
 class Stored(NamedTuple):
     """All keys written so far, as seen at position i: h_{i,j} = vectors_j * exp(log_weights_j).
 
-    ``log_weights`` is None for a design without a common growth and without a log scaling.
+    ``log_weights`` is None for a design without a common growth and without a log scaling,
+    ``outer`` (what an outer decay has come to) for one without that.
     """
 
     vectors: Float[Tensor, "*batch j n"]
     log_weights: Float[Tensor, "*#batch j"] | None
+    outer: Float[Tensor, "*batch j"] | None = None
 
     def states(self) -> Float[Tensor, "*batch j n"]:
         """h_{i,j} itself."""
@@ -57,6 +59,12 @@ State = LinearState | CacheState
 
 
 def has_finite_state(dynamics: CoefficientDynamics) -> bool:
-    """Whether the past fits into one matrix: identity readout, or a feature map with A_t = I."""
+    """Whether the past fits into one matrix: identity readout, or a feature map with A_t = I.
+
+    Not where pairs are masked, nor with an outer decay of features beside a sink.
+    """
     phi = dynamics.readout
+    sunk = getattr(dynamics.normalizer, "sink", None) is not None
+    if dynamics.mask is not None or (sunk and dynamics.outer_log_decay is not None):
+        return False
     return phi.is_linear or (isinstance(phi, FeatureMap) and type(dynamics.evolution) is Identity)

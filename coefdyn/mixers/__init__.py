@@ -5,6 +5,7 @@ from coefdyn.mixers.comba import Comba
 from coefdyn.mixers.contract import Contract, check_mixer
 from coefdyn.mixers.deltanet import DeltaNet
 from coefdyn.mixers.design import DesignMixer
+from coefdyn.mixers.forgetting_attention import ALiBiAttention, ForgettingAttention
 from coefdyn.mixers.gated_deltanet import GatedDeltaNet
 from coefdyn.mixers.gated_deltanet2 import GatedDeltaNet2
 from coefdyn.mixers.gla import GLA
@@ -26,6 +27,7 @@ from coefdyn.mixers.qlstm import QLSTM
 from coefdyn.mixers.registry import register_mixer
 from coefdyn.mixers.retnet import RetNet
 from coefdyn.mixers.rglru import RGLRU
+from coefdyn.mixers.rwkv7 import RWKV7
 from coefdyn.mixers.s4d import S4D
 from coefdyn.mixers.s6 import S6
 from coefdyn.mixers.sigmoid_attention import SigmoidAttention
@@ -77,12 +79,15 @@ __all__ = [
     "QLSTM",
     "RGLRU",
     "ROWS_SINCE",
+    "RWKV7",
     "S4D",
     "S6",
+    "ALiBiAttention",
     "Comba",
     "Contract",
     "DeltaNet",
     "DesignMixer",
+    "ForgettingAttention",
     "GatedDeltaNet",
     "GatedDeltaNet2",
     "HeadMixer",

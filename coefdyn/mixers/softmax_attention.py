@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Unpack
+from typing import ClassVar, Unpack
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+import torch
+from torch import nn
+
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.heads import HeadMixer, HeadOptions, constant_scaling
+from coefdyn.options import check_flag
+from coefdyn.shapes import Tensor
 
 __all__ = ["SoftmaxAttention"]
 
@@ -18,12 +23,16 @@ class SoftmaxAttention(HeadMixer):
 
     Args:
         scaling: "inverse_sqrt" (1/sqrt(n)) or "one" (Principle 5's ablation).
+        window: each token reads this many, itself included (sliding window); None for all.
+        sink: one learned s per head, eta_i = sum_j alpha_{i,j} + exp(s): a row need not spend all
+            of its weight (attention sinks, as in GPT-OSS). 0 at first.
         heads: see ``HeadOptions``.
 
     Differences: without a position option the coefficients carry no positional information
     (Principle 3); the original adds sinusoids to the embedding, MAD's baseline uses "rotary".
     """
 
+    no_weight_decay: ClassVar[tuple[str, ...]] = ("position_table", "sink")
     symbols = Symbols(
         title="Softmax attention",
         evolution=r"\mathbb{I}_n",
@@ -33,9 +42,18 @@ class SoftmaxAttention(HeadMixer):
         source="Lemma 7",
     )
 
-    def __init__(self, *, scaling: str = "inverse_sqrt", **heads: Unpack[HeadOptions]) -> None:
+    def __init__(
+        self,
+        *,
+        scaling: str = "inverse_sqrt",
+        window: int | None = None,
+        sink: bool = False,
+        **heads: Unpack[HeadOptions],
+    ) -> None:
         super().__init__(**heads)
         self.scaling = constant_scaling(scaling, self.key_dim)
+        self.mask = None if window is None else mask.Window(window)
+        self.sink = nn.Parameter(torch.zeros(self.n_heads)) if check_flag("sink", sink) else None
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         return CoefficientDynamics(
@@ -44,5 +62,13 @@ class SoftmaxAttention(HeadMixer):
             evolution=evolution.Identity(),
             scaling=self.scaling,
             readout=readout.exp,
-            normalizer=normalizer.RowSum(),
+            normalizer=normalizer.RowSum(self._sink(tokens)),
+            mask=self.mask,
         )
+
+    def _sink(self, tokens: Tokens) -> Tensor | None:
+        """s of every head and row."""
+        if self.sink is None:
+            return None
+        sink = tokens.match(self.sink)[:, None]
+        return sink.expand(*tokens.q.shape[:-3], self.n_heads, tokens.q.shape[-2])

@@ -10,6 +10,7 @@ from coefdyn.execution.chunked.linear import KERNELS, linear_scan
 from coefdyn.execution.chunked.pointwise import apply_pointwise, is_softmax
 from coefdyn.execution.growth import erases
 from coefdyn.execution.inputs import check_state, check_values, in_working_precision
+from coefdyn.execution.restrictions import absorbed
 from coefdyn.execution.state import LinearState, has_finite_state
 from coefdyn.shapes import Float, Tensor
 
@@ -42,10 +43,12 @@ def check_chunked(dynamics: CoefficientDynamics) -> None:
             f"their structure is what it uses. Available: {others}, parallel."
         )
     if isinstance(dynamics.readout, FeatureMap) and not has_finite_state(dynamics):
+        masked = "" if dynamics.mask is None else f" and mask={dynamics.mask!r}"
+        masked += "" if dynamics.outer_log_decay is None else " and an outer decay"
         raise ValueError(
-            f"method='chunked' takes a FeatureMap with Identity evolution only; got "
-            f"{dynamics.readout!r} with {name}, where psi needs every h_(i,j) by itself. "
-            "Use method='parallel'."
+            "method='chunked' takes a FeatureMap with Identity evolution, no mask, and no outer "
+            f"decay beside a sink; got {dynamics.readout!r} with {name}{masked}, where psi needs "
+            "every h_(i,j) by itself. Use method='parallel'."
         )
 
 
@@ -117,6 +120,7 @@ def _prepare(
     dynamics: CoefficientDynamics, v: Tensor, chunk_size: int | None
 ) -> tuple[CoefficientDynamics, Tensor, int]:
     """Checks, working precision and the chunk size."""
+    dynamics = absorbed(dynamics)
     check_values(dynamics, v)
     check_chunked(dynamics)
     if chunk_size is not None and (not isinstance(chunk_size, int) or chunk_size < 1):

@@ -25,6 +25,7 @@ from coefdyn.execution.chunked.rows import apply_rows
 from coefdyn.execution.chunked.tiles import cut
 from coefdyn.execution.growth import grows, reflects
 from coefdyn.execution.problem import flipped_sides, flips, gates
+from coefdyn.execution.restrictions import with_own
 from coefdyn.execution.rows import normalize
 from coefdyn.shapes import Float, Tensor
 
@@ -125,7 +126,7 @@ def apply_pointwise(
 ) -> Float[Tensor, "*batch L dv"]:
     """y of a pointwise readout."""
     batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
-    if is_softmax(dynamics) and v.shape[-1] == dynamics.key_dim:
+    if is_softmax(dynamics) and dynamics.own is None and v.shape[-1] == dynamics.key_dim:
         return softmax_attention(dynamics, v, batch)
     if needs_rows(dynamics) or grows(dynamics):
         return apply_rows(dynamics, v, rows)
@@ -142,13 +143,21 @@ def apply_pointwise(
     run = rows_kernel if isinstance(name, str) else rows_kernel.direct
     out, total, offset = run(*tensors, flatten_batch(v, batch, 2), g, structure, name, rows, shift)
     out, total, offset = (x.reshape(*batch, *x.shape[1:]) for x in (out, total, offset))
-    return normalize(out, total[..., None], offset[..., None] if shift else None, eta)
+    offset = offset[..., None] if shift else None
+    if dynamics.own is not None:
+        sums = torch.cat([out, total[..., None]], -1)
+        ones = torch.ones_like(v[..., :1])
+        sums, offset = with_own(sums, offset, dynamics.own, torch.cat([v, ones], -1))
+        out, total = sums[..., :-1], sums[..., -1]
+    return normalize(out, total[..., None], offset, eta)
 
 
 def needs_rows(dynamics: CoefficientDynamics) -> bool:
     """Whether plain rows must do it (see rows.py): a readout of one's own with parameters or one
     value per head, or a homogeneous one whose row sums are weighted in the log."""
     phi, eta = dynamics.readout, dynamics.normalizer
+    if dynamics.mask is not None or dynamics.outer_log_decay is not None:
+        return True
     if any(phi.same_as(known) for known in BUILT_IN):
         weighted = dynamics.evolution.common_log_decay is not None
         weighted |= dynamics.log_scaling is not None
@@ -187,6 +196,9 @@ def is_softmax(dynamics: CoefficientDynamics) -> bool:
     return (
         dynamics.readout.same_as(readouts.exp)
         and isinstance(dynamics.normalizer, RowSum)
+        and dynamics.normalizer.sink is None
+        and dynamics.outer_log_decay is None
+        and dynamics.mask is None
         and type(dynamics.evolution) is Identity
     )
 

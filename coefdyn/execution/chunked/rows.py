@@ -20,6 +20,7 @@ from coefdyn.execution.growth import erases, grows
 from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import flips
 from coefdyn.execution.reference import advance, nothing_stored, read_row
+from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import normalize, read
 from coefdyn.execution.state import Stored
 from coefdyn.shapes import Float, Tensor
@@ -50,9 +51,9 @@ def apply_tokens(
     stored, outputs = nothing_stored(dynamics, tuple(batch)), []
     for start in range(0, dynamics.length, rows):
         stop = min(start + rows, dynamics.length)
-        y, vectors, logs = _checkpoint(_token_tile, dynamics, v, *stored, start, stop)
+        y, *held = _checkpoint(_token_tile, dynamics, v, *stored, start, stop)
         outputs.append(y)
-        stored = Stored(vectors, logs)
+        stored = Stored(*held)
     return torch.cat(outputs, -2)
 
 
@@ -63,10 +64,11 @@ def _checkpoint(tile: Callable, *args):
 
 
 def _token_tile(
-    dynamics: CoefficientDynamics, v: Tensor, vectors: Tensor, logs: Tensor | None, *here: int
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    stored, outputs = Stored(vectors, logs), []
-    for i in range(*here):
+    dynamics: CoefficientDynamics, v: Tensor, *held: Tensor | int | None
+) -> tuple[Tensor | None, ...]:
+    """The rows of one tile after what is stored: ``held`` is that, and (start, stop)."""
+    stored, outputs = Stored(*held[:-2]), []
+    for i in range(*held[-2:]):
         stored = advance(dynamics, stored, i)
         row, offset = read_row(dynamics, stored, i)
         eta = dynamics.normalizer.narrow(i, 1)
@@ -104,13 +106,15 @@ def _raw(dynamics: CoefficientDynamics) -> RawRows:
 def _tile(
     dynamics: CoefficientDynamics, v: Tensor, raw: RawRows, start: int, stop: int
 ) -> Float[Tensor, "*batch rows dv"]:
-    mask = torch.ones(stop - start, stop, dtype=torch.bool, device=v.device).tril(start)
     log_weights = parallel.pair_log_weights(dynamics, start, stop)
-    eta = dynamics.normalizer
-    values, offset = read(raw(start, stop), log_weights, mask, dynamics.readout, eta)
-    return normalize(
-        values @ v[..., :stop, :],
-        values.sum(-1, keepdim=True),
-        offset,
-        eta.narrow(start, stop - start),
+    eta, own = dynamics.normalizer.narrow(start, stop - start), dynamics.own
+    values, offset = read(
+        raw(start, stop),
+        log_weights,
+        allowed(dynamics, start, stop),
+        dynamics.readout,
+        eta,
+        parallel.outer_sums(dynamics, start, stop),
+        None if own is None else own[..., start:stop],
     )
+    return normalize(values @ v[..., :stop, :], values.sum(-1, keepdim=True), offset, eta)

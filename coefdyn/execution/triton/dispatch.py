@@ -25,6 +25,7 @@ from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.operators import flatten_batch
 from coefdyn.execution.growth import LIMIT_NATS, grows, reflects
 from coefdyn.execution.problem import decays, finish, flips, gates, keys, lower, per_channel
+from coefdyn.execution.restrictions import check_unrestricted
 from coefdyn.execution.rows import normalize
 from coefdyn.execution.state import has_finite_state
 from coefdyn.shapes import Float, Tensor
@@ -41,6 +42,13 @@ REMEDY = "Use method='chunked'."
 def check_triton(dynamics: CoefficientDynamics) -> None:
     """Raise ValueError if no kernel computes this design here, naming a method that does."""
     phi, name = dynamics.readout, type(dynamics.evolution).__name__
+    check_unrestricted(dynamics, "triton", "Use method='chunked'.")
+    sunk = getattr(dynamics.normalizer, "sink", None) is not None
+    if (sunk or dynamics.own is not None) and not has_finite_state(dynamics):
+        what = "RowSum(sink=)" if sunk else "an own term"
+        raise ValueError(
+            f"method='triton' has no kernel for {what} with the readout {phi!r}. {REMEDY}"
+        )
     if isinstance(phi, FeatureMap) and not has_finite_state(dynamics):
         raise ValueError(
             f"method='triton' takes a FeatureMap with Identity evolution only; got {phi!r} with "

@@ -1,0 +1,132 @@
+"""What a design may have beside its four ingredients: an own term, an outer decay, a mask.
+
+    alpha_{i,j} = M_{i,j} (exp(c_{j+1} + ... + c_i) phi(q_i^T h_{i,j}) + [i = j] own_i)
+
+Algorithms see as little of it as they can: an outer decay of a linear readout is a decay of A_t
+(``absorbed``), an own term is added to o_i where it is known (``with_own``), a sink to the row sum
+(``with_sink``). What is left, masks and outer decays of other readouts, goes through rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import torch
+
+from coefdyn.dynamics import readout as readouts
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.evolution import (
+    Dense,
+    Diagonal,
+    DiagonalPlusRankOne,
+    Evolution,
+    Householder,
+    Identity,
+    Scalar,
+    ScaledHouseholder,
+)
+from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.execution.state import has_finite_state
+from coefdyn.shapes import Bool, Float, Tensor
+
+__all__ = ["absorbed", "allowed", "check_unrestricted", "with_own", "with_sink"]
+
+
+def absorbed(dynamics: CoefficientDynamics) -> CoefficientDynamics:
+    """The same design with its outer decay as a factor of A_t, where the readout allows that.
+
+    It does if it is linear, also in features of A_t = I (but for a sink, which belongs to the
+    features). Others keep theirs.
+    """
+    c, phi = dynamics.outer_log_decay, dynamics.readout
+    if c is None:
+        return dynamics
+    if phi.is_linear:
+        evolution = faded(dynamics.evolution, c)
+        if evolution is not None:
+            return replace(dynamics, evolution=evolution, outer_log_decay=None)
+    if isinstance(phi, FeatureMap) and has_finite_state(dynamics):
+        k, log_b = dynamics.scaled_keys(), dynamics.log_scaling
+        k = k if log_b is None else k * log_b.exp()[..., None]
+        return replace(
+            dynamics,
+            q=phi.features(dynamics.q),
+            k=phi.features(k),
+            scaling=1.0,
+            log_scaling=None,
+            readout=readouts.identity,
+            evolution=Scalar(log_decay=c),
+            outer_log_decay=None,
+        )
+    return dynamics
+
+
+def faded(evolution: Evolution, c: Float[Tensor, "*#batch L"]) -> Evolution | None:
+    """exp(c_t) A_t; None for a structure of one's own."""
+    rules = {
+        Identity: lambda a: Scalar(log_decay=c),
+        Scalar: lambda a: replace(a, log_decay=a.log_decay + c),
+        Diagonal: lambda a: replace(a, log_decay=a.log_decay + c[..., None]),
+        Householder: lambda a: ScaledHouseholder(
+            direction=a.direction, beta=a.beta, log_decay=c.expand_as(a.beta + c)
+        ),
+        ScaledHouseholder: lambda a: replace(a, log_decay=a.log_decay + c),
+        DiagonalPlusRankOne: lambda a: replace(
+            a, log_decay=a.log_decay + c[..., None], right=a.right * c.exp()[..., None]
+        ),
+        Dense: lambda a: replace(a, matrix=a.matrix * c.exp()[..., None, None]),
+    }
+    rule = rules.get(type(evolution))
+    return None if rule is None else rule(evolution)
+
+
+def check_unrestricted(dynamics: CoefficientDynamics, method: str, remedy: str) -> None:
+    """Raise ValueError where a mask or an outer decay is left that a method cannot compute."""
+    if dynamics.mask is not None:
+        raise ValueError(
+            f"method={method!r} cannot leave pairs out: a state is a sum over all of the past, and "
+            f"mask={dynamics.mask!r} asks for some of it. {remedy}"
+        )
+    if dynamics.outer_log_decay is not None:
+        raise ValueError(
+            f"method={method!r} has no outer decay with the readout {dynamics.readout!r}: it lies "
+            f"outside phi, and is no factor of A_t there. {remedy}"
+        )
+
+
+def allowed(
+    dynamics: CoefficientDynamics, start: int, stop: int, first: int = 0
+) -> Bool[Tensor, "*#batch rows columns"]:
+    """Rows start .. stop - 1 against columns first .. stop - 1: causal, and not masked."""
+    ones = torch.ones(stop - start, stop - first, dtype=torch.bool, device=dynamics.device)
+    causal = ones.tril(start - first)
+    if dynamics.mask is None:
+        return causal
+    return causal & dynamics.mask.rows(start, stop, first, dynamics.device)
+
+
+def with_own(
+    out: Float[Tensor, "*#batch L c"],
+    offset: Float[Tensor, "*#batch L 1"] | None,
+    own: Float[Tensor, "*#batch L"] | None,
+    v: Float[Tensor, "*#batch L c"],
+) -> tuple[Tensor, Tensor | None]:
+    """(out + own v, offset), where everything but own v is known up to exp(offset)."""
+    if own is None:
+        return out, offset
+    own = own[..., None]
+    if offset is None:
+        return out + own * v, None
+    size = own.detach().abs().clamp(min=torch.finfo(own.dtype).tiny).log()
+    higher = torch.maximum(offset, size)
+    return out * (offset - higher).exp() + own * v * (-higher).exp(), higher
+
+
+def with_sink(
+    numerator: Tensor, total: Tensor, offset: Tensor | None, sink: Float[Tensor, "*#batch i 1"]
+) -> tuple[Tensor, Tensor]:
+    """(numerator, total + exp(sink)), both up to one factor that keeps them in range."""
+    offset = torch.zeros_like(total) if offset is None else offset
+    higher = torch.maximum(offset, sink.detach())
+    down = (offset - higher).exp()
+    return numerator * down, total * down + (sink - higher).exp()

@@ -1,0 +1,170 @@
+"""Rows with an own term, an outer decay, a window or a sink, against their authors' references."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fla.ops.forgetting_attn.naive import naive_forgetting_attn
+from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
+from mixer_cases import build, tokens
+from tolerances import assert_agree
+from torch import nn
+from torch.nn import functional
+from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
+from widened import widened
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.mixers import Mixer
+
+F64 = torch.float64
+LENGTH, N, DV = 40, 8, 6
+
+
+def draw(*names: str) -> dict[str, torch.Tensor]:
+    """Leaves (2, 3, L, ...): "q", "k", "w" of n channels, "v" of d_v, others one number each."""
+    generator = torch.Generator().manual_seed(0)
+    sizes = {"q": (N,), "k": (N,), "w": (N,), "v": (DV,)}
+    return {
+        name: torch.randn(
+            2, 3, LENGTH, *sizes.get(name, ()), generator=generator, dtype=F64
+        ).requires_grad_()
+        for name in names
+    }
+
+
+def compare(leaves: dict[str, torch.Tensor], ours: torch.Tensor, theirs: torch.Tensor) -> None:
+    assert ours.dtype == theirs.dtype == F64
+    assert_agree(ours, theirs, method="peer", dtype=F64, quantity="output")
+    weights = torch.linspace(-1, 2, ours.numel(), dtype=F64).reshape(ours.shape)
+    mine, other = (
+        torch.autograd.grad((y * weights).sum(), list(leaves.values()), retain_graph=True)
+        for y in (ours, theirs)
+    )
+    for name, a, b in zip(leaves, mine, other, strict=True):
+        assert_agree(a, b, method="peer", dtype=F64, quantity="gradient", what=name)
+
+
+def parameters(mixer: Mixer) -> dict[str, nn.Parameter]:
+    """Those that act before the output stage."""
+    named = dict(mixer.named_parameters())
+    return {name: value for name, value in named.items() if not name.startswith("output.")}
+
+
+def fla(run, *values: torch.Tensor, **options: object) -> torch.Tensor:
+    with widened():
+        return run(*(value.transpose(1, 2) for value in values), **options).transpose(1, 2)
+
+
+@pytest.mark.parametrize("method", ["parallel", "chunked"])
+def test_forgetting_attention_is_flas(method: str) -> None:
+    mixer, x = build("ForgettingAttention"), tokens(2, LENGTH)
+    dynamics, v = mixer.dynamics(x)
+    gate = functional.logsigmoid(mixer.forget(x)).transpose(-1, -2)
+    theirs = fla(naive_forgetting_attn, dynamics.q, dynamics.k, v, gate)
+    compare(parameters(mixer), dynamics.apply(v, method=method), theirs)
+
+
+def test_alibi_adds_a_linear_bias_to_the_scores() -> None:
+    mixer, x = build("ALiBiAttention", n_heads=8, d_model=16), tokens(2, LENGTH, d_model=16)
+    dynamics, v = mixer.dynamics(x)
+    assert torch.equal(mixer.slopes(), 2.0 ** -torch.arange(1, 9, dtype=F64))  # as in the paper
+    gap = torch.arange(LENGTH)[:, None] - torch.arange(LENGTH)
+    bias = -mixer.slopes()[:, None, None] * gap
+    bias = bias.masked_fill(gap < 0, -torch.inf)
+    theirs = functional.scaled_dot_product_attention(dynamics.q, dynamics.k, v, attn_mask=bias)
+    compare(parameters(mixer), dynamics.apply(v), theirs)
+
+
+@pytest.mark.parametrize("method", ["parallel", "chunked"])
+def test_a_window_is_flas(method: str) -> None:
+    mixer, x = build("Window-SoftmaxAttention"), tokens(2, LENGTH)
+    dynamics, v = mixer.dynamics(x)
+    no_gate = torch.zeros_like(dynamics.q[..., 0])
+    size = mixer.mask.size
+    theirs = fla(naive_forgetting_attn, dynamics.q, dynamics.k, v, no_gate, window_size=size)
+    compare(parameters(mixer), dynamics.apply(v, method=method), theirs)
+
+
+@pytest.mark.parametrize("method", ["parallel", "chunked"])
+def test_sinks_are_those_of_gpt_oss(method: str) -> None:
+    mixer, x = build("Sink-SoftmaxAttention"), tokens(2, LENGTH)
+    dynamics, v = mixer.dynamics(x)
+    layer = SimpleNamespace(num_key_value_groups=1, sinks=mixer.sink, training=False)
+    future = torch.full((LENGTH, LENGTH), -torch.inf, dtype=F64).triu(1)
+    theirs = eager_attention_forward(layer, dynamics.q, dynamics.k, v, future, mixer.key_dim**-0.5)
+    compare(parameters(mixer), dynamics.apply(v, method=method), theirs[0].transpose(1, 2))
+
+
+@pytest.mark.parametrize("method", ["recurrent", "chunked"])
+def test_rwkv7_is_its_recurrence(method: str) -> None:
+    """S_t = diag(w) S - (a * z)(z^T S) + k~ v^T, y = S^T q + (q . u * k~) v (its section 4)."""
+    mixer, x = build("RWKV7"), tokens(2, LENGTH)
+    dynamics, v = mixer.dynamics(x)
+    found = mixer.tokens(x)[0]
+    heads = [
+        part(x).sigmoid().unflatten(-1, (2, -1)).transpose(1, 2)
+        for part in (mixer.decay, mixer.rate)
+    ]
+    w, a = torch.exp(-torch.exp(torch.tensor(-0.5, dtype=F64)) * heads[0]), heads[1]
+    z = functional.normalize(mixer.erase * found.k, dim=-1, eps=0.0)
+    k = found.k * (1 + (a - 1) * mixer.strength)
+    state, outputs = torch.zeros(2, 2, k.shape[-1], v.shape[-1], dtype=F64), []
+    for t in range(LENGTH):
+        read = (z[:, :, t, :, None] * state).sum(-2, keepdim=True)
+        state = w[:, :, t, :, None] * state - (a * z)[:, :, t, :, None] * read
+        state = state + k[:, :, t, :, None] * v[:, :, t, None, :]
+        bonus = (found.q[:, :, t] * mixer.bonus[:, 0] * k[:, :, t]).sum(-1, keepdim=True)
+        outputs.append((found.q[:, :, t, :, None] * state).sum(-2) + bonus * v[:, :, t])
+    error = (dynamics.apply(v, method=method) - torch.stack(outputs, 2)).norm()
+    assert error / torch.stack(outputs, 2).norm() < 1e-5  # eps 1e-6 inside our norm of z
+
+
+def linear(x: dict, evolved: evolution.Evolution, **ingredients: object) -> CoefficientDynamics:
+    choices = {"q": x["q"], "k": x["k"], "scaling": 1.0, **ingredients}
+    return CoefficientDynamics(
+        evolution=evolved, readout=readout.identity, normalizer=normalizer.One(), **choices
+    )
+
+
+@pytest.mark.parametrize("method", ["recurrent", "parallel", "chunked"])
+def test_rwkv6_reads_before_its_decay(method: str) -> None:
+    """q / w_i reads the state before the decay of its own token; own puts u on the diagonal."""
+    x = draw("q", "k", "v", "w")
+    u = torch.randn(3, N, generator=torch.Generator().manual_seed(1), dtype=F64).requires_grad_()
+    g = functional.logsigmoid(x["w"])
+    early = x["q"] * (-g).exp()
+    own = (x["q"] * u[:, None] * x["k"]).sum(-1) - (early * x["k"]).sum(-1)
+    d = linear({**x, "q": early}, evolution.Diagonal(log_decay=g), own=own)
+    with widened():
+        theirs = naive_recurrent_rwkv6(x["q"], x["k"], x["v"], g, u, scale=1.0)[0]
+    compare({**x, "u": u}, d.apply(x["v"], method=method), theirs)
+
+
+@pytest.mark.parametrize("method", ["recurrent", "parallel", "chunked"])
+def test_mamba3_is_a_trapezoid(method: str) -> None:
+    """h_t = a_t h_{t-1} + (1 - l_t) D_t a_t B_{t-1} x_{t-1} + l_t D_t B_t x_t (arXiv 2603.15569).
+
+    B and C are q and k of the state space's usual names; their rotation is a matter of q and k.
+    """
+    x = draw("q", "k", "v", "delta", "share", "skip")
+    delta, share = functional.softplus(x["delta"]), x["share"].sigmoid()
+    ahead = functional.pad(((1 - share) * delta)[..., 1:], (0, 1))
+    d = linear(
+        x,
+        evolution.Scalar(log_decay=-delta),
+        scaling=share * delta + ahead,
+        own=x["skip"] - ahead * (x["q"] * x["k"]).sum(-1),
+    )
+    state = torch.zeros(2, 3, N, DV, dtype=F64)
+    written, outputs = torch.zeros_like(state), []
+    for t in range(LENGTH):
+        a, step, lam = ((-delta).exp(), delta, share)
+        a, step, lam = (value[..., t, None, None] for value in (a, step, lam))
+        now = x["k"][..., t, :, None] * x["v"][..., t, None, :]
+        state = a * state + (1 - lam) * step * a * written + lam * step * now
+        written = now
+        y = (x["q"][..., t, :, None] * state).sum(-2)
+        outputs.append(y + x["skip"][..., t, None] * x["v"][..., t, :])
+    compare(x, d.apply(x["v"], method=method), torch.stack(outputs, -2))
