@@ -126,7 +126,7 @@ LATER: dict[str, tuple[str, dict[str, object]]] = {
     "GatedDeltaNet2": ("GatedDeltaNet2", {}),
     "Comba": ("Comba", {}),
     "MomentumDeltaNet": ("MomentumDeltaNet", {}),
-    "RWKV7": ("RWKV7", {}),
+    "RWKV7": ("RWKV7", {"output_norm": "rms"}),
     "ForgettingAttention": ("ForgettingAttention", {}),
     "ALiBiAttention": ("ALiBiAttention", {}),
     "Window-SoftmaxAttention": ("SoftmaxAttention", {"window": 5}),
