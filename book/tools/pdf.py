@@ -16,7 +16,9 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -61,9 +63,16 @@ details > summary { list-style: none; }
 def reading_order() -> list[tuple[str, list[str]]]:
     """The parts of the book: caption, and the addresses of the part's pages."""
     toc = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
-    parts = [("", [toc["root"]])]
-    parts += [(p["caption"], [c["file"] for c in p["chapters"]]) for p in toc["parts"]]
-    return [(name, [Path(f).with_suffix(".html").as_posix() for f in fs]) for name, fs in parts]
+    parts = [("", [{"file": toc["root"]}])]
+    parts += [(part["caption"], part["chapters"]) for part in toc["parts"]]
+    return [(caption, list(_pages(chapters))) for caption, chapters in parts]
+
+
+def _pages(entries: list[dict[str, Any]]) -> Iterator[str]:
+    """Addresses of the entries of a table of contents, sections after what they belong to."""
+    for entry in entries:
+        yield Path(entry["file"]).with_suffix(".html").as_posix()
+        yield from _pages(entry.get("sections", []))
 
 
 def joined(site: Path) -> str:
@@ -111,7 +120,15 @@ def _article(page: str, text: str, known: frozenset[str]) -> str:
         raise ValueError(f"{page} has no article; build the pages again: make book")
     body = DROPPED.sub("", found[1])
     body = body.replace("<details", "<details open").replace("open open", "open")
-    body = ID.sub(lambda m: f'{m[1]}id="{_name(page, m[3])}"', body)
+    seen: set[str] = set()
+
+    def renamed(match: re.Match[str]) -> str:
+        """The first of equal names keeps it: two proofs of a page are both called "proof"."""
+        fresh = match[3] not in seen
+        seen.add(match[3])
+        return match[1] + f'id="{_name(page, match[3])}"' * fresh
+
+    body = ID.sub(renamed, body)
     body = ADDRESS.sub(lambda m: f'{m[1]}="{_moved(page, m[2], known)}"', body)
     return f'<article class="bd-article bd-content" id="{_name(page)}">{body}</article>'
 

@@ -29,7 +29,7 @@ def test_links_between_pages_lead_within(text: str, site: Path) -> None:
     assert [name for name, count in ids.items() if count > 1] == []
     inner = set(re.findall(r'href="#([^"]*)"', text))
     assert sorted(inner - set(ids)) == []
-    assert len(inner) > 300
+    assert len(inner) > 100
 
 
 def test_pictures_and_styles_are_found(text: str, site: Path) -> None:
@@ -54,4 +54,4 @@ def test_a_browser_prints_it(site: Path, tmp_path: Path) -> None:
     target = tmp_path / "few.pdf"
     pdf.print_to_pdf(few, target)
     assert target.read_bytes().startswith(b"%PDF-")
-    assert target.read_bytes().count(b"/Type /Page\n") == 2
+    assert len(re.findall(rb"/Type /Page\b", target.read_bytes())) == 2
