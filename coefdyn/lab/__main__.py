@@ -82,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
     lens = commands.add_parser("lens-models", help="train the small model that the lens looks into")
     lens.add_argument("--steps", type=int, help="gradient steps; default: those of the kept model")
-    lens.add_argument("--out", type=Path, metavar="DIR", help="default: data/lens")
+    lens.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
     speed = commands.add_parser("throughput", help="sequential runs against replicas")
     speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
     speed.add_argument("--steps", type=given.count, default=300)
