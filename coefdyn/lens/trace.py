@@ -269,7 +269,7 @@ def _exchange(stack: ExitStack, owner: Any, attribute: str, value: Any) -> None:
 def _on_torch(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def stand_in(*args: Any, **kwargs: Any) -> Any:
-        return runnable(original, args)(*args, **kwargs)
+        return runnable(original, (*args, *kwargs.values()))(*args, **kwargs)
 
     return stand_in
 

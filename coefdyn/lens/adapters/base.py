@@ -108,7 +108,7 @@ class OpAdapter(Adapter):
     def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
         @functools.wraps(original)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
-            op = runnable(original, args)
+            op = runnable(original, (*args, *kwargs.values()))
             if op.__name__ in self.continuing:
                 note(None, _continues)
                 return op(*args, **kwargs)
