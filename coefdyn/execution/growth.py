@@ -32,7 +32,8 @@ def growth_nats(log_decay: Tensor | None, log_scaling: Tensor | None) -> float:
     logs = logs.detach().double()
     if log_decay is not None:
         logs = logs - log_decay.detach().double().clamp(min=RESET).cumsum(-1)
-    return float((logs.cummax(-1).values - logs).amax())
+    rise = logs.cummax(-1).values - logs
+    return float(rise.amax()) if rise.numel() else 0.0
 
 
 def reflects(dynamics: CoefficientDynamics) -> bool:
