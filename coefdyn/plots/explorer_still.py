@@ -193,7 +193,7 @@ def draw_impulse(axis: Axes, still: Still) -> None:
     length = still.coefficients.shape[-1]
     positions = range(still.column + 1, length + 1)
     column = still.coefficients[still.column :, still.column]
-    colors = ["#4F2F96" if value < 0 else "#0B5E6B" for value in column.tolist()]
+    colors = ["#5B2A8C" if value < 0 else "#0A4F59" for value in column.tolist()]
     axis.bar(positions, column.tolist(), width=0.7, color=colors)
     axis.set_xlim(0.3, length + 0.7)
     axis.set_title(f"impulse response of token {still.column + 1}")

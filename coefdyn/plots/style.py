@@ -48,7 +48,7 @@ DATA_COLORS = ("#2B3340", "#7C4DCC", "#0E96A8", "#C2562F", "#A3B545", "#8B95A3")
 """Colours of data: models, seeds, curves to compare. None of them is an ingredient's."""
 
 COEFFICIENT_CMAP = LinearSegmentedColormap.from_list(
-    "coefdyn_coefficients", ["#4F2F96", "#B9A3E3", "#FFFFFF", "#7CC3CC", "#0B5E6B"]
+    "coefdyn_coefficients", ["#5B2A8C", "#B596D8", "#FFFFFF", "#5FB0B8", "#0A4F59"]
 )
 """Diverging map for coefficients: violet below zero, white at zero, teal above."""
 
