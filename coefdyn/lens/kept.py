@@ -99,6 +99,9 @@ def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray
     phi, eta = dynamics.readout, dynamics.normalizer
     if not any(phi.same_as(known) for known in _READOUTS.values()):
         raise ValueError(f"{layer.name} has the readout {phi.name}; identity and exp can be kept.")
+    for name in ("own", "outer_log_decay", "mask"):
+        if getattr(dynamics, name) is not None:
+            raise ValueError(f"{layer.name} has {name!r}, which this file cannot keep.")
     batch = dynamics.batch_shape
 
     def pick(value: Tensor, axes: int) -> np.ndarray:
