@@ -106,7 +106,7 @@ PACKAGES |= {"importlinter": "import-linter", "fla": "fla-core", "_pytest": "pyt
 #: what an extra brings along by its own declaration: an import -> the declared package
 BROUGHT = {"IPython": "ipykernel", "matplotlib_inline": "ipykernel", "traitlets": "ipywidgets"}
 BROUGHT |= {"yaml": "jupyter-book", "pybtex": "sphinxcontrib-bibtex", "PIL": "matplotlib"}
-BROUGHT |= {"packaging": "jupyterlab"}
+BROUGHT |= {"packaging": "jupyterlab", "docutils": "sphinx"}
 
 
 def imported(folder: str) -> set[str]:
@@ -124,7 +124,7 @@ def imported(folder: str) -> set[str]:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("coefdyn", ["plots", "widgets", "triton", "checkpoints", "text", "types", "book"]),
+        ("coefdyn", ["plots", "widgets", "triton", "checkpoints", "text", "types", "lens", "book"]),
         ("book/tools", ["book", "lint"]),
         ("tests", ["book", "test", "lint", "peers"]),
     ],
