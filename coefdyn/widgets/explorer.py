@@ -130,8 +130,8 @@ class Explorer(anywidget.AnyWidget):
                 dynamics have them.
 
         Raises:
-            ValueError: for an index that does not fit, too many heads or tokens, or a readout that
-                the page cannot compute.
+            ValueError: for an index that does not fit, too many heads or tokens, or what the page
+                cannot compute: another readout, an own term, an outer decay, a mask or a sink.
         """
         heads = given.pick_heads(dynamics, index)
         shown = _GIVEN_PARTS if parts is None else parts

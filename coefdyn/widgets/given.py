@@ -46,8 +46,10 @@ def pick_heads(
         index: one number per leading axis for one head; fewer leave the rest to the reader.
 
     Raises:
-        ValueError: if ``index`` does not fit, L is too long, or more heads than a page can hold.
+        ValueError: if ``index`` does not fit, L is too long, or more heads than a page can hold, or
+            for an own term, an outer decay, a mask or a sink, which the page does not compute.
     """
+    _check_shown(dynamics)
     batch = dynamics.batch_shape
     start = () if index is None else tuple(index)
     fits = len(start) <= len(batch)
@@ -71,6 +73,22 @@ def pick_heads(
             f"{tuple(batch)}; name some with index, such as index={(0,) * (len(start) + 1)}."
         )
     return {place: _one_head(dynamics, place) for place in places}
+
+
+def _check_shown(dynamics: CoefficientDynamics) -> None:
+    eta = dynamics.normalizer
+    beside = {
+        "an own term": dynamics.own,
+        "an outer decay": dynamics.outer_log_decay,
+        "a mask": dynamics.mask,
+        "a sink": eta.sink if isinstance(eta, RowSum) else None,
+    }
+    found = [name for name, value in beside.items() if value is not None]
+    if found:
+        raise ValueError(
+            f"the page cannot compute {' and '.join(found)}; it knows the four ingredients alone. "
+            "Leave it out, or plot the coefficients with coefdyn.plots."
+        )
 
 
 def _one_head(dynamics: CoefficientDynamics, at: Index) -> CoefficientDynamics:
