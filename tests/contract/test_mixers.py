@@ -99,7 +99,7 @@ def test_every_gradient_arrives(case: str) -> None:
 
 
 def test_gradcheck(case: str) -> None:
-    mixer = build(case, d_model=3, n_heads=2, key_dim=2, value_dim=1)
+    mixer = build(case, d_model=3, n_heads=2, key_dim=2, value_dim=2)
     x = tokens(4, d_model=3).requires_grad_()
     names = [name for name, _ in mixer.named_parameters() if name != "position_table"]
     values = [dict(mixer.named_parameters())[name] for name in names]
