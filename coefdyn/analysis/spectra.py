@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 
@@ -94,7 +95,7 @@ def erased(evolution: Householder | ScaledHouseholder) -> Tensor:
 
 
 #: structure -> eigenvalues of every A_t, given queries for the shape
-RULES: dict[type[Evolution], Callable[[Evolution, Tensor], Tensor]] = {
+RULES: dict[type[Evolution], Callable[[Any, Tensor], Tensor]] = {
     Identity: lambda a, like: torch.ones_like(like),
     Scalar: lambda a, like: signed(a.log_decay.exp(), a.sign)[..., None].expand(
         *a.log_decay.shape, like.shape[-1]

@@ -170,8 +170,8 @@ def _check_elementwise(fn: Callable[[Tensor], Tensor], name: str) -> None:
         if device.type == "meta":
             return
         alone = [fn(value.reshape(1, 1).clone())[..., 0, 0] for value in probe.flatten()]
-    together, alone = together.flatten(-2), torch.stack(alone, -1)
-    if not torch.allclose(together, alone.expand_as(together), 1e-9, 1e-12, equal_nan=True):
+    together, one_by_one = together.flatten(-2), torch.stack(alone, -1)
+    if not torch.allclose(together, one_by_one.expand_as(together), 1e-9, 1e-12, equal_nan=True):
         raise ValueError(
             f"the readout '{name}' is not elementwise: its value for one score depends on the "
             "others. Use an elementwise phi and put the rest into the normalizer (RowSum)."

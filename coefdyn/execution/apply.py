@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.normalizer import One
@@ -18,7 +19,7 @@ from coefdyn.execution.inputs import (
 )
 from coefdyn.execution.policy import choose
 from coefdyn.execution.restrictions import absorbed
-from coefdyn.execution.state import State, has_finite_state
+from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
 from coefdyn.execution.triton.dispatch import check_triton, run_triton
 from coefdyn.shapes import Float, Tensor
 
@@ -87,11 +88,11 @@ def step(
         if state is not None:
             check_state(dynamics, v, state)
         if not has_finite_state(dynamics):
-            y, state = recurrent.step_cache(dynamics, v, state)
+            y, state = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
         elif dynamics.length < PROMPT_TOKENS or type(dynamics.evolution) not in KERNELS:
-            y, state = recurrent.step_linear(dynamics, v, state)
+            y, state = recurrent.step_linear(dynamics, v, cast(LinearState | None, state))
         else:
-            y, state = continue_chunked(dynamics, v, state)
+            y, state = continue_chunked(dynamics, v, cast(LinearState | None, state))
     return y.to(dtype), state
 
 

@@ -26,10 +26,12 @@ LIMIT_NATS = 5.0
 
 def growth_nats(log_decay: Tensor | None, log_scaling: Tensor | None) -> float:
     """The largest log weight of any pair (i, j), relative to that of the token (i, i) itself."""
-    if log_scaling is None and log_decay is None:
+    if log_scaling is not None:
+        logs = log_scaling.detach().double()
+    elif log_decay is not None:
+        logs = torch.zeros_like(log_decay, dtype=torch.float64)
+    else:
         return 0.0
-    logs = torch.zeros_like(log_decay) if log_scaling is None else log_scaling
-    logs = logs.detach().double()
     if log_decay is not None:
         logs = logs - log_decay.detach().double().clamp(min=RESET).cumsum(-1)
     rise = logs.cummax(-1).values - logs

@@ -7,6 +7,7 @@ readout with a Householder-like evolution never needs its coefficients: see ``er
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from torch.nn.functional import pad
@@ -164,7 +165,7 @@ def solve(system: Tensor, right: Tensor) -> Tensor:
 
 
 #: structure -> scores without the growth common to all channels; any other A_t rotates every key
-SCORES: dict[type[Evolution], Callable[[Tensor, Tensor, Evolution], Tensor]] = {
+SCORES: dict[type[Evolution], Callable[[Tensor, Tensor, Any], Tensor]] = {
     Identity: plain_scores,
     Scalar: plain_scores,
     Diagonal: diagonal_scores,
@@ -271,7 +272,8 @@ def erasing(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     so the system is solved for d_v columns; for the coefficients it would be L. Where z is the key
     itself, one solve gives what is written less what is erased: b V - W.
     """
-    problem, evolution = lower(dynamics, v, None), dynamics.evolution
+    problem = lower(dynamics, v, None)
+    evolution = cast(Householder | ScaledHouseholder, dynamics.evolution)
     weight, scale, shift, _ = problem.gates
     q, k, z, sign = problem.q, problem.k, evolution.direction, flips(evolution)
     q, k = (q, k) if sign is None else (q * sign, k * sign)

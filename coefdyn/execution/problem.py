@@ -10,7 +10,7 @@ stabilised where eta cancels the scale of a row. No algorithm decides any of thi
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 
@@ -90,7 +90,7 @@ def gates(
     if not tracked or (growth is None and log_b is None):
         return Gates(product(weight, None if log_b is None else log_b.exp()), scale, None, None)
     size = log_size(torch.linalg.vector_norm(dynamics.scaled_keys().to(dtype), dim=-1))
-    logs = torch.zeros_like(growth) if log_b is None else log_b
+    logs = torch.zeros_like(cast(Tensor, growth)) if log_b is None else log_b
     found = stabilize(growth, logs, size, start)
     return Gates(product(weight, found.weight), scale, found.shift, found.offset)
 

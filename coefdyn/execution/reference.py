@@ -7,6 +7,7 @@ growth common to all directions is summed in the log, so that long products stay
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import cast
 
 import torch
 
@@ -45,7 +46,7 @@ def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
         h, w = lifted(h, w)
     outer = stored.outer
     if outer is not None:
-        outer = outer + dynamics.outer_log_decay[..., i, None]
+        outer = outer + cast(Tensor, dynamics.outer_log_decay)[..., i, None]
         outer = torch.cat([outer, torch.zeros_like(key[..., 0])], dim=-1)
     return Stored(h, w, outer)
 

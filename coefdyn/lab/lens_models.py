@@ -114,7 +114,8 @@ def facts(
 
 def _story(config: FactsConfig, generator: torch.Generator) -> tuple[list[int], list[int]]:
     first_name, first_place = WORDS.index(NAMES[0]), WORDS.index(PLACES[0])
-    ids, answers, known = [0], [-100], {}
+    ids, answers = [0], [-100]
+    known: dict[int, int] = {}
     for draw in torch.rand(config.sentences, 3, generator=generator).tolist():
         if known and draw[0] < config.asked:
             name = list(known)[int(draw[1] * len(known))]

@@ -185,7 +185,9 @@ class _Subject:
             raise _NotTestable("the model takes no cache (past_key_values or cache_params)")
         past, start, pieces = None, 0, []
         for size in sizes:
-            given = {"use_cache": True, **({} if past is None else {name: past})}
+            given: dict[str, Any] = {"use_cache": True}
+            if past is not None:
+                given[name] = past
             if "position_ids" in self.takes:
                 positions = torch.arange(start, start + size, device=self.ids.device)
                 given["position_ids"] = positions.expand(len(self.ids), -1)

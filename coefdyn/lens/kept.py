@@ -63,8 +63,8 @@ def keep_heads(
     Raises:
         ValueError: for words that do not fit, or a readout other than identity and exp.
     """
-    arrays: dict[str, np.ndarray] = {}
-    entries = []
+    arrays: dict[str, Any] = {}
+    entries: list[dict[str, Any]] = []
     for layer in layers:
         if heads is not None and layer.name not in heads:
             continue

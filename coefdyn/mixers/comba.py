@@ -11,7 +11,7 @@ from torch import nn
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import TimestepDecay
-from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Comba"]
@@ -34,7 +34,7 @@ class Comba(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_gate="silu", output_norm="rms")
-    settled = HeadOptions(query_key_norm=True)
+    settled = HeadChoices(query_key_norm=True)
     no_weight_decay: ClassVar[tuple[str, ...]] = ("position_table", "feedback", "correction")
     symbols = Symbols(
         title="Comba",

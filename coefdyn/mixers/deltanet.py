@@ -6,7 +6,7 @@ from typing import Unpack
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
-from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.projections import l2_normalize
 from coefdyn.options import check_choice, check_flag
 
@@ -34,7 +34,7 @@ class DeltaNet(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_norm="rms")
-    settled = HeadOptions(query_key_norm=True)
+    settled = HeadChoices(query_key_norm=True)
     symbols = Symbols(
         title="DeltaNet",
         evolution=r"\mathbb{I}_n - \beta_t k_t k_t^\top",

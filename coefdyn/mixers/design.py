@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Unpack
+from typing import Unpack, cast
 
 import torch
 from torch import nn
@@ -16,7 +16,7 @@ from coefdyn.mixers.base import Tokens
 from coefdyn.mixers.gates import ETA_MAPS, HeadGate, LowRankDecay, TimestepDecay, timestep_gate
 from coefdyn.mixers.heads import HeadMixer, HeadOptions
 from coefdyn.mixers.linear_attention import FEATURE_MAPS
-from coefdyn.mixers.projections import l2_normalize
+from coefdyn.mixers.projections import OutputStage, l2_normalize
 from coefdyn.options import check_choice
 from coefdyn.shapes import Tensor
 
@@ -77,7 +77,7 @@ class DesignMixer(HeadMixer):
         self.evolution = check_choice("evolution", evolution, EVOLUTIONS)
         self.normalizer = check_choice("normalizer", normalizer, NORMALIZERS)
         self.scaling = _check_scaling(scaling)
-        self.output.eps = _check_eps(norm_eps)
+        cast(OutputStage, self.output).eps = _check_eps(norm_eps)
         self.readout = _readout(readout)
         self.constant, self.ratio = _check_factors(constant, ratio)
         self.decay, self.beta = self._evolution_gates(

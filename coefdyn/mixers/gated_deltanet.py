@@ -8,7 +8,7 @@ from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.deltanet import DIRECTIONS
 from coefdyn.mixers.gates import TimestepDecay
-from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.projections import l2_normalize
 from coefdyn.options import check_choice, check_flag
 
@@ -33,7 +33,7 @@ class GatedDeltaNet(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_gate="silu", output_norm="rms")
-    settled = HeadOptions(query_key_norm=True)
+    settled = HeadChoices(query_key_norm=True)
     symbols = Symbols(
         title="Gated DeltaNet",
         evolution=r"a_t (\mathbb{I}_n - \beta_t k_t k_t^\top)",

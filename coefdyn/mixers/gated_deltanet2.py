@@ -9,7 +9,7 @@ from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
-from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.kda import ChannelDecay
 from coefdyn.mixers.projections import split_heads
 from coefdyn.shapes import Float, Tensor
@@ -34,7 +34,7 @@ class GatedDeltaNet2(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_gate="sigmoid", output_norm="rms")
-    settled = HeadOptions(query_key_norm=True)
+    settled = HeadChoices(query_key_norm=True)
     symbols = Symbols(
         title="Gated DeltaNet-2",
         evolution=r"(\mathbb{I}_n - k_t (e_t \odot k_t)^\top)\,\mathrm{diag}(a_t)",

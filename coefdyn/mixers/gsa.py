@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
-from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.mixers.projections import split_heads
 from coefdyn.options import check_count
 from coefdyn.shapes import Float, Tensor
@@ -36,7 +36,7 @@ class GSA(HeadMixer):
     """
 
     activated = ("query", "key", "value")
-    defaults = HeadOptions(output_norm="rms")
+    defaults = HeadChoices(output_norm="rms")
     symbols = Symbols(
         title="Gated slot attention (GSA)",
         evolution=r"\mathrm{diag}(a_t)",
@@ -90,6 +90,7 @@ class GSA(HeadMixer):
         )
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
+        assert tokens.z is not None, "set by tokens"
         return CoefficientDynamics(
             q=tokens.q,
             k=tokens.k,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, ClassVar, Required, TypedDict, Unpack
+from typing import Any, ClassVar, TypedDict, Unpack
 
 import torch
 from torch import nn
@@ -20,7 +20,14 @@ from coefdyn.mixers.projections import (
 from coefdyn.options import check_choice, check_count, check_flag, did_you_mean
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["POSITIONS", "HeadMixer", "HeadOptions", "StageOptions", "constant_scaling"]
+__all__ = [
+    "POSITIONS",
+    "HeadChoices",
+    "HeadMixer",
+    "HeadOptions",
+    "StageOptions",
+    "constant_scaling",
+]
 
 POSITIONS = ("none", "learned", "rotary")
 
@@ -41,11 +48,9 @@ class StageOptions(TypedDict, total=False):
     bias: bool
 
 
-class HeadOptions(StageOptions, total=False):
-    """The options of every mixer of q, k and v heads.
+class HeadChoices(StageOptions, total=False):
+    """The options of ``HeadOptions`` that a mixer may choose itself: all but its width and heads.
 
-    d_model: width of x.
-    n_heads: number of heads H.
     key_dim: n of ONE head (the papers' tables count all heads); d_model / n_heads if None.
     value_dim: d_v of ONE head; d_model / n_heads if None.
     position: "none"; "learned" adds a learned vector per position to x before all projections;
@@ -54,8 +59,6 @@ class HeadOptions(StageOptions, total=False):
     query_key_norm: L2-normalise q and k.
     """
 
-    d_model: Required[int]
-    n_heads: Required[int]
     key_dim: int | None
     value_dim: int | None
     position: str
@@ -63,8 +66,19 @@ class HeadOptions(StageOptions, total=False):
     query_key_norm: bool
 
 
+class HeadOptions(HeadChoices):
+    """The options of every mixer of q, k and v heads: ``HeadChoices``, and two that it needs.
+
+    d_model: width of x.
+    n_heads: number of heads H.
+    """
+
+    d_model: int
+    n_heads: int
+
+
 #: what a mixer does without being told otherwise
-PLAIN = HeadOptions(
+PLAIN = HeadChoices(
     key_dim=None,
     value_dim=None,
     position="none",
@@ -74,7 +88,7 @@ PLAIN = HeadOptions(
     output_gate="none",
     output_norm="none",
     bias=False,
-)  # type: ignore[typeddict-item]
+)
 
 
 class HeadMixer(Mixer):
@@ -167,9 +181,10 @@ class HeadMixer(Mixer):
         name = type(self).__name__
         own = inspect.signature(type(self).__init__).parameters
         known = (set(HeadOptions.__annotations__) | set(own)) - {"self", "heads", *self.settled}
+        settled = dict(self.settled)
         for option in given:
-            if option in self.settled:
-                raise TypeError(f"{name} settles {option}={self.settled[option]!r}; leave it out.")
+            if option in settled:
+                raise TypeError(f"{name} settles {option}={settled[option]!r}; leave it out.")
             if option not in known:
                 raise TypeError(f"{name} has no option {option!r}{did_you_mean(option, known)}")
         missing = [option for option in ("d_model", "n_heads") if option not in given]

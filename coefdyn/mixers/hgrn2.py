@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
-from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.options import check_number
 from coefdyn.shapes import Float, Tensor
 
@@ -37,8 +37,8 @@ class HGRN2(HeadMixer):
     """
 
     activated = ("query",)
-    settled = HeadOptions(position="none", query_key_norm=False)
-    defaults = HeadOptions(output_norm="rms")
+    settled = HeadChoices(position="none", query_key_norm=False)
+    defaults = HeadChoices(output_norm="rms")
     symbols = Symbols(
         title="HGRN2",
         evolution=r"\mathrm{diag}(f_t)",
@@ -68,6 +68,7 @@ class HGRN2(HeadMixer):
         return replace(tokens, k=k, z=log_open), past
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
+        assert tokens.z is not None, "set by tokens"
         return CoefficientDynamics(
             q=tokens.q,
             k=tokens.k,

@@ -11,7 +11,7 @@ from torch.nn import functional
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.gates import inverse_softplus_timestep
-from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.projections import split_heads
 from coefdyn.options import check_flag
 from coefdyn.shapes import Float, Tensor
@@ -63,7 +63,7 @@ class KDA(HeadMixer):
     """
 
     defaults = StageOptions(short_convolution=4, output_gate="sigmoid", output_norm="rms")
-    settled = HeadOptions(query_key_norm=True)
+    settled = HeadChoices(query_key_norm=True)
     symbols = Symbols(
         title="Kimi delta attention",
         evolution=r"(\mathbb{I}_n - \beta_t k_t k_t^\top)\,\mathrm{diag}(a_t)",

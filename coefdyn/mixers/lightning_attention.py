@@ -8,7 +8,7 @@ import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
-from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.options import check_number
 
 __all__ = ["LightningAttention"]
@@ -31,7 +31,7 @@ class LightningAttention(HeadMixer):
     """
 
     activated = ("query", "key", "value")
-    defaults = HeadOptions(output_gate="sigmoid", output_norm="rms")
+    defaults = HeadChoices(output_gate="sigmoid", output_norm="rms")
     symbols = Symbols(
         title="Lightning attention",
         evolution=r"e^{-s_h}\, \mathbb{I}_n",

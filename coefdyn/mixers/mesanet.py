@@ -13,7 +13,7 @@ from torch.nn import functional
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import HeadGate
-from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["MesaNet"]
@@ -37,8 +37,8 @@ class MesaNet(HeadMixer):
         heads: see ``HeadOptions``. The convolution acts on q and k only.
     """
 
-    defaults = HeadOptions(short_convolution=4, output_norm="rms")
-    settled = HeadOptions(query_key_norm=True)
+    defaults = HeadChoices(short_convolution=4, output_norm="rms")
+    settled = HeadChoices(query_key_norm=True)
     no_weight_decay: ClassVar[tuple[str, ...]] = (*HeadMixer.no_weight_decay, "raw_ridge")
     symbols = Symbols(
         title="MesaNet",

@@ -9,7 +9,7 @@ import torch
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.gates import TimestepDecay
-from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 
 __all__ = ["MomentumDeltaNet"]
 
@@ -36,8 +36,8 @@ class MomentumDeltaNet(HeadMixer):
     together and corrects the query; how it does so is not copied.
     """
 
-    defaults = HeadOptions(short_convolution=4, output_gate="silu", output_norm="rms")
-    settled = HeadOptions(query_key_norm=True)
+    defaults = HeadChoices(short_convolution=4, output_gate="silu", output_norm="rms")
+    settled = HeadChoices(query_key_norm=True)
     symbols = Symbols(
         title="Momentum DeltaNet",
         evolution=r"\left(\begin{smallmatrix} a_t (\mathbb{I} - \beta_t \eta_t k_t k_t^\top) & "
@@ -52,9 +52,9 @@ class MomentumDeltaNet(HeadMixer):
 
     def __init__(self, **heads: Unpack[HeadOptions]) -> None:
         super().__init__(**heads)
-        sizes = {"d_model": self.d_model, "n_heads": self.n_heads}
         self.beta, self.eta = self.head_gate("sigmoid"), self.head_gate("sigmoid")
-        self.decay, self.momentum = TimestepDecay(**sizes), TimestepDecay(**sizes)
+        self.decay = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads)
+        self.momentum = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads)
         self.key_dim *= 2
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:

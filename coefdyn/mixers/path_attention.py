@@ -40,11 +40,16 @@ class PaTHAttention(HeadMixer):
     def __init__(self, *, convolve_direction: bool = True, **heads: Unpack[HeadOptions]) -> None:
         super().__init__(**heads)
         taps = 3 if check_flag("convolve_direction", convolve_direction) else 0
-        sizes = {"d_model": self.d_model, "n_heads": self.n_heads}
-        self.project["direction"] = HeadProjection(**sizes, width=self.key_dim, convolution=taps)
-        self.beta = HeadGate(**sizes, kind="sigmoid", factor=2.0, bias=True)
+        d_model, n_heads = self.d_model, self.n_heads
+        self.project["direction"] = HeadProjection(
+            d_model=d_model, n_heads=n_heads, width=self.key_dim, convolution=taps
+        )
+        self.beta = HeadGate(
+            d_model=d_model, n_heads=n_heads, kind="sigmoid", factor=2.0, bias=True
+        )
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
+        assert tokens.z is not None, "there is a projection named direction"
         return CoefficientDynamics(
             q=tokens.q,
             k=tokens.k,

@@ -6,7 +6,7 @@ import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
-from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer
 
 __all__ = ["RetNet"]
 
@@ -26,7 +26,7 @@ class RetNet(HeadMixer):
     Differences: the authors also divide rows of coefficients by numbers that their norm cancels.
     """
 
-    defaults = HeadOptions(position="rotary", output_gate="silu", output_norm="rms")
+    defaults = HeadChoices(position="rotary", output_gate="silu", output_norm="rms")
     symbols = Symbols(
         title="RetNet",
         evolution=r"\gamma_h R_\theta",

@@ -10,7 +10,7 @@ import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
-from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.options import check_count
 from coefdyn.shapes import Tensor
 
@@ -31,7 +31,7 @@ class SigmoidAttention(HeadMixer):
         heads: see ``HeadOptions``; rotary positions if not said otherwise.
     """
 
-    defaults = HeadOptions(position="rotary")
+    defaults = HeadChoices(position="rotary")
     symbols = Symbols(
         title="Sigmoid attention",
         evolution=r"R_\theta",

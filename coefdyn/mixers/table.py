@@ -6,6 +6,7 @@ here is derived, so that changing a mixer changes its row.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -81,7 +82,7 @@ def describe(name: str) -> Row:
     )
 
 
-def _build(form: type[Mixer], key_dim: int, value_dim: int) -> Mixer:
+def _build(form: Callable[..., Mixer], key_dim: int, value_dim: int) -> Mixer:
     """One head, no convolution: only the coefficient dynamics keep a state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)

@@ -91,7 +91,7 @@ class Still:
 
 def take_still(shown: _Shown) -> Still:
     """Everything the picture needs of ``Explorer.shown()``."""
-    first, last, *limits = shown.readout_range
+    first, last, low, high = shown.readout_range
     scores = torch.linspace(first, last, 241, dtype=torch.float64)
     return Still(
         coefficients=shown.matrix,
@@ -99,7 +99,7 @@ def take_still(shown: _Shown) -> Still:
         query=shown.carrier.q[shown.row],
         curve_scores=scores,
         curve=shown.curve(scores),
-        curve_range=tuple(limits),
+        curve_range=(low, high),
         is_feature_map=shown.is_feature_map,
         row=shown.row,
         column=shown.column,

@@ -182,7 +182,8 @@ class Par(Test):
         found = _there(result, self.a, self.b)
         if isinstance(found, Finding):
             return found
-        gap = rule.t_interval(_gap(*found, self.measure))
+        a, b = found
+        gap = rule.t_interval(_gap(a, b, self.measure))
         numbers = " against ".join(_shown(one, self.measure) for one in found)
         numbers += f"; difference {gap}"
         reason = _no_test(found, both=True) if self.measure is accuracy else None

@@ -150,8 +150,8 @@ class DsfMqar(Experiment):
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:
-            cells = [(model, n) for model, sizes in STANDARD_SIZES.items() for n in sizes]
-            variants = [_standard_variant(*cell) for cell in cells]
+            pairs = [(model, n) for model, sizes in STANDARD_SIZES.items() for n in sizes]
+            variants = [_standard_variant(*pair) for pair in pairs]
             return standard_plan(variants, standard_training(3000), weight_decay=0.1)
         paper, live = profile == "paper", profile == "live"
         tasks = [MqarConfig.paper(length) for length in (64, 128, 256, 512)]

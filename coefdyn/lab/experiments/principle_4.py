@@ -91,8 +91,8 @@ class Principle4(Experiment):
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:
-            cells = [(task, design) for task in standard_tasks() for design in LADDER]
-            variants = [self._standard_variant(*cell) for cell in cells]
+            rungs = [(task, design) for task in standard_tasks() for design in LADDER]
+            variants = [self._standard_variant(*rung) for rung in rungs]
             return standard_plan(variants, standard_training(3000))
         cells = [(task, *design) for task in TASKS for design in DESIGNS]
         if profile == "live":

@@ -71,8 +71,7 @@ class Principle5(Experiment):
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:
-            cells = [(n, b) for n in STANDARD_SIZES for b in STANDARD_B]
-            variants = [_standard_variant(self, *cell) for cell in cells]
+            variants = [_standard_variant(self, n, b) for n in STANDARD_SIZES for b in STANDARD_B]
             return standard_plan(variants, standard_training(2000), seeds=8)
         paper, live = profile == "paper", profile == "live"
         sizes = (128, 256, 512, 1024) if paper else (256,)
