@@ -54,6 +54,7 @@ def scalar() -> Iterator[dict]:
     yield check("scalar", "identity", "one", 130, n=20, dv=33)
     yield check("scalar", "identity", "one", 40, dtype=BF16, n=16, dv=16)
     yield check("scalar", "identity", "one", 45, resets=True)
+    yield continued("scalar")
 
 
 def householder() -> Iterator[dict]:
@@ -63,6 +64,7 @@ def householder() -> Iterator[dict]:
     yield check("scaled_householder", "identity", "one", 64, own=True)
     yield check("scaled_householder", "identity", "one", 65, own=True, n=20, dv=33)
     yield check("scaled_householder", "identity", "one", 20, resets=True)
+    yield continued("scaled_householder")
 
 
 def diagonal() -> Iterator[dict]:
@@ -70,6 +72,7 @@ def diagonal() -> Iterator[dict]:
         yield check("diagonal", "identity", "one", length)
     yield check("diagonal", "identity", "floored", 40, log_scaled=True, n=20, dv=33)
     yield check("diagonal", "identity", "one", 45, resets=True)
+    yield continued("diagonal")
 
 
 def diagonal_pointwise() -> Iterator[dict]:
@@ -127,6 +130,40 @@ def own_readout() -> Iterator[dict]:
         yield check(structure, "squared_relu", "floored", 17)
     yield check("diagonal", "squared_relu", "row_sum", 70, dtype=F16, n=16, dv=16)
     yield compiled("scalar", "squared_relu")
+
+
+def continued(structure: str) -> dict[str, object]:
+    """Two scans, the second from the state of the first, with gradients through that state.
+
+    Designs start from no state, so the scans are called themselves.
+    """
+    from coefdyn.execution.problem import flips
+    from coefdyn.execution.triton import linear
+
+    inputs = Inputs.draw(batch=(1,), length=40, dtype=F32)
+    exact = in_float64(inputs)
+    scans = {"scalar": linear.scalar_scan, "diagonal": linear.diagonal_scan}
+    scan = scans.get(structure, linear.householder_scan)
+
+    def in_two(d, v):
+        a, sign = d.evolution, flips(d.evolution)
+        gated = (d.q * sign, d.k * sign, v, d.scaling, a.log_decay)
+        erase = (a.direction, a.beta) if structure not in scans else ()
+        parts, state = [], None
+        for at in (slice(0, 19), slice(19, 40)):
+            tokens = linear.Tokens(*(x[:, at] for x in gated), state, 1.0)
+            out, state = scan(tokens, *(x[:, at] for x in erase))
+            parts.append(out)
+        return torch.cat(parts, 1)
+
+    design = (structure, "identity", "one")
+    expected = output_and_gradients(
+        lambda d, v: d.apply(v, "parallel"), exact.dynamics(*design), exact
+    )
+    got = output_and_gradients(in_two, inputs.dynamics(*design), inputs)
+    errors = {name: relative_error(got[name], expected[name]) for name in got}
+    missing = sorted(expected.keys() - got.keys())
+    return {"case": f"{structure} in two", "dtype": "float32", "missing": missing, "errors": errors}
 
 
 def operators() -> Iterator[dict]:
