@@ -40,9 +40,9 @@ class MomentumDeltaNet(HeadMixer):
     settled = HeadChoices(query_key_norm=True)
     symbols = Symbols(
         title="Momentum DeltaNet",
-        evolution=r"\left(\begin{smallmatrix} a_t (\mathbb{I} - \beta_t \eta_t k_t k_t^\top) & "
+        evolution=r"\left(\begin{matrix} a_t (\mathbb{I} - \beta_t \eta_t k_t k_t^\top) & "
         r"-\beta_t \mu_t \mathbb{I} \\ a_t \eta_t k_t k_t^\top & \mu_t \mathbb{I} "
-        r"\end{smallmatrix}\right)",
+        r"\end{matrix}\right)",
         scaling=r"1",
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
