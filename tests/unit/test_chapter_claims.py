@@ -5,6 +5,7 @@ A link is found by the words it underlines, so its address is tested as it stand
 
 from __future__ import annotations
 
+import ast
 import html
 import re
 from pathlib import Path
@@ -24,10 +25,21 @@ EXACT = 1e-9
 
 
 def linked(chapter: str, words: str, **changes: object) -> CoefficientDynamics:
-    """The dynamics that the link below ``words`` sets, some settings changed."""
+    """The dynamics that the link below ``words`` sets, some settings changed.
+
+    As on the page, a link starts from the tokens of the chapter's explorer, its first one.
+    """
     text = (BOOK / f"{chapter}.md").read_text("utf-8")
     (query,) = [html.unescape(query) for query, label in LINK.findall(text) if label == words]
-    return build_dynamics(validate({**settings_of(query), **changes}))
+    return build_dynamics(validate({**home(text), **settings_of(query), **changes}))
+
+
+def home(text: str) -> dict[str, object]:
+    """Tokens and length with which the first explorer of a chapter starts."""
+    call = text[text.index("\nExplorer(") + 1 :]
+    (statement, *_) = ast.parse(call[: call.index("```")]).body
+    given = {word.arg: word.value for word in statement.value.keywords}
+    return {key: ast.literal_eval(given[key]) for key in ("tokens", "length") if key in given}
 
 
 def weights(dynamics: CoefficientDynamics) -> torch.Tensor:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from made_up_results import result_of
+from made_up_results import made_up, result_of
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.claim import (
@@ -143,7 +143,8 @@ def test_the_commit_of_the_first_run_is_kept(tmp_path, monkeypatch):
     claims = EXPERIMENT.registered_claims()
     file = ResultFile(tmp_path / "standard.jsonl")
     first = registration(claims, file)
-    file.append({"key": "a", **first})
+    _, run = EXPERIMENT.plan(STANDARD).runs()[0]
+    file.append({**made_up(run, 0.5), **first})
     monkeypatch.setattr("coefdyn.lab.experiments.registration.code_revision", lambda: "later")
     assert registration(claims, file) == first
     assert changed_since(claims, file.records()[0]) == []

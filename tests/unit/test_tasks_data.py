@@ -32,6 +32,7 @@ from coefdyn.lab.tasks import (
     wikitext_windows,
 )
 from coefdyn.lab.tasks.bytepair import decode, encode, train_merges, words
+from coefdyn.lab.tasks.online import REVISIONS
 from coefdyn.lab.tasks.text import split_topics, text_ids
 
 
@@ -176,7 +177,7 @@ def test_without_what_reads_the_data_the_error_says_how_to_get_it(config, packag
 
 @pytest.mark.parametrize(("config", "stand_in"), DOWNLOADED)
 def test_without_a_network_the_error_says_what_to_do(config, stand_in, cold):
-    def load_dataset(path, name, split):
+    def load_dataset(path, name, split, revision):
         raise ConnectionError(f"Couldn't reach {path!r} on the Hub\nmore")
 
     cold.setitem(sys.modules, "datasets", module("datasets", load_dataset=load_dataset))
@@ -205,13 +206,13 @@ def test_cifar10_is_read_row_by_row(cold):
     rows = {"img": pictures, "label": [3, 1, 4, 1, 5, 9, 2]}
     asked = []
 
-    def load_dataset(path, name, split):
-        asked.append((path, name, split))
+    def load_dataset(path, name, split, revision):
+        asked.append((path, name, split, revision))
         return rows
 
     cold.setitem(sys.modules, "datasets", module("datasets", load_dataset=load_dataset))
     inputs, targets = draw(Cifar10Config(), 7)
-    assert asked == [("uoft-cs/cifar10", None, "test")]
+    assert asked == [("uoft-cs/cifar10", None, "test", REVISIONS["uoft-cs/cifar10"])]
     known = {tuple(p.levels.flatten().tolist()): y for p, y in zip(*rows.values(), strict=True)}
     found = {tuple(x): y[-1] for x, y in zip(inputs.tolist(), targets.tolist(), strict=True)}
     assert found == known
@@ -237,8 +238,9 @@ def test_imdb_reviews_end_in_their_label(cold):
 def test_wikitext_is_encoded_once_and_kept(cold, tmp_path):
     class Tokenizer:
         @classmethod
-        def from_pretrained(cls, name):
+        def from_pretrained(cls, name, revision):
             assert name == "openai-community/gpt2"
+            assert revision == REVISIONS[name]
             return cls()
 
         def encode_batch(self, lines):
@@ -246,8 +248,8 @@ def test_wikitext_is_encoded_once_and_kept(cold, tmp_path):
 
     loads = []
 
-    def load_dataset(path, name, split):
-        loads.append((path, name, split))
+    def load_dataset(path, name, split, revision):
+        loads.append((path, name, split, revision))
         return {"text": ["ab", "", "cdefgh"]}
 
     cold.setitem(sys.modules, "datasets", module("datasets", load_dataset=load_dataset))
@@ -262,7 +264,8 @@ def test_wikitext_is_encoded_once_and_kept(cold, tmp_path):
     hub_text.wikitext_ids.cache_clear()
     windows = wikitext_windows(config)
     assert windows.targets[windows.targets != IGNORE].tolist() == expected[1:]
-    assert loads == [("Salesforce/wikitext", "wikitext-103-raw-v1", "test")]
+    commit = REVISIONS["Salesforce/wikitext"]
+    assert loads == [("Salesforce/wikitext", "wikitext-103-raw-v1", "test", commit)]
     assert [p.name for p in (tmp_path / "coefdyn").iterdir()] == ["wikitext-103-raw-gpt2-test.npy"]
 
 
