@@ -262,8 +262,10 @@ def test_a_stopped_group_goes_on_without_its_finished_replicas(tmp_path, monkeyp
             self._finish(0, done, -1, True)
 
     monkeypatch.setattr(_Group, "_evaluate", evaluate)
+    stopped = _Book(book, file, first)
     with pytest.raises(Stopped, match="step 8 of 12"):
-        _train_here(runs, _Book(book, file, first), first)
+        _train_here(runs, stopped, first)
+    stopped.turns.close()  # as train_runs does, whatever ended it
     monkeypatch.undo()
     assert file.keys() == {runs[0].key}
     assert len(list(tmp_path.glob("*.safetensors"))) == 1

@@ -22,6 +22,9 @@ __all__ = ["WorkerFailed", "WorkerPool", "usable_cores"]
 
 Event = dict[str, Any]
 
+#: seconds of silence of all workers after which a "waiting" event comes
+WAIT_S = 0.5
+
 
 class WorkerFailed(RuntimeError):
     """A worker process reported an error or ended; its message is included."""
@@ -78,6 +81,8 @@ class WorkerPool:
     ) -> Iterator[tuple[RunConfig, Event]]:
         """Train every run, each alone in a process; yields (run, event) as events come.
 
+        Where all are silent for a while the event is "waiting", of any of the runs.
+
         Args:
             configs: the runs, started in this order.
             may_start: asked before each start; a run it refuses is left out.
@@ -99,7 +104,11 @@ class WorkerPool:
         for index in range(len(self._processes)):
             feed(index)
         while busy:
-            index, event = self._events.get()
+            try:
+                index, event = self._events.get(timeout=WAIT_S)
+            except queue.Empty:  # a worker that compiles is silent, and may have to be stopped
+                yield next(iter(busy.values())), {"event": "waiting"}
+                continue
             config = busy.get(index)
             if config is None:
                 continue

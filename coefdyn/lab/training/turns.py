@@ -32,8 +32,11 @@ class Turns:
         """Take a run; False where another process has it."""
         if self._folder is None or key in self._held:
             return True
-        self._folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self._folder / key, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self._folder / key, os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError:  # where no lock can be kept no result can: the first write says so
+            return True
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
