@@ -20,7 +20,7 @@ NEXT_FRAME = """() => new Promise((done) =>
 
 def drag(page: Any, control: str, share: float) -> float:
     """Drag a slider's thumb with the mouse to a share of its track; returns its new value."""
-    slider = page.locator(f"[data-cd=control-{control}]")
+    slider = page.locator(f"[data-cd=control-{control}]").first  # of the page's first explorer
     slider.scroll_into_view_if_needed()
     low, high, value = (
         float(slider.evaluate(f"e => e.{name}")) for name in ("min", "max", "value")
