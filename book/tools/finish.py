@@ -2,7 +2,8 @@
 
 Each touch is a function from a page's text to its text, and finds nothing to do the second time:
 
-- folded cells are called by what they hold, not "Toggle hidden content";
+- folded cells are called by what they hold, not "Toggle hidden content"; a branch of the contents
+  says what its arrow unfolds;
 - a link that holds only a formula says the formula and the page it leads to;
 - icons come from the book's style sheet, not from a font of 260 kB;
 - the font of formulas is asked for at once, and a page is drawn when its letters are there;
@@ -31,6 +32,7 @@ STATE = re.compile(
 #: Characters; shorter texts are not worth a reference.
 LONG = 500
 FOLD = re.compile(r'<summary aria-label="Toggle hidden content">')
+BRANCH = re.compile(r'(<li class="toctree-l\d[^"]*"><a [^>]*>)([^<]*)(</a><details[^>]*><summary)>')
 GOAL = re.compile(r'(<div class="goal admonition">\s*)<p class="admonition-title">Goal</p>\s*')
 ICON_FONT = re.compile(r'\s*<link href="[^"]*vendor/fontawesome/[^"]*" rel="stylesheet" ?/>')
 FORMULA_LINK = re.compile(
@@ -66,6 +68,7 @@ def finish_page(page: Path, site: Path) -> str:
     """The text of one page with its last touches."""
     text = page.read_text(encoding="utf-8")
     text = FOLD.sub("<summary>", text)
+    text = BRANCH.sub(r'\1\2\3 aria-label="Pages of \2">', text)
     text = GOAL.sub(r"\1", text)
     text = ICON_FONT.sub("", text)
     text = FORMULA_LINK.sub(lambda found: _named(found, page), text)

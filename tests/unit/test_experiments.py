@@ -262,7 +262,9 @@ def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
     assert figure.stat().st_size > 0
     capsys.readouterr()
     assert main(["claims", "--out", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.count("not run at paper scale") == len(EXPERIMENTS)
+    printed = capsys.readouterr().out
+    assert printed.count(", profile paper: not yet run.\n    not run\n") == len(EXPERIMENTS)
+    assert "\nclaims by status\n" in printed
     assert main(["list"]) == 0
     assert "principle-5-lm" in capsys.readouterr().out
 
