@@ -113,6 +113,7 @@ class Explorer(anywidget.AnyWidget):
         dynamics: CoefficientDynamics,
         index: tuple[int, ...] | None = None,
         *,
+        words: Sequence[str] | None = None,
         parts: Sequence[str] | None = None,
         name: str = "",
         **settings: Any,
@@ -126,22 +127,29 @@ class Explorer(anywidget.AnyWidget):
             dynamics: any, with L up to 64; other dtypes are shown in float64.
             index: one number per leading axis for one head, counted from 0; fewer, or None, leave
                 the rest to the selector, at most 16 heads.
+            words: the tokens as text, one per position; rows, columns and the answer then say them.
             parts, name, settings: as for ``Explorer``; ``readout`` and ``normalizer`` start as the
                 dynamics have them.
 
         Raises:
-            ValueError: for an index that does not fit, too many heads or tokens, or what the page
-                cannot compute: another readout, an own term, an outer decay, a mask or a sink.
+            ValueError: for an index that does not fit, too many heads or tokens, words that do not
+                fit, or a readout that the page cannot compute.
         """
         heads = given.pick_heads(dynamics, index)
-        shown = _GIVEN_PARTS if parts is None else parts
+        if words is not None and len(words) != dynamics.length:
+            raise ValueError(
+                f"words must have one text per token, got {len(words)} for L = {dynamics.length}."
+            )
+        known = _GIVEN_PARTS if words is None else (*_GIVEN_PARTS, "answer")
+        shown = known if parts is None else parts
         first = next(iter(heads.values()))
         chosen = {"head": settings.pop("head", 1)}
         explorer = cls(
             **{"preset": "own", **given.settings_of(first), **settings}, parts=shown, name=name
         )
         explorer._sources = tuple(heads.values())
-        explorer.data = _page_data(heads)
+        said = {} if words is None else {"words": [str(word) for word in words]}
+        explorer.data = {**_page_data(heads), **said}
         explorer.settings = chosen
         return explorer
 
@@ -195,7 +203,7 @@ class Explorer(anywidget.AnyWidget):
 
     def shown(self) -> Shown:
         """The numbers that the page shows now, at every setting, in float64."""
-        return shown_at(self.settings, self._given())
+        return shown_at(self.settings, self._given(), self.data.get("words") or ())
 
     def coefficients(self, normalized: bool = False) -> Float[Tensor, "L L"]:
         """alpha, or alpha / eta, as the page shows them now, ``(L, L)``; at every setting."""

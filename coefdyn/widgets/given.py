@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from coefdyn import CoefficientDynamics, normalizer
+from coefdyn import CoefficientDynamics, mask, normalizer
 from coefdyn.dynamics.evolution import (
     Dense,
     Diagonal,
@@ -46,10 +46,8 @@ def pick_heads(
         index: one number per leading axis for one head; fewer leave the rest to the reader.
 
     Raises:
-        ValueError: if ``index`` does not fit, L is too long, or more heads than a page can hold, or
-            for an own term, an outer decay, a mask or a sink, which the page does not compute.
+        ValueError: if ``index`` does not fit, L is too long, or more heads than a page can hold.
     """
-    _check_shown(dynamics)
     batch = dynamics.batch_shape
     start = () if index is None else tuple(index)
     fits = len(start) <= len(batch)
@@ -75,22 +73,6 @@ def pick_heads(
     return {place: _one_head(dynamics, place) for place in places}
 
 
-def _check_shown(dynamics: CoefficientDynamics) -> None:
-    eta = dynamics.normalizer
-    beside = {
-        "an own term": dynamics.own,
-        "an outer decay": dynamics.outer_log_decay,
-        "a mask": dynamics.mask,
-        "a sink": eta.sink if isinstance(eta, RowSum) else None,
-    }
-    found = [name for name, value in beside.items() if value is not None]
-    if found:
-        raise ValueError(
-            f"the page cannot compute {' and '.join(found)}; it knows the four ingredients alone. "
-            "Leave it out, or plot the coefficients with coefdyn.plots."
-        )
-
-
 def _one_head(dynamics: CoefficientDynamics, at: Index) -> CoefficientDynamics:
     batch = dynamics.batch_shape
 
@@ -100,18 +82,32 @@ def _one_head(dynamics: CoefficientDynamics, at: Index) -> CoefficientDynamics:
             value = value.expand(*batch, *value.shape[leading:])[at]
         return value.detach().to("cpu", torch.float64)
 
+    def optional(value: Tensor | None) -> Tensor | None:
+        return None if value is None else head(value, 1)
+
     evolution = dynamics.evolution
     named = {name: head(x, len(evolution.axes[name])) for name, x in evolution.tensors().items()}
     eta = dynamics.normalizer
+    if isinstance(eta, Given):
+        eta = Given(head(eta.eta, 1))
+    elif isinstance(eta, RowSum) and isinstance(eta.sink, Tensor):
+        eta = RowSum(head(eta.sink, 1))
+    pairs = dynamics.mask
+    if isinstance(pairs, mask.Given):
+        allowed = pairs.allowed.expand(*batch, *pairs.allowed.shape[-2:])[at]
+        pairs = replace(pairs, allowed=allowed.to("cpu"))
     scaling = dynamics.scaling
     return CoefficientDynamics(
         q=head(dynamics.q, 2),
         k=head(dynamics.k, 2),
         evolution=replace(evolution, **named),
         scaling=head(scaling, 1) if isinstance(scaling, Tensor) else scaling,
-        log_scaling=None if dynamics.log_scaling is None else head(dynamics.log_scaling, 1),
+        log_scaling=optional(dynamics.log_scaling),
         readout=dynamics.readout,
-        normalizer=Given(head(eta.eta, 1)) if isinstance(eta, Given) else eta,
+        normalizer=eta,
+        own=optional(dynamics.own),
+        outer_log_decay=optional(dynamics.outer_log_decay),
+        mask=pairs,
     )
 
 
@@ -133,6 +129,7 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
         "direction": parts["direction"].tolist() if "direction" in parts else None,
         "scaling": b.tolist(),
         "given": eta.eta.tolist() if isinstance(eta, Given) else None,
+        **_beside(dynamics),
     }
     if type(a) not in STRUCTURES:  # a matrix per token, which is all that the page needs
         tokens = range(length)
@@ -140,6 +137,22 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
         arrays["matrix"] = matrix.flatten(-2).tolist()
         arrays["eigenvalues"] = torch.view_as_real(torch.linalg.eigvals(matrix) + 0j).tolist()
     return arrays
+
+
+def _beside(dynamics: CoefficientDynamics) -> dict[str, Any]:
+    """What stands beside the four ingredients; nothing where there is nothing."""
+    length, found = dynamics.length, {}
+    if dynamics.own is not None:
+        found["own"] = dynamics.own.tolist()
+    if dynamics.outer_log_decay is not None:
+        found["fade"] = dynamics.outer_log_decay.cumsum(-1).tolist()
+    if dynamics.mask is not None:
+        rows = dynamics.mask.rows(0, length, 0, dynamics.device)
+        found["hidden"] = (~rows).tril().int().tolist()
+    sink = getattr(dynamics.normalizer, "sink", None)
+    if sink is not None:
+        found["sink"] = torch.as_tensor(sink, dtype=torch.float64).expand(length).tolist()
+    return found
 
 
 def from_arrays(arrays: Mapping[str, Any]) -> CoefficientDynamics:
@@ -160,13 +173,21 @@ def from_arrays(arrays: Mapping[str, Any]) -> CoefficientDynamics:
             matrix = eye - tensor("beta")[:, None, None] * z[:, :, None] * z[:, None, :]
         if arrays["decay"] is not None:
             matrix = tensor("decay")[:, :, None] * matrix
+    fade, hidden = arrays.get("fade"), arrays.get("hidden")
+    eta: Normalizer = One() if arrays["given"] is None else Given(tensor("given"))
     return CoefficientDynamics(
         q=q,
         k=tensor("k"),
         evolution=Dense(matrix=matrix),
         scaling=tensor("scaling"),
-        readout=READOUTS["identity"],
-        normalizer=One() if arrays["given"] is None else Given(tensor("given")),
+        # a sink needs a readout that is not linear; both are chosen by the settings
+        readout=READOUTS["identity" if arrays.get("sink") is None else "exp"],
+        normalizer=eta if arrays.get("sink") is None else RowSum(tensor("sink")),
+        own=None if arrays.get("own") is None else tensor("own"),
+        outer_log_decay=None
+        if fade is None
+        else tensor("fade").diff(prepend=torch.zeros(1).double()),
+        mask=None if hidden is None else mask.Given(torch.tensor(hidden) == 0),
     )
 
 
@@ -211,17 +232,22 @@ def _normalizer_name(eta: Normalizer) -> str:
 
 
 def rebuild(source: CoefficientDynamics, settings: dict[str, Any]) -> CoefficientDynamics:
-    """The head with the readout and normalizer that the page shows now."""
+    """The head with the readout and normalizer that the page shows now.
+
+    A sink stays with the row sum of every readout that is not linear.
+    """
     name = settings["normalizer"]
     given = source.normalizer
     if name == "gate" and not isinstance(given, Given):
         given = Given(torch.ones(source.length, dtype=torch.float64))
+    chosen = READOUTS[settings["readout"]]
+    sink = None if chosen.is_linear else getattr(source.normalizer, "sink", None)
     powers = float(settings["base"]) * torch.ones(source.length, dtype=torch.float64)
     rules: dict[str, Normalizer] = {
         "one": normalizer.One(),
-        "row_sum": normalizer.RowSum(),
+        "row_sum": normalizer.RowSum(sink),
         "floored": normalizer.FlooredRowSum(floor=float(settings["floor"])),
         "geometric": Given(powers.cumprod(0)),
         "gate": given,
     }
-    return replace(source, readout=READOUTS[settings["readout"]], normalizer=rules[name])
+    return replace(source, readout=chosen, normalizer=rules[name])

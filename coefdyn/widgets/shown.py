@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ class Shown:
         readouts: phi, or the two that are mixed, each with its share in [0, 1].
         combination: what the design guarantees: convex, conical, affine or linear.
         is_given: whether the dynamics were handed in, rather than made from the settings.
+        given_words: the words handed in with them.
     """
 
     settings: Mapping[str, Any]
@@ -48,6 +49,7 @@ class Shown:
     readouts: tuple[tuple[Readout, float], ...]
     combination: str
     is_given: bool = False
+    given_words: tuple[str, ...] = ()
 
     @property
     def row(self) -> int:
@@ -71,8 +73,10 @@ class Shown:
 
     @property
     def labels(self) -> list[str]:
-        """What stands at each position; positions where dynamics were handed in."""
+        """What stands at each position; positions where dynamics came without words."""
         if self.is_given:
+            if self.given_words:
+                return list(self.given_words)
             return [str(t + 1) for t in range(self.carrier.length)]
         return Tokens(self.settings).words
 
@@ -216,13 +220,18 @@ def is_between(settings: Mapping[str, Any]) -> bool:
     return bool(settings["morph_to"]) and settings["morph"] > 0
 
 
-def shown_at(settings: Mapping[str, Any], source: CoefficientDynamics | None = None) -> Shown:
+def shown_at(
+    settings: Mapping[str, Any],
+    source: CoefficientDynamics | None = None,
+    words: Sequence[str] = (),
+) -> Shown:
     """What the page computes for complete settings.
 
     Args:
         settings: from ``coefdyn.widgets.settings.validate``.
         source: given dynamics of one head, ``(L, n)``, with readout and normalizer as chosen;
             None for the explorer's own tokens.
+        words: of the given dynamics, one per token, or none.
     """
     if source is None and is_between(settings):
         return _between(settings)
@@ -235,6 +244,7 @@ def shown_at(settings: Mapping[str, Any], source: CoefficientDynamics | None = N
         readouts=((dynamics.readout, 1.0),),
         combination=combination_class(dynamics).value,
         is_given=source is not None,
+        given_words=tuple(words),
     )
 
 

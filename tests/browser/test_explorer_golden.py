@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import torch
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.widgets import Explorer
-from coefdyn.widgets.settings import validate
+from coefdyn.widgets.settings import schema, validate
 from coefdyn.widgets.source import arithmetic_source
 from coefdyn.widgets.tokens import Tokens
 
@@ -152,3 +152,64 @@ def test_given_dynamics_of_any_size_never_lose_a_number(browser: Any) -> None:
     page.add_script_tag(content=arithmetic_source())
     assert page.evaluate(GIVEN_EXTREMES, Explorer.from_dynamics(dynamics).data) == []
     page.close()
+
+
+BESIDE = """([data, cases]) => cases.map((raw) => {
+  const m = buildModel(normaliseSettings(raw).settings, data);
+  return { alpha: [...m.alpha], weights: [...m.weights], labels: m.g.words, kind: m.className };
+})"""
+
+#: each alone and all together: the first row may read nothing but a sink
+BESIDES: dict[str, tuple[str, ...]] = {
+    "own": ("own",),
+    "outer decay": ("outer_log_decay",),
+    "mask": ("mask",),
+    "sink": ("sink",),
+    "all": ("own", "outer_log_decay", "mask", "sink"),
+}
+
+
+@pytest.mark.parametrize("chosen", BESIDES)
+def test_what_stands_beside_the_four_agrees_too(chosen: str, browser: Any) -> None:
+    """An own term, a decay outside phi, a mask and a sink, for every readout and normalizer."""
+    generator = torch.Generator().manual_seed(0)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    length = 6
+    allowed = draw(length, length) > -0.5
+    allowed[0, 0] = False
+    beside: dict[str, Any] = {
+        "own": draw(length),
+        "outer_log_decay": -draw(length).abs(),
+        "mask": mask.Given(allowed),
+    }
+    dynamics = CoefficientDynamics(
+        q=draw(length, 3),
+        k=draw(length, 3),
+        evolution=evolution.Scalar(log_decay=-draw(length).abs()),
+        scaling=draw(length).abs(),
+        readout=readout.exp,
+        normalizer=normalizer.RowSum(draw(length) if "sink" in BESIDES[chosen] else None),
+        **{name: beside[name] for name in BESIDES[chosen] if name in beside},
+    )
+    explorer = Explorer.from_dynamics(dynamics, words=list("abcdef"))
+    options = schema()["choices"]
+    cases = [
+        {**explorer.settings, "readout": phi, "normalizer": eta}
+        for phi in options["readout"]["options"]
+        for eta in options["normalizer"]["options"]
+    ]
+    page = browser.new_page()
+    page.add_script_tag(content=arithmetic_source())
+    answers = page.evaluate(BESIDE, [explorer.data, cases])
+    page.close()
+    for case, answer in zip(cases, answers, strict=True):
+        explorer.settings = case
+        for name, normalized in (("alpha", False), ("weights", True)):
+            want = explorer.coefficients(normalized).flatten().tolist()
+            assert _worst(answer[name], want) <= TOLERANCE, (case["readout"], case["normalizer"])
+        assert answer["labels"] == list("abcdef")
+        if case["normalizer"] != "gate" and case["normalizer"] != "geometric":
+            assert answer["kind"] == explorer.shown().combination, (case["readout"], case)

@@ -14,11 +14,6 @@ from coefdyn.widgets import Explorer
 #: what the page has no numbers for, by case, as its refusal names it
 REFUSED = {
     "SigmoidAttention": "readout 'sigmoid'",
-    "RWKV7": "an own term",
-    "ForgettingAttention": "an outer decay",
-    "ALiBiAttention": "an outer decay",
-    "Window-SoftmaxAttention": "a mask",
-    "Sink-SoftmaxAttention": "a sink",
 }
 SHOWN = [case for case in CASES if case not in REFUSED]
 
@@ -72,6 +67,27 @@ def _plain(length: int = 5, heads: int = 2, **changes: object) -> CoefficientDyn
 def test_what_cannot_be_shown_is_told(changes: dict, index: tuple | None, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Explorer.from_dynamics(_plain(**changes), index)
+
+
+def test_words_stand_at_the_tokens() -> None:
+    words = ["Rome", "is", "in", "Italy", "."]
+    explorer = Explorer.from_dynamics(_plain(), (0,), words=words)
+    assert explorer.shown().labels == words == explorer.data["words"]
+    assert "answer" in explorer.parts
+    assert "answer" not in Explorer.from_dynamics(_plain(), (0,)).parts
+    assert list(explorer.shown().answer) == words[: explorer.shown().row + 1]
+    with pytest.raises(ValueError, match="one text per token, got 2 for L = 5"):
+        Explorer.from_dynamics(_plain(), (0,), words=["a", "b"])
+
+
+def test_a_sink_stays_where_a_readout_can_have_one() -> None:
+    sink = torch.tensor([0.5, -1.0], dtype=torch.float64)[:, None].expand(2, 5)
+    dynamics = _plain(readout=readout.exp, normalizer=normalizer.RowSum(sink=sink))
+    explorer = Explorer.from_dynamics(dynamics, (1,))
+    assert (explorer.coefficients(normalized=True).sum(-1) < 1).all()
+    explorer.settings = {"readout": "identity"}
+    want = _plain(normalizer=normalizer.RowSum()).coefficients(normalized=True)[1]
+    torch.testing.assert_close(explorer.coefficients(normalized=True), want)
 
 
 def test_readout_and_normalizer_stay_choices() -> None:

@@ -14,7 +14,8 @@ function loudest(answer) {
   return answer.filter((pair) => kept.has(pair));
 }
 
-function askedWords({ g, settings: s, row }) {
+function askedWords({ g, data, settings: s, row }) {
+  if (isGiven(data)) return `Output ${row + 1}, at “${g.words[row]}”, holds`;
   if (s.tokens !== "facts") return s.tokens === "repeating" ? `Output ${row + 1}, the letter ${g.words[row]}, holds` : `Output ${row + 1} holds`;
   const asked = tokensOfFacts(s)[row].query;
   return asked === null ? `“${g.words[row]}” at ${row + 1} asks for nothing yet` : `Asked for “${asked}”, this mixer answers`;
@@ -22,7 +23,7 @@ function askedWords({ g, settings: s, row }) {
 
 function answerWords(model) {
   const heard = model.answer.filter(([, y]) => Math.abs(y) >= 0.005 || Number.isNaN(y)).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
-  const parts = heard.slice(0, 3).map(([word, y]) => `${model.settings.tokens === "random" ? "token " : ""}${word} ${formatShare(y)}`);
+  const parts = heard.slice(0, 3).map(([word, y]) => `${model.settings.tokens === "random" && !isGiven(model.data) ? "token " : ""}${word} ${formatShare(y)}`);
   return `${askedWords(model)}: ${parts.join(", ") || "nothing"}${heard.length > 3 ? ", …" : "."}`;
 }
 

@@ -88,7 +88,7 @@ function buildParts(app, parts) {
 function makeStage(app, parts) {
   const has = (name) => parts.includes(name);
   const small = SMALL_FIGURES.filter(([name]) => has(name)).map(([name, title, draw]) => makeFigure(app, name, title, draw));
-  const seen = [has("matrix") ? makeMatrix(app) : null, has("answer") && !isGiven(app.data) ? makeAnswer(app) : null].filter(Boolean);
+  const seen = [has("matrix") ? makeMatrix(app) : null, has("answer") && (!isGiven(app.data) || app.data.words) ? makeAnswer(app) : null].filter(Boolean);
   const cards = parts.some((name) => name === "controls" || name.startsWith("card-")) ? makeCards(app, parts) : null;
   const full = has("matrix") && has("controls") && small.length > 0;
   setAttribute(app.root, "data-layout", full ? "full" : "plain");

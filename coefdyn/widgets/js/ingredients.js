@@ -103,16 +103,18 @@ function givenNormalizer(g, s, gate) {
 const isGiven = (data) => Boolean(data && (data.q || data.heads));
 
 // Explicit arrays from Python (Explorer.from_dynamics), of one head or of several to choose from; the page may
-// still change readout and normalizer.
+// still change readout and normalizer. Beside the four: what lies outside phi (own, fade, hidden) and a sink.
 function ingredientsFromData(s, given) {
   const data = given.heads ? given.heads[Math.min(s.head, given.heads.length) - 1] : given;
   const flat = (rows) => (rows ? Float64Array.from(rows.flat()) : null);
   const L = data.q.length;
+  const words = given.words || data.q.map((_, t) => String(t + 1));
   return {
     L, n: data.q[0].length, q: flat(data.q), k: flat(data.k),
-    ids: data.q.map((_, t) => t), words: data.q.map((_, t) => String(t + 1)), values: data.q.map((_, t) => String(t + 1)), structure: data.structure,
+    ids: data.q.map((_, t) => t), words, values: words, structure: data.structure,
     matrix: flat(data.matrix), spectrum: data.eigenvalues || null,
     decay: flat(data.decay), beta: data.beta ? Float64Array.from(data.beta) : null, z: flat(data.direction), step: new Float64Array(L),
+    own: flat(data.own), fade: flat(data.fade), hidden: data.hidden || null, sink: s.readout === "identity" ? null : flat(data.sink),
     b: Float64Array.from(data.scaling), readout: s.readout, normalizer: s.normalizer, floor: s.floor,
     given: s.normalizer === "gate" ? (data.given ? Float64Array.from(data.given) : new Float64Array(L).fill(1))
       : givenNormalizer({ L }, s, null),

@@ -61,7 +61,8 @@ function coefficients(g, names) {
   const queries = features.map((psi) => (psi ? q.map(psi) : null));
   const scores = new Float64Array(L * L);
   const alphas = names.map(() => new Float64Array(L * L));
-  const logs = names[0] === "feature_exp" ? new Float64Array(L * L) : scores;
+  const beside = g.own || g.fade || g.hidden;
+  const logs = names[0] === "feature_exp" || beside ? new Float64Array(L * L) : scores;
   for (let j = 0; j < L; j++) {
     const h = impulse(g, j);
     for (let i = j; i < L; i++) {
@@ -73,12 +74,27 @@ function coefficients(g, names) {
         let value = 0;
         if (!features[r]) value = READOUTS[names[r]].phi(score);
         else for (let c = 0; c < n; c++) value += queries[r][i * n + c] * features[r](h[c]);
-        alphas[r][i * L + j] = value;
+        alphas[r][i * L + j] = beside ? outside(g, value, i, j) : value;
       }
-      if (logs !== scores) logs[i * L + j] = logSumExp(n, (c) => q[i * n + c] + h[c]);
+      if (logs === scores) continue;
+      const log = names[0] === "feature_exp" ? logSumExp(n, (c) => q[i * n + c] + h[c]) : score;
+      logs[i * L + j] = beside ? outsideLog(g, log, i, j) : log;
     }
   }
   return { scores, alphas, logs };
+}
+
+// alpha from phi(s): 0 for a pair that may not meet, faded by a decay outside phi, the own term on the diagonal.
+function outside(g, value, i, j) {
+  if (g.hidden && g.hidden[i][j]) return 0;
+  const faded = g.fade ? value * Math.exp(g.fade[i] - g.fade[j]) : value;
+  return g.own && i === j ? faded + g.own[i] : faded;
+}
+
+// The same for log phi(s); an own term of either sign has no logarithm (weightsOf).
+function outsideLog(g, log, i, j) {
+  if (g.hidden && g.hidden[i][j]) return -Infinity;
+  return g.fade ? log + g.fade[i] - g.fade[j] : log;
 }
 
 function logSumExp(count, term) {
@@ -99,7 +115,7 @@ function rowSums(alpha, L) {
 function normalizerOf(g, name, given, floor, sums) {
   const rule = {
     one: () => 1,
-    row_sum: (i) => sums[i],
+    row_sum: (i) => (g.sink ? sums[i] + Math.exp(g.sink[i]) : sums[i]),
     floored: (i) => Math.max(Math.abs(sums[i]), floor),
     geometric: (i) => given[i],
     gate: (i) => given[i],
@@ -112,12 +128,12 @@ function weightsOf(g, alpha, logs, eta) {
   const { L } = g;
   const weights = new Float64Array(L * L);
   const exponential = g.readout === "exp" || g.readout === "feature_exp";
-  const logarithmic = exponential && (g.normalizer === "row_sum" || g.normalizer === "floored") && !g.blend;
+  const logarithmic = exponential && (g.normalizer === "row_sum" || g.normalizer === "floored") && !g.blend && !g.own;
   for (let i = 0; i < L; i++) {
     const logEta = logarithmic ? logNormalizer(g, logs, i) : 0;
     for (let j = 0; j <= i; j++) {
       const at = i * L + j;
-      if (logarithmic) weights[at] = Math.exp(logs[at] - logEta);
+      if (logarithmic) weights[at] = logEta === -Infinity ? 0 : Math.exp(logs[at] - logEta);
       else weights[at] = eta[i] === 0 ? 0 : quotient(alpha[at], eta[i]);
     }
   }
@@ -130,7 +146,8 @@ function quotient(x, y) {
 }
 
 function logNormalizer(g, logs, i) {
-  const logSum = logSumExp(i + 1, (j) => logs[i * g.L + j]);
+  const sunk = g.sink && g.normalizer === "row_sum";
+  const logSum = logSumExp(i + (sunk ? 2 : 1), (j) => (j > i ? g.sink[i] : logs[i * g.L + j]));
   return g.normalizer === "floored" ? Math.max(logSum, Math.log(g.floor)) : logSum;
 }
 

@@ -59,9 +59,12 @@ function addNumbers(model, s) {
   model.horizon = overflowHorizon(g, scores, model.rate);
 }
 
-// Between two designs only what both promise is promised.
+// Between two designs only what both promise is promised. What goes into a sink is missing in the row's sum, and
+// an own term below 0 takes a sign away.
 function designClass(g) {
-  const name = combinationClass(g.readout, g.normalizer);
+  const sunk = g.sink && g.normalizer === "row_sum";
+  const promised = combinationClass(g.readout, sunk ? "one" : g.normalizer);
+  const name = g.own && g.own.some((x) => x < 0) ? { convex: "affine", conical: "linear" }[promised] || promised : promised;
   if (!g.blend || g.blend.t === 0) return name;
   const other = combinationClass(g.blend.to.readout, g.blend.to.normalizer);
   if (g.blend.t === 1 || other === name) return other;
