@@ -1,0 +1,1 @@
+"""Training in a page: the model, its gradient and its optimiser in plain JavaScript."""
