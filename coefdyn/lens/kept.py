@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.lens.record import LayerTrace
 from coefdyn.shapes import Tensor
 
@@ -99,9 +99,6 @@ def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray
     phi, eta = dynamics.readout, dynamics.normalizer
     if not any(phi.same_as(known) for known in _READOUTS.values()):
         raise ValueError(f"{layer.name} has the readout {phi.name}; identity and exp can be kept.")
-    for name in ("own", "outer_log_decay", "mask"):
-        if getattr(dynamics, name) is not None:
-            raise ValueError(f"{layer.name} has {name!r}, which this file cannot keep.")
     batch = dynamics.batch_shape
 
     def pick(value: Tensor, axes: int) -> np.ndarray:
@@ -119,8 +116,11 @@ def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray
         named[f"evolution.{name}"] = pick(value, len(dynamics.evolution.axes[name]))
     if isinstance(dynamics.scaling, Tensor):
         named["scaling"] = pick(dynamics.scaling, 1)
-    if dynamics.log_scaling is not None:
-        named["log_scaling"] = pick(dynamics.log_scaling, 1)
+    for name in ("log_scaling", "own", "outer_log_decay"):
+        if (value := getattr(dynamics, name)) is not None:
+            named[name] = pick(value, 1)
+    if isinstance(dynamics.mask, mask.Given):
+        named["allowed"] = pick(dynamics.mask.allowed, 2).astype(bool)
     for name, value in eta.tensors().items():
         named[f"normalizer.{name}"] = pick(value, 1)
     entry = {
@@ -133,9 +133,21 @@ def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray
         "readout": phi.name,
         "normalizer": type(eta).__name__,
         "floor": getattr(eta, "floor", None),
+        "sink": None if isinstance(sink := getattr(eta, "sink", None), Tensor) else sink,
+        "mask": _named_mask(dynamics.mask),
         "scaling": None if isinstance(dynamics.scaling, Tensor) else dynamics.scaling,
     }
     return named, entry
+
+
+def _named_mask(pairs: mask.Mask | None) -> list[Any] | None:
+    """A window or blocks by name and numbers; other masks are kept pair by pair."""
+    match pairs:
+        case mask.Window(size=size):
+            return ["Window", size]
+        case mask.Blocks(size=size, before=before, position=position):
+            return ["Blocks", size, before, position]
+    return None
 
 
 def _rebuild(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LayerTrace:
@@ -147,7 +159,13 @@ def _rebuild(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LayerTr
         }
 
     kind = getattr(normalizer, entry["normalizer"])
-    floor = {} if entry["floor"] is None else {"floor": entry["floor"]}
+    numbers = {name: entry[name] for name in ("floor", "sink") if entry.get(name) is not None}
+    pairs: mask.Mask | None = None
+    if "allowed" in tensors:
+        pairs = mask.Given(tensors["allowed"])
+    elif entry.get("mask") is not None:
+        name, *sizes = entry["mask"]
+        pairs = getattr(mask, name)(*sizes)
     dynamics = CoefficientDynamics(
         q=tensors["q"],
         k=tensors["k"],
@@ -155,7 +173,10 @@ def _rebuild(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LayerTr
         scaling=tensors["scaling"] if entry["scaling"] is None else entry["scaling"],
         log_scaling=tensors.get("log_scaling"),
         readout=_READOUTS[entry["readout"]],
-        normalizer=kind(**part("normalizer."), **floor),
+        normalizer=kind(**part("normalizer."), **numbers),
+        own=tensors.get("own"),
+        outer_log_decay=tensors.get("outer_log_decay"),
+        mask=pairs,
     )
     return LayerTrace(
         name=entry["name"],

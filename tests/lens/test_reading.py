@@ -150,6 +150,7 @@ def test_kept_heads_come_back_as_they_were(tmp_path: Path) -> None:
     for name in (
         "Qwen3NextForCausalLM",
         "GptOssForCausalLM",
+        "MistralForCausalLM",
         "xLSTMForCausalLM",
         "MambaForCausalLM",
     ):

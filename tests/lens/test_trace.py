@@ -9,6 +9,7 @@ from torch import nn
 from transformers.modeling_utils import AttentionInterface
 from transformers.models.qwen3_next import modeling_qwen3_next
 
+from coefdyn import mask, normalizer
 from coefdyn.lens import Trace, torch_operations, trace
 from coefdyn.models import ModelConfig, SequenceModel
 
@@ -27,9 +28,9 @@ def logits(model: nn.Module, x: torch.Tensor, **kwargs) -> torch.Tensor:
 
 
 def left_padded(x: torch.Tensor, missing: int) -> torch.Tensor:
-    mask = torch.ones_like(x)
-    mask[0, :missing] = 0
-    return mask
+    real = torch.ones_like(x)
+    real[0, :missing] = 0
+    return real
 
 
 @pytest.mark.parametrize("name", zoo.NAMES)
@@ -71,32 +72,76 @@ PADDED = ("LlamaForCausalLM", "MistralForCausalLM", "Gemma2ForCausalLM", "GptOss
 @pytest.mark.parametrize("name", [*PADDED, "Qwen3NextForCausalLM", "MiniMaxForCausalLM"])
 def test_padding_is_exact_and_not_read(name: str, side: str) -> None:
     model, x = zoo.build(name), zoo.ids()
-    mask, pad = torch.ones_like(x), slice(0, 5) if side == "left" else slice(-5, None)
-    mask[0, pad] = 0
-    seen = trace(model, x, attention_mask=mask, probe=True)
-    assert torch.equal(seen.model_output.logits, logits(model, x, attention_mask=mask))
+    real, pad = torch.ones_like(x), slice(0, 5) if side == "left" else slice(-5, None)
+    real[0, pad] = 0
+    seen = trace(model, x, attention_mask=real, probe=True)
+    assert torch.equal(seen.model_output.logits, logits(model, x, attention_mask=real))
     for layer in seen:
         assert layer.error <= 1e-5 and layer.probe_error <= 1e-5
         if layer.mechanism == "softmax attention":
             alpha = layer.dynamics.coefficients(normalized=True)[0]
-            real = mask[0].bool()
-            assert (alpha[:, real][..., ~real] == 0).all()
+            kept = real[0].bool()
+            assert (alpha[:, kept][..., ~kept] == 0).all()
 
 
 def test_a_window_hides_what_lies_behind_it() -> None:
-    alpha = trace(zoo.build("MistralForCausalLM"), zoo.ids())[0].dynamics.coefficients()
+    dynamics = trace(zoo.build("MistralForCausalLM"), zoo.ids())[0].dynamics
+    assert isinstance(dynamics.mask, mask.Window) and dynamics.mask.size == 7
+    alpha = dynamics.coefficients()
     past = torch.ones(37, 37).tril().bool()
     window = past & ~past.tril(-7)
     assert ((alpha != 0) == window).all()
 
 
-def test_a_bias_on_the_scores_is_part_of_alpha() -> None:
+def test_padding_is_a_mask_of_pairs() -> None:
+    x = zoo.ids()
+    seen = trace(zoo.build("LlamaForCausalLM"), x, attention_mask=left_padded(x, 5))
+    assert all(isinstance(layer.dynamics.mask, mask.Given) for layer in seen)
+    assert seen[0].dynamics.key_dim == 8  # no channel more than the model has
+
+
+def test_a_mask_in_blocks_is_recognised() -> None:
     model, x = zoo.build("LlamaForCausalLM"), zoo.ids()
+    block = torch.arange(37) // 5
+    pairs = ((block[:, None] == block) & torch.ones(37, 37).bool().tril())[None, None]
+    seen = trace(model, x, attention_mask=pairs, probe=True)
+    for layer in seen:
+        assert isinstance(layer.dynamics.mask, mask.Blocks) and layer.dynamics.mask.size == 5
+        assert max(layer.error, layer.probe_error) <= 1e-5
+
+
+def biased(bias: torch.Tensor) -> Trace:
+    """A trace with this added to the scores of causal pairs, ``(37, 37)``."""
+    model = zoo.build("LlamaForCausalLM")
     model.set_attn_implementation("eager")
-    distance = torch.arange(37)[:, None] - torch.arange(37)
-    mask = torch.where(distance >= 0, -0.1 * distance, torch.finfo(torch.float32).min)
-    seen = trace(model, x, attention_mask=mask[None, None], probe=True)
+    past = torch.ones(37, 37).bool().tril()
+    added = torch.where(past, bias, torch.finfo(torch.float32).min)[None, None]
+    seen = trace(model, zoo.ids(), attention_mask=added, probe=True)
     assert max(max(layer.error, layer.probe_error) for layer in seen) <= 1e-5
+    return seen
+
+
+def test_a_bias_that_falls_with_distance_is_an_outer_decay() -> None:
+    distance = torch.arange(37)[:, None] - torch.arange(37)
+    dynamics = biased(-0.1 * distance)[0].dynamics
+    torch.testing.assert_close(dynamics.outer_log_decay[0, 0, 1:], torch.full((36,), -0.1))
+    assert dynamics.mask is None and dynamics.key_dim == 8
+
+
+def test_any_other_bias_is_part_of_the_scores() -> None:
+    dynamics = biased(torch.randn(37, 37))[0].dynamics
+    assert dynamics.outer_log_decay is None and dynamics.key_dim == 8 + 37
+
+
+def test_a_sink_belongs_to_the_row_sum_and_a_skip_to_the_token() -> None:
+    dynamics = trace(zoo.build("GptOssForCausalLM"), zoo.ids())[1].dynamics
+    assert isinstance(dynamics.normalizer, normalizer.RowSum)
+    assert dynamics.normalizer.sink.shape == (1, 4, 37)
+    assert (dynamics.coefficients(normalized=True).sum(-1) < 1).all()
+    for name in ("Mamba2ForCausalLM", "MambaForCausalLM"):
+        model = zoo.build(name)
+        layer, skip = trace(model, zoo.ids())[0], model.backbone.layers[0].mixer.D
+        assert torch.equal(layer.dynamics.own[0, :, 0], skip.detach())
 
 
 def test_the_odd_one_token_prompt() -> None:

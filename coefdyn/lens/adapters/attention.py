@@ -1,8 +1,9 @@
 """Softmax attention of every transformers class that asks AttentionInterface for its function.
 
-    A_t = I,  b_j = scaling,  phi = exp (with softcap c: exp(c tanh(s / c))),  eta = row sum
+    A_t = I,  b_j = 1,  phi = exp (with softcap c: exp(c tanh(s / c))),  eta = row sum
 
-q and k are those after RoPE. A sink adds exp(sink) to eta. Grouped keys are repeated.
+q and k are those after RoPE, q with the class's scaling. A sink adds exp(sink) to eta; padding,
+windows and blocks are masks, and ALiBi is an outer decay. Grouped keys are repeated.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
@@ -26,7 +26,7 @@ from coefdyn.lens.adapters.base import (
     repeat_heads,
     wide,
 )
-from coefdyn.lens.adapters.masks import HIDDEN, Pairs, extend, read_mask
+from coefdyn.lens.adapters.masks import Pairs, as_decay, as_mask, extend, read_mask
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["SoftmaxAttention"]
@@ -34,13 +34,8 @@ __all__ = ["SoftmaxAttention"]
 
 @functools.lru_cache
 def capped(cap: float) -> Pointwise:
-    """exp(cap tanh(s / cap)), and 0 for a pair that may not be read."""
-
-    def fn(scores: Tensor) -> Tensor:
-        values = (cap * (scores / cap).tanh()).exp()
-        return torch.where(scores < HIDDEN / 2, torch.zeros_like(values), values)
-
-    return Pointwise(fn, name=f"exp({cap:g} tanh(s/{cap:g}))")
+    """exp(cap tanh(s / cap))."""
+    return Pointwise(lambda s: (cap * (s / cap).tanh()).exp(), name=f"exp({cap:g} tanh(s/{cap:g}))")
 
 
 class SoftmaxAttention(Adapter):
@@ -96,8 +91,8 @@ class SoftmaxAttention(Adapter):
         pairs = _with_bias(pairs, given.get("position_bias"), q)
         scaling = given.get("scaling")
         q = q * (q.shape[-1] ** -0.5 if scaling is None else scaling)
-        q, k = extend(q, repeat_heads(k, heads), pairs)
-        dynamics = _dynamics(q, k, given.get("softcap"), _sinks(module, given))
+        k = repeat_heads(k, heads)
+        dynamics = _dynamics(q, k, pairs, given.get("softcap"), _sinks(module, given))
         y = result[0]
 
         def replay(columns: Tensor) -> Tensor:
@@ -147,27 +142,27 @@ def _sinks(module: nn.Module, given: dict[str, Any]) -> Tensor | None:
 def _dynamics(
     q: Float[Tensor, "B H L n"],
     k: Float[Tensor, "B H L n"],
+    pairs: Pairs,
     softcap: float | None,
     sinks: Float[Tensor, " H"] | None,
 ) -> CoefficientDynamics:
-    """alpha, with eta a row sum; with a sink, eta is given and a common factor is kept small."""
-    if sinks is not None and softcap is not None:
-        raise Unsupported("a softcap together with a sink")
-    eta: normalizer.Normalizer = normalizer.RowSum()
-    if sinks is not None:
-        length = q.shape[-2]
-        future = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
-        scores = (q @ k.transpose(-1, -2)).masked_fill(future, -torch.inf)
-        sink = sinks.to(q.dtype)[:, None].expand(scores.shape[:-1])
-        most = torch.maximum(scores.amax(-1), sink)
-        eta = normalizer.Given((scores - most[..., None]).exp().sum(-1) + (sink - most).exp())
-        q = torch.cat([q, -most[..., None]], -1)
-        k = torch.cat([k, torch.ones_like(k[..., :1])], -1)
+    """alpha; a bias that is no decay goes into q and k, where a softcap would bend it."""
+    fade = as_decay(pairs)
+    if pairs.bias is not None and fade is None:
+        if softcap is not None:
+            raise Unsupported("a softcap together with a bias on the scores")
+        q, k = extend(q, k, pairs.bias)
     return CoefficientDynamics(
         q=q,
         k=k,
         evolution=evolution.Identity(),
         scaling=1.0,
         readout=readout.exp if softcap is None else capped(float(softcap)),
-        normalizer=eta,
+        normalizer=normalizer.RowSum(None if sinks is None else _per_token(sinks, q)),
+        outer_log_decay=None if fade is None else fade.to(q.dtype),
+        mask=as_mask(pairs.allowed),
     )
+
+
+def _per_token(sinks: Float[Tensor, " H"], q: Float[Tensor, "B H L n"]) -> Float[Tensor, "1 H L"]:
+    return sinks.to(q.dtype)[None, :, None].expand(1, *q.shape[1:3])

@@ -1,8 +1,8 @@
 """Mamba-1 (S6): mamba, falcon_mamba, jamba, zamba of transformers. One head per channel, d_v = 1.
 
-    A_t = diag(exp(Delta_t a)),  b_j = Delta_j,  phi = Id,  eta = 1,  q = C, k = B
+    A_t = diag(exp(Delta_t a)),  b_j = Delta_j,  phi = Id,  eta = 1,  q = C, k = B,  own = D
 
-The skip D x and the gate silu(z) come after: y is what the scan gives without them.
+The gate silu(z) comes after: y is what the scan gives without it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.lens.adapters.base import Call, OpAdapter, Unsupported, first, wide
+from coefdyn.lens.adapters.mamba2 import skip
 from coefdyn.shapes import Tensor
 
 __all__ = ["Mamba1"]
@@ -23,22 +24,21 @@ class Mamba1(OpAdapter):
     """``mamba_selective_scan``: x and dt (B, D, L), A (D, n), B and C (B, n, L)."""
 
     mechanism = "mamba-1"
-    outside = "short convolution on x; skip D x, gate silu(z) and projection after y"
+    outside = "short convolution on x; gate silu(z) and projection after y"
     names = ("mamba_selective_scan", "selective_scan_fn")
     continuing = ("mamba_selective_state_update",)
 
     def run_op(
         self, op: Callable[..., Any], given: dict[str, Any], is_kernel: bool
     ) -> tuple[Any, Any]:
-        """Skip and gate are applied out here, as the torch function does; a kernel runs twice."""
-        bare = op(**{**given, "D": None, "z": None})
+        """The gate is applied out here, as the torch function does; a kernel runs twice."""
+        z = given.get("z")
+        if z is None:
+            return super().run_op(op, given, is_kernel)
+        bare = op(**{**given, "z": None})
         if is_kernel:
             return bare, op(**given)
-        y, skip, z = first(bare), given.get("D"), given.get("z")
-        if skip is not None:
-            y = y + given["hidden_states"] * skip[None, :, None]
-        if z is not None:
-            y = y * functional.silu(z)
+        y = first(bare) * functional.silu(z)
         return bare, (y, *bare[1:]) if isinstance(bare, tuple) else y
 
     def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
@@ -55,6 +55,7 @@ class Mamba1(OpAdapter):
             scaling=dt,
             readout=readout.identity,
             normalizer=normalizer.One(),
+            own=None if given.get("D") is None else skip(given["D"], dt),
         )
         y = wide(first(result)).to(x.dtype)
 
@@ -84,5 +85,5 @@ def _replay(op: Callable[..., Any], given: dict[str, Any], key: str, v: Tensor) 
     folded = v.permute(3, 0, 1, 2).flatten(0, 1).to(given[key].dtype)
     step = "dt" if "dt" in given else "delta"
     copies = {name: given[name].repeat(columns, 1, 1) for name in (step, "B", "C")}
-    y = first(op(**{**given, **copies, key: folded, "D": None, "z": None}))
+    y = first(op(**{**given, **copies, key: folded, "z": None}))
     return y.unflatten(0, (columns, -1)).permute(1, 2, 3, 0)

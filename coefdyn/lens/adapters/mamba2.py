@@ -1,8 +1,6 @@
 """Mamba-2: mamba2, bamba, falcon_h1, granitemoehybrid, nemotron_h, zamba2 of transformers.
 
-    A_t = exp(Delta_t a) I,  b_j = Delta_j,  phi = Id,  eta = 1,  q = C, k = B
-
-The skip D x comes after: y is what the scan gives without it.
+A_t = exp(Delta_t a) I,  b_j = Delta_j,  phi = Id,  eta = 1,  q = C, k = B,  own = D
 """
 
 from __future__ import annotations
@@ -38,25 +36,20 @@ def step_size(given: dict[str, Any]) -> Float[Tensor, "B L H"]:
     return dt.clamp(min=low, max=high)
 
 
+def skip(factors: Tensor, like: Float[Tensor, "B H L"]) -> Float[Tensor, "1 H L"]:
+    """D of every head, at every token."""
+    if factors.ndim != 1:
+        raise Unsupported(f"D has shape {tuple(factors.shape)}: one number per head is expected")
+    return wide(factors).to(like.dtype)[None, :, None].expand(1, *like.shape[1:])
+
+
 class Mamba2(OpAdapter):
     """``mamba2_chunk_scan``: x (B, L, H, P), dt (B, L, H), A (H), B and C (B, L, G, n)."""
 
     mechanism = "mamba-2"
-    outside = "short convolution on x, B, C; skip D x; gated norm and projection after y"
+    outside = "short convolution on x, B, C; gated norm and projection after y"
     names = ("mamba2_chunk_scan", "mamba_chunk_scan_combined")
     continuing = ("mamba2_selective_state_update",)
-
-    def run_op(
-        self, op: Callable[..., Any], given: dict[str, Any], is_kernel: bool
-    ) -> tuple[Any, Any]:
-        """The skip is added out here, as the torch function does it; a kernel runs twice."""
-        if given.get("D") is None:
-            return super().run_op(op, given, is_kernel)
-        bare = op(**{**given, "D": None})
-        if is_kernel:
-            return bare, op(**given)
-        y = first(bare) + given["D"][..., None] * given["hidden_states"].float()
-        return bare, (y, *bare[1:]) if isinstance(bare, tuple) else y
 
     def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         refuse_state(given.get("initial_states"))
@@ -78,11 +71,12 @@ class Mamba2(OpAdapter):
             scaling=dt,
             readout=readout.identity,
             normalizer=normalizer.One(),
+            own=None if given.get("D") is None else skip(given["D"], dt),
         )
         y = wide(first(result)).to(x.dtype)
 
         def replay(v: Tensor) -> Tensor:
-            changed = {key: v.transpose(1, 2).to(given[key].dtype), "D": None}
+            changed = {key: v.transpose(1, 2).to(given[key].dtype)}
             return first(op(**{**given, **changed})).transpose(1, 2)
 
         return Call(

@@ -1,8 +1,9 @@
-"""Which pairs attention may read, and how such a mask enters phi(q^T k) exactly.
+"""Which pairs attention may read, and what is added to its scores, as a mask and an outer decay.
 
-A hidden pair gets a score of HIDDEN: exp of it is exactly 0 beside any pair that may be read, and
-other readouts are wrapped to give 0 there. Padding takes one more channel of q and k; any other
-mask or additive bias takes one channel per token: q_i gets row i of it and k_j the unit vector j.
+A mask of a model comes as a tensor. A sliding window and blocks are recognised by their pairs, so
+that they stay two numbers; any other mask, padding among them, is kept as it is. A bias that is a
+sum of decays (ALiBi) is an outer decay. Any other bias takes one more channel of q and k per token:
+q_i gets row i of it and k_j the unit vector j.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ from dataclasses import dataclass
 
 import torch
 
+from coefdyn import mask as masks
 from coefdyn.lens.adapters.base import Unsupported
 from coefdyn.shapes import Bool, Float, Tensor
 
-__all__ = ["HIDDEN", "NOT_CAUSAL", "Pairs", "extend", "read_mask"]
-
-#: the score of a pair that may not be read
-HIDDEN = -1e4
+__all__ = ["NOT_CAUSAL", "Pairs", "as_decay", "as_mask", "extend", "read_mask"]
 
 NOT_CAUSAL = "token i reads tokens after it (an encoder)"
 
@@ -56,11 +55,12 @@ def read_mask(mask: Tensor | None, length: int, causal: bool) -> Pairs:
         raise Unsupported(f"the mask has shape {tuple(mask.shape)}, expected (B, H, L, L)")
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     past = torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
-    empty = ~(allowed & past).any(-1)
-    full = allowed.all(-1) & empty.logical_not() & ~past[-1]
-    if bool((allowed & ~past & ~(empty | full)[..., None]).any()):
+    causal_part = allowed & past
+    empty = ~causal_part.any(-1)
+    ahead = (allowed ^ causal_part).any(-1)  # of a row without any pair it does not matter
+    if bool((ahead & ~empty).any()):
         raise Unsupported(NOT_CAUSAL)
-    allowed = allowed & past
+    allowed = causal_part
     bias = None
     if mask.dtype != torch.bool:
         added = torch.where(allowed, mask, torch.zeros_like(mask))
@@ -72,31 +72,42 @@ def read_mask(mask: Tensor | None, length: int, causal: bool) -> Pairs:
     )
 
 
-def extend(
-    q: Float[Tensor, "B H L n"], k: Float[Tensor, "B H L n"], pairs: Pairs
-) -> tuple[Float[Tensor, "B H L m"], Float[Tensor, "B H L m"]]:
-    """q and k with further channels, so that q^T k is the score with mask and bias."""
-    if pairs.allowed is None and pairs.bias is None:
-        return q, k
-    batch, heads, length, _ = q.shape
-    keys = None if pairs.allowed is None else _padding(pairs.allowed)
-    if pairs.bias is None and keys is not None:
-        hidden = torch.where(keys, 0.0, HIDDEN).to(q.dtype)[..., None]
-        more_q, more_k = torch.ones_like(q[..., :1]), hidden.expand(batch, heads, length, 1)
-    else:
-        rows = torch.zeros((), dtype=q.dtype, device=q.device)
-        if pairs.bias is not None:
-            rows = rows + pairs.bias.to(q.dtype)
-        if pairs.allowed is not None:
-            rows = rows + torch.where(pairs.allowed, 0.0, HIDDEN).to(q.dtype)
-        more_q = rows.expand(batch, heads, length, length)
-        eye = torch.eye(length, dtype=q.dtype, device=q.device)
-        more_k = eye.expand(batch, heads, length, length)
-    return torch.cat([q, more_q], -1), torch.cat([k, more_k], -1)
-
-
-def _padding(allowed: Tensor) -> Tensor | None:
-    """Keys that may be read, ``(B, H, L)``, if the mask depends on the key alone; else None."""
-    keys = allowed.diagonal(dim1=-2, dim2=-1)
+def as_mask(allowed: Bool[Tensor, "B heads L L"] | None) -> masks.Mask | None:
+    """The mask with these pairs, in the fewest numbers."""
+    if allowed is None:
+        return None
+    length = allowed.shape[-1]
+    last = int(allowed[0, 0, -1].sum())
+    found: list[masks.Mask] = [masks.Window(last)] if last else []
+    hides_first = (~allowed[0, 0, :, 0]).nonzero()
+    if len(hides_first) and int(hides_first[0]):
+        found.append(masks.Blocks(int(hides_first[0])))
     past = torch.ones_like(allowed[0, 0]).tril()
-    return keys if bool((allowed == (keys[..., None, :] & past)).all()) else None
+    for candidate in found:
+        if bool((allowed == (candidate.rows(0, length, 0, allowed.device) & past)).all()):
+            return candidate
+    return masks.Given(allowed)
+
+
+def as_decay(pairs: Pairs) -> Float[Tensor, "B heads L"] | None:
+    """c with bias_{i,j} = c_{j+1} + ... + c_i for every pair, or None where there is no such c."""
+    bias = pairs.bias
+    if bias is None:
+        return None
+    total = bias[..., 0]
+    gap = total[..., :, None] - total[..., None, :] - bias
+    past = torch.ones_like(gap[0, 0], dtype=torch.bool).tril()
+    past = past if pairs.allowed is None else past & pairs.allowed
+    largest = 4 * torch.finfo(bias.dtype).eps * bias.abs().amax()
+    if bool((gap.abs().masked_fill(~past, 0.0) > largest).any()):
+        return None
+    return total.diff(dim=-1, prepend=torch.zeros_like(total[..., :1]))
+
+
+def extend(
+    q: Float[Tensor, "B H L n"], k: Float[Tensor, "B H L n"], bias: Float[Tensor, "#B heads L L"]
+) -> tuple[Float[Tensor, "B H L m"], Float[Tensor, "B H L m"]]:
+    """q and k with further channels, so that q^T k is the score with the bias."""
+    rows = bias.to(q.dtype).expand(*q.shape[:2], -1, -1)
+    eye = torch.eye(q.shape[-2], dtype=q.dtype, device=q.device).expand_as(rows)
+    return torch.cat([q, rows], -1), torch.cat([k, eye], -1)

@@ -1,0 +1,120 @@
+"""The lens: how exact on which class, and what a trace costs beside the plain forward pass.
+
+    python tests/benchmarks/lens.py            both tables
+    python tests/benchmarks/lens.py classes    class, mechanism, error, error of the probe
+    python tests/benchmarks/lens.py cost       time and memory of trace at 512 tokens
+
+Random weights, on this CPU, float32. Times are the least of some runs, the two kinds in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lens"))
+import zoo
+
+from coefdyn.lens import Trace, torch_operations, trace
+
+#: one class per mechanism, wider than the tests' where the plain pass would cost next to nothing
+WIDE = {"hidden_size": 128, "intermediate_size": 256, "max_position_embeddings": 1024}
+COSTS: dict[str, tuple[str, dict]] = {
+    "softmax attention": ("LlamaForCausalLM", WIDE),
+    "sliding window": ("MistralForCausalLM", {**WIDE, "sliding_window": 64}),
+    "softcap": ("Gemma2ForCausalLM", {**WIDE, "sliding_window": 64, "head_dim": 32}),
+    "sinks": ("GptOssForCausalLM", {**WIDE, "sliding_window": 64, "head_dim": 32}),
+    "gated deltanet": ("Qwen3NextForCausalLM", {}),
+    "kimi delta attention": ("KimiLinearForCausalLM", {}),
+    "mamba-2": ("Mamba2ForCausalLM", {}),
+    "mamba-1": ("MambaForCausalLM", {}),
+    "mlstm": ("xLSTMForCausalLM", {}),
+    "lightning attention": ("MiniMaxForCausalLM", {}),
+    "rg-lru": ("RecurrentGemmaForCausalLM", {}),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("table", nargs="?", choices=("classes", "cost"))
+    parser.add_argument("--length", type=int, default=512, help="tokens of the cost table")
+    parser.add_argument("--repeats", type=int, default=5, help="timed runs of each kind")
+    asked = parser.parse_args()
+    warnings.filterwarnings("ignore")
+    if asked.table != "cost":
+        print_classes()
+    if asked.table != "classes":
+        print_costs(asked.length, asked.repeats)
+
+
+def print_classes() -> None:
+    """Every class of the tests on 2 x 37 random tokens."""
+    print(f"{'class':<30} {'mechanisms':<40} {'error':>8} {'probe':>8}")
+    for name in zoo.NAMES:
+        seen = trace(zoo.build(name), zoo.ids(), probe=True)
+        error = max(layer.error for layer in seen)
+        probed = max(layer.probe_error or 0.0 for layer in seen)
+        print(
+            f"{name:<30} {', '.join(sorted(zoo.mechanisms(name))):<40} {error:8.1e} {probed:8.1e}"
+        )
+
+
+def print_costs(length: int, repeats: int) -> None:
+    """Time of trace over that of the plain pass; memory that a trace keeps, all layers and one."""
+    print(f"{length} tokens; time of trace / time of the plain pass; kB kept by a trace")
+    print(
+        f"{'mechanism':<22} {'class':<28} {'plain ms':>8} {'ratio':>6} {'all kB':>8} {'one kB':>7}"
+    )
+    for name, (kind, options) in COSTS.items():
+        model, ids = zoo.build(kind, **options), zoo.ids(length, batch=1)
+        plain, traced = alternately(
+            lambda m=model, x=ids: plain_pass(m, x), lambda m=model, x=ids: trace(m, x), repeats
+        )
+        whole, one = (kept(trace(model, ids, layers=layers)) for layers in (None, [0]))
+        print(
+            f"{name:<22} {kind:<28} {1e3 * plain:8.1f} {traced / plain:6.2f} "
+            f"{whole / 1e3:8.0f} {one / 1e3:7.0f}"
+        )
+
+
+@torch.no_grad()
+def plain_pass(model: nn.Module, ids: torch.Tensor) -> None:
+    with torch_operations(model):
+        model(ids)
+
+
+def alternately(first: Callable, second: Callable, repeats: int) -> tuple[float, float]:
+    """The least time of each, run in turn so that both meet the same neighbours."""
+    times: tuple[list[float], list[float]] = ([], [])
+    for run in range(repeats + 1):
+        for spent, action in zip(times, (first, second), strict=True):
+            began = time.perf_counter()
+            action()
+            if run:  # the first run warms up
+                spent.append(time.perf_counter() - began)
+    return min(times[0]), min(times[1])
+
+
+def kept(seen: Trace) -> int:
+    """Bytes of all tensors that the layers hold, each storage once."""
+    found: dict[int, int] = {}
+    for layer in seen:
+        dynamics = layer.dynamics
+        parts = [layer.values, layer.output, *dynamics._named_tensors().values()]
+        parts += [] if dynamics.mask is None else dynamics.mask.tensors().values()
+        for part in parts:
+            tensor = part[0] if isinstance(part, tuple) else part
+            storage = tensor.untyped_storage()
+            found[storage.data_ptr()] = storage.nbytes()
+    return sum(found.values())
+
+
+if __name__ == "__main__":
+    main()
