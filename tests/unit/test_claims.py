@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 from made_up_results import made_up, result_of
 
+from coefdyn.analysis.spectra import EDGES
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.claim import (
     Ahead,
@@ -19,7 +20,9 @@ from coefdyn.lab.experiments.claim import (
     Steadier,
 )
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.principle_1 import DESIGNS
 from coefdyn.lab.experiments.registration import changed_since, digest, registration
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.experiments.rule import HELD, MIN_SEEDS, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
 from coefdyn.lab.training import ResultFile
 
@@ -114,9 +117,56 @@ def test_a_failing_control_takes_the_test_away():
 
 
 REGISTERED = [name for name in EXPERIMENTS if STANDARD in get_experiment(name).profiles]
+TRAINED = [name for name in REGISTERED if name != "principle-1"]
 
 
-@pytest.mark.parametrize("name", REGISTERED)
+def timed(seconds: dict[str, float], draws: int = 4) -> Result:
+    """Principle 1 with times of L^p, p by design; every further draw is a little steeper."""
+    experiment = get_experiment("principle-1")
+    plan = experiment.plan(STANDARD).with_seeds(range(draws))
+    records = []
+    for _, timing in plan.runs():
+        power = seconds[timing.design] + 0.01 * timing.seed
+        final = {"seconds": 1e-9 * timing.length**power}
+        records.append({"config": vars(timing), "seed": timing.seed, "final": final})
+    return Result(experiment.id, STANDARD, plan, tuple(records))
+
+
+@pytest.mark.parametrize(
+    ("powers", "draws", "expected"),
+    [
+        ((2.0, 1.9, 1.0), 4, [HELD, HELD, HELD]),
+        ((1.0, 1.59, 2.0), 4, [NOT_HELD, UNDECIDED, NOT_HELD]),
+        ((2.0, 2.0, 1.0), 3, [NOT_RUN] * 3),
+    ],
+)
+def test_exponents_of_time_are_judged_draw_by_draw(powers, draws, expected):
+    seen = timed(dict(zip(DESIGNS, powers, strict=True)), draws)
+    claims = get_experiment("principle-1").registered_claims()
+    assert [claim.judge(seen).status for claim in claims] == expected
+
+
+def test_a_peak_that_was_there_before_training_is_no_test():
+    experiment = get_experiment("spectra")
+    (claim,) = [c for c in experiment.registered_claims() if c.sentence.startswith("ListOps, S4D")]
+    near_one = EDGES.index(0.95)
+
+    def histogram(at_one: float) -> list:
+        shares = [0.0] * (len(EDGES) - 1)
+        shares[near_one], shares[5] = at_one, 1 - at_one
+        return [{"share": shares, "deviation": shares}] * 2
+
+    def judged(before: float, after: float) -> str:
+        moduli = {"initial": histogram(before), "trained": histogram(after)}
+        seen = result_of(experiment, STANDARD, lambda *_: (0.5, None), lambda _: {"moduli": moduli})
+        return claim.judge(seen).status
+
+    assert judged(0.1, 0.9) == HELD
+    assert judged(0.1, 0.2) == NOT_HELD
+    assert judged(0.9, 0.9) == NO_TEST
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_registered_claims_name_planned_variants_and_differ(name):
     experiment = get_experiment(name)
     claims = experiment.registered_claims()
@@ -127,7 +177,7 @@ def test_registered_claims_name_planned_variants_and_differ(name):
         assert verdict.test and verdict.control
 
 
-@pytest.mark.parametrize("name", REGISTERED)
+@pytest.mark.parametrize("name", TRAINED)
 def test_the_protocol_holds_in_every_standard_plan(name):
     plan = get_experiment(name).plan(STANDARD)
     rates = sorted(plan.learning_rates)

@@ -5,17 +5,20 @@ from __future__ import annotations
 import json
 
 import pytest
-from made_up_results import made_up
+from made_up_results import made_up, result_of
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.registration import digest
 from coefdyn.lab.pages.evidence import (
+    STATEMENTS,
     claims_markdown,
+    decision_markdown,
     evidence_markdown,
     load_results,
     others_markdown,
     perplexity_markdown,
     runtimes_markdown,
+    statements_markdown,
 )
 
 
@@ -103,3 +106,35 @@ def test_run_times_add_up():
     assert "Not yet measured" in runtimes_markdown(None)
     table = runtimes_markdown({"seconds": {"quick": {"b": 1.25, "a": 2.0}}})
     assert [row[1] for row in rows_of(table)] == ["2.0", "1.2", "**3.2**"]
+
+
+def test_every_experiment_belongs_to_one_statement():
+    named = [name for names in STATEMENTS.values() for name in names]
+    assert sorted(named) == sorted(EXPERIMENTS)
+
+
+def test_without_runs_every_statement_is_untested_and_names_its_command(tmp_path):
+    lines = statements_markdown(tmp_path).splitlines()
+    assert len(lines) == len(STATEMENTS)
+    for line in lines:
+        assert "**Not tested yet**, because" in line and "--profile standard`" in line
+
+
+def test_a_decision_says_what_held_and_what_did_not():
+    experiment = get_experiment("dsf-normalizers")
+
+    def decided(**accuracy: float) -> str:
+        seen = result_of(
+            experiment,
+            "standard",
+            lambda facets, run: (accuracy[facets["eta"]] + 1e-3 * run.seed, None),
+        )
+        return decision_markdown(experiment, {"standard": seen})
+
+    clear = decided(exp=0.80, softplus=0.77, sigmoid=0.77)
+    assert clear == "**Supported**, because 3 of 3 claims held."
+    mixed = decided(exp=0.80, softplus=0.90, sigmoid=0.70)
+    assert mixed.startswith("**Supported in part**, because 1 of 3 claims held, and these did not")
+    assert "than softplus(W x)" in mixed and "than sigmoid(W x)" not in mixed
+    solved = decided(exp=1.0, softplus=1.0, sigmoid=1.0)
+    assert solved.startswith("**Not tested yet**, because 3 claims are without a test")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import accuracy_by_place
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Par
 from coefdyn.lab.experiments.dsf_mqar import (
     LEARNING_RATES,
     attention,
@@ -13,8 +14,15 @@ from coefdyn.lab.experiments.dsf_mqar import (
     quick_training,
     trained_as_zoology,
 )
+from coefdyn.lab.experiments.dsf_standard import standard_task
 from coefdyn.lab.experiments.figures import draw_plateau, grouped_points, new_figure
-from coefdyn.lab.experiments.plan import Plan, Variant
+from coefdyn.lab.experiments.plan import (
+    STANDARD,
+    Plan,
+    Variant,
+    standard_plan,
+    standard_training,
+)
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.lab.tasks import MqarConfig
 
@@ -27,39 +35,69 @@ __all__ = ["EXPERIMENT", "REPORTED", "claims", "figure", "load", "run"]
 REPORTED = {"exp": 0.859, "softplus": 0.843, "sigmoid": 0.847}
 #: a difference in accuracy up to which the maps are called similar
 SIMILAR = 0.05
+#: the standard profile: steps and seeds
+STEPS, SEEDS = 3000, 8
 
 
 class DsfNormalizers(Experiment):
     id = "dsf-normalizers"
     title = "Three normalisers of normalized attention, close together, exp ahead"
     source = "dynamical systems framework, Table 2"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "Normalized attention on multi-query associative recall, trained as in dsf-mqar. Varied: "
         "eta = exp, softplus or sigmoid of W x_i. The table does not name d and n; the paper "
         "profile takes d = 512 and n = 128, those of its Figures 1 and 2. Quick: 4 pairs in 16 "
         "tokens, d = 64, n = 4, a short convolution, one learning rate, 400 steps, 3 seeds. Live: "
-        "exp alone, 200 steps."
+        "exp alone, 200 steps. Standard: 8 pairs in 32 tokens, n = 8, 3000 steps, eight seeds."
     )
 
     def plan(self, profile: str) -> Plan:
         paper, live = profile == "paper", profile == "live"
         task = MqarConfig.paper(512) if paper else quick_task()
         width, n, taps = (512, 128, 0) if paper else (64, 4, 4)
+        if profile == STANDARD:
+            task, n = standard_task(), 8
         maps = ("exp",) if live else tuple(REPORTED)
+        variants = tuple(
+            Variant(
+                facets={"eta": eta},
+                task=task,
+                model=attention("NormalizedAttention", width, n, taps, scaling="one", eta=eta),
+            )
+            for eta in maps
+        )
+        if profile == STANDARD:
+            training = standard_training(STEPS)
+            return standard_plan(variants, training, weight_decay=0.1, seeds=SEEDS)
         return Plan(
-            variants=tuple(
-                Variant(
-                    facets={"eta": eta},
-                    task=task,
-                    model=attention("NormalizedAttention", width, n, taps, scaling="one", eta=eta),
-                )
-                for eta in maps
-            ),
+            variants=variants,
             train=trained_as_zoology(task) if paper else quick_training(200 if live else 400),
             learning_rates=LEARNING_RATES if paper else (3e-3,),
             weight_decays=(0.1,),
             seeds=(0, 1, 2) if profile == "quick" else (0,),
         )
+
+    def registered_claims(self) -> list[Claim]:
+        alone = "the two differ in this map alone"
+        pairs = (("exp", "softplus"), ("exp", "sigmoid"), ("softplus", "sigmoid"))
+        return [
+            *(
+                Claim(
+                    sentence=f"eta = exp(W x) is more accurate than {other}(W x)",
+                    test=Ahead(a={"eta": "exp"}, b={"eta": other}),
+                    why=alone,
+                )
+                for other in ("softplus", "sigmoid")
+            ),
+            Claim(
+                sentence=f"the three maps differ by at most {SIMILAR}",
+                test=Every(
+                    tuple(Par(a={"eta": a}, b={"eta": b}, within=SIMILAR) for a, b in pairs)
+                ),
+                why=alone,
+            ),
+        ]
 
     def draw(self, result: Result) -> Figure:
         drawn, (axes,) = new_figure(width=5.4, height=3.4)

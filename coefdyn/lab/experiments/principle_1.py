@@ -14,9 +14,12 @@ import torch
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Claim, Finding, Test
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
-from coefdyn.lab.experiments.plan import AnyPlan
+from coefdyn.lab.experiments.plan import STANDARD, AnyPlan
+from coefdyn.lab.experiments.registration import registration
 from coefdyn.lab.experiments.result import HELD, NOT_HELD, NOT_RUN, Result, Verdict
 from coefdyn.lab.training import Progress, RunOptions
 from coefdyn.lab.training.provenance import provenance
@@ -35,6 +38,12 @@ SOFTMAX, FUSED, RECURRENT = (
 )
 DESIGNS = (SOFTMAX, FUSED, RECURRENT)
 HEADS, KEY_DIM = 4, 64
+#: sentence, design, and the exponents p of time ~ L^p that agree with it
+CLAIMS = (
+    ("softmax as a whole matrix takes quadratic time", SOFTMAX, 1.6, 2.6),
+    ("softmax in a fused kernel takes quadratic time", FUSED, 1.6, 2.6),
+    ("a scalar decay in chunks takes linear time", RECURRENT, 0.6, 1.4),
+)
 
 Work = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -139,22 +148,58 @@ def measure(timing: Timing, device: torch.device) -> dict[str, Any]:
     }
 
 
+@dataclass(frozen=True)
+class Grows(Test):
+    """The time of a design grows as L^p with low < p < high, fitted draw by draw."""
+
+    design: str
+    low: float
+    high: float
+
+    @property
+    def words(self) -> str:
+        return f"exponent of the time of ({self.design}) between {self.low:g} and {self.high:g}"
+
+    def judge(self, result: Result) -> Finding:
+        slopes = [
+            slope
+            for seed in result.plan.seeds
+            if (slope := _growth(_points(result, self.design, seed))) is not None
+        ]
+        if len(slopes) < rule.MIN_SEEDS:
+            return Finding(rule.NOT_RUN, f"{self.design}: {len(slopes)} draws")
+        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
+        status = rule.inside(rule.t_interval([slope - middle for slope in slopes]), half)
+        return Finding(status, f"p = {rule.t_interval(slopes)} ({len(slopes)} draws)")
+
+
 class Principle1(Experiment):
     id = "principle-1"
     title = "Quadratic time without a recurrent form, linear time with one"
     source = "coefficient-dynamics paper, Figure 5"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "Forward time of one layer, 4 heads of n = d_v = 64, batch 1, against the sequence length: "
         "softmax attention as a whole matrix and in torch's fused kernel, and a scalar decay with "
-        "the identity readout run chunk by chunk. The paper times FlashAttention-2 and SSD."
+        "the identity readout run chunk by chunk. The paper times FlashAttention-2 and SSD. "
+        "Standard: up to 16384 tokens, seven repeats of four draws."
     )
 
     def plan(self, profile: str) -> TimingPlan:
-        longest = {"live": 2048, "quick": 4096, "paper": 65536}[profile]
-        shortest = 1024 if profile == "paper" else 256
+        longest = {"live": 2048, "quick": 4096, STANDARD: 16384, "paper": 65536}[profile]
+        shortest = 1024 if profile in (STANDARD, "paper") else 256
         count = int(math.log2(longest // shortest)) + 1
         lengths = tuple(shortest * 2**power for power in range(count))
+        if profile == STANDARD:
+            return TimingPlan(lengths=lengths, repeats=7, seeds=(0, 1, 2, 3))
         return TimingPlan(lengths=lengths, repeats=3 if profile == "live" else 5)
+
+    def registered_claims(self) -> list[Claim]:
+        why = "the two kinds are timed in one run, on the same machine"
+        return [
+            Claim(sentence=sentence, test=Grows(design, low, high), why=why)
+            for sentence, design, low, high in CLAIMS
+        ]
 
     def run(
         self,
@@ -171,11 +216,13 @@ class Principle1(Experiment):
         plan = self._plan(profile, seeds)
         file = None if out is None else self.file(profile, out)
         found = {} if file is None else {one["key"]: one for one in file.records()}
+        claims = self.registered_claims() if profile == STANDARD else []
+        registered = registration(claims, file) if claims else {}
         runs = [timing for _, timing in plan.runs()]
         with Progress(len(runs), "timing", options.progress) as bar:
             for done, timing in enumerate(runs, start=1):
                 if timing.key not in found:
-                    labels = {"experiment": self.id, "profile": profile}
+                    labels = {"experiment": self.id, "profile": profile, **registered}
                     found[timing.key] = {**_measured(timing, place), **labels}
                     if file is not None:
                         file.append(found[timing.key])
@@ -216,11 +263,7 @@ class Principle1(Experiment):
             status = HELD if low <= slope <= high else NOT_HELD
             return Verdict(claim, status, f"time grows as L^{slope:.2f} over the longer half")
 
-        return [
-            judged("softmax as a whole matrix takes quadratic time", SOFTMAX, 1.6, 2.6),
-            judged("softmax in a fused kernel takes quadratic time", FUSED, 1.6, 2.6),
-            judged("a scalar decay in chunks takes linear time", RECURRENT, 0.6, 1.4),
-        ]
+        return [judged(*claim) for claim in CLAIMS]
 
 
 def _measured(timing: Timing, device: torch.device) -> dict[str, Any]:
@@ -232,10 +275,12 @@ def _measured(timing: Timing, device: torch.device) -> dict[str, Any]:
                 "final": {"seconds": None}}  # fmt: skip
 
 
-def _points(result: Result, design: str) -> list[tuple[int, float]]:
-    """(length, seconds) of a design, shortest first; of several seeds the median."""
+def _points(result: Result, design: str, seed: int | None = None) -> list[tuple[int, float]]:
+    """(length, seconds) of a design, shortest first; the median of one seed, or of all."""
     found: dict[int, list[float]] = {}
     for one in result.records:
+        if seed not in (None, one["seed"]):
+            continue
         if one["config"]["design"] == design and one["final"]["seconds"] is not None:
             found.setdefault(one["config"]["length"], []).append(one["final"]["seconds"])
     return sorted((length, statistics.median(seconds)) for length, seconds in found.items())

@@ -10,9 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.analysis.spectra import EDGES
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
-from coefdyn.lab.experiments.plan import Plan, Variant
+from coefdyn.lab.experiments.plan import (
+    STANDARD,
+    Plan,
+    Variant,
+    standard_plan,
+    standard_training,
+)
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.spectra_standard import (
+    ABOVE_ONE,
+    CLOSE,
+    FEW,
+    NEAR_ZERO,
+    moved_by_seed,
+    seed_masses,
+    spectra_claims,
+)
 from coefdyn.lab.tasks import (
     ByteTextConfig,
     Cifar10Config,
@@ -40,7 +56,6 @@ __all__ = [
     "masses",
     "model_of",
     "run",
-    "seed_masses",
     "spectra_variant",
 ]
 
@@ -72,10 +87,8 @@ QUICK = {
     "pixels": (2, 32, 16, 4, 64, 400, 16),
     "language": (2, 32, 16, 4, 64, 400, 16),
 }
-#: ranges of the modulus, fixed before anything was run
-NEAR_ZERO, NEAR_ONE, ABOVE_ONE = (0.0, 0.1), (0.95, 1.05), (1.05, float("inf"))
-#: a share of the eigenvalues that counts as a peak, and a loss in accuracy that is still none
-FEW, CLOSE = 0.05, 0.05
+#: steps of the standard profile; its models and tasks are those of the quick one
+STANDARD_STEPS = 3000
 
 
 def tasks_of(profile: str) -> dict[str, TaskConfig]:
@@ -120,6 +133,8 @@ def model_of(name: str, task: str, profile: str, **options: Any) -> ModelConfig:
 
 def training_of(task: str, config: TaskConfig, profile: str) -> TrainConfig:
     """Table 1's number of epochs or steps; a warm-up of a tenth, then a cosine to 0."""
+    if profile == STANDARD:
+        return standard_training(STANDARD_STEPS, batch=QUICK[task][6])
     if profile != "paper":
         steps, batch = QUICK[task][5:]
         steps = 150 if profile == "live" else steps
@@ -154,8 +169,13 @@ def spectra_variant(
 
 
 def plan_of(variants: Sequence[Variant], profile: str) -> Plan:
-    """Four learning rates and seeds at the paper's scale; else one rate, and two seeds in quick."""
+    """Four learning rates and seeds at the paper's scale; one rate, and two seeds in quick.
+
+    The standard profile follows the protocol of all of them.
+    """
     assert variants[0].train is not None, "set by spectra_variant"
+    if profile == STANDARD:
+        return standard_plan(variants, variants[0].train)
     paper = profile == "paper"
     return Plan(
         variants=tuple(variants),
@@ -166,37 +186,10 @@ def plan_of(variants: Sequence[Variant], profile: str) -> Plan:
     )
 
 
-def seed_masses(
-    outcome: Outcome, span: tuple[float, float], when: str = "trained"
-) -> list[list[float]]:
-    """Share of the moduli in [low, high): one list over the layers for every seed.
-
-    Args:
-        outcome: of a variant with the diagnostic "moduli".
-        span: two edges of the histogram.
-        when: "initial" or "trained".
-    """
-    inside = [span[0] <= a and b <= span[1] for a, b in pairwise(EDGES)]
-    return [
-        [sum(s for s, keep in zip(layer["share"], inside, strict=True) if keep) for layer in layers]
-        for layers in (one[when] for one in outcome.diagnostic("moduli"))
-    ]
-
-
 def masses(outcome: Outcome, span: tuple[float, float], when: str = "trained") -> list[float]:
     """``seed_masses``, mean over the seeds: one share per layer."""
     seeds = seed_masses(outcome, span, when)
     return [statistics.fmean(layer) for layer in zip(*seeds, strict=True)]
-
-
-def moved(outcome: Outcome) -> float:
-    """Total variation between the histograms before and after training, mean over layers, seeds."""
-    found = [
-        0.5 * sum(abs(a - b) for a, b in zip(old["share"], new["share"], strict=True))
-        for one in outcome.diagnostic("moduli")
-        for old, new in zip(one["initial"], one["trained"], strict=True)
-    ]
-    return statistics.fmean(found)
 
 
 def draw_moduli(axes: Axes, outcome: Outcome | None, color: str) -> None:
@@ -225,6 +218,7 @@ class Spectra(Experiment):
     id = "spectra"
     title = "Eigenvalues near one where memory matters, near zero where selection matters"
     source = "eigenvalue paper, Figure 1"
+    profiles = ("live", "quick", "standard", "paper")
     about = (
         "Histograms of abs(eigenvalue of Lambda_i), at initialisation and after training, over "
         "positions, heads and 32 test sequences. S4D stands in for S4. Quick: 2 layers, d = 32, "
@@ -232,7 +226,8 @@ class Spectra(Experiment):
         "tokens, handwritten digits for CIFAR-10, next-byte prediction on the embedded text for "
         "WikiText-103, and no IMDb (no labelled text is embedded); 400 or 500 steps, one learning "
         "rate, two seeds. Paper: its Table 1; learning "
-        "rates and training batches are not in its text. Live: two models on the digits."
+        "rates and training batches are not in its text. Live: two models on the digits. Standard: "
+        "the quick models and tasks with 3000 steps, three learning rates and four seeds."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -244,6 +239,9 @@ class Spectra(Experiment):
             for task, model in cells
         ]
         return plan_of(variants, profile)
+
+    def registered_claims(self) -> list[Claim]:
+        return spectra_claims()
 
     def draw(self, result: Result) -> Figure:
         tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
@@ -365,7 +363,10 @@ def _selective(one: dict[str, Outcome]) -> tuple[bool, str]:
 
 
 def _linear_stays(by_model: dict[str, list[Outcome]]) -> tuple[bool, str]:
-    change = {name: statistics.fmean(map(moved, group)) for name, group in by_model.items()}
+    change = {
+        name: statistics.fmean(value for one in group for value in moved_by_seed(one))
+        for name, group in by_model.items()
+    }
     words = "share of the histogram that moved: " + _listed(change)
     return change["linear"] < min(change["Mamba-2"], change["softmax"]), words
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
-from coefdyn.lab.experiments.spectra import (
+from coefdyn.lab.experiments.spectra import draw_moduli, masses, plan_of, spectra_variant
+from coefdyn.lab.experiments.spectra_standard import (
+    LEARNS,
     NEAR_ONE,
     NEAR_ZERO,
-    draw_moduli,
-    masses,
-    plan_of,
+    mods_claims,
     seed_masses,
-    spectra_variant,
 )
 
 if TYPE_CHECKING:
@@ -42,14 +42,13 @@ VARIANTS: dict[tuple[str, str, str, str], dict[str, Any]] = {
     ("Delta", "ListOps", "Mamba-2", "of the token"): {},
     ("Delta", "ListOps", "Mamba-2", "fixed"): {"fixed_delta": True},
 }
-#: a difference in accuracy that counts as learning the task or not
-LEARNS = 0.2
 
 
 class SpectraMods(Experiment):
     id = "spectra-mods"
     title = "Gates, convolutions, depth and eta move the eigenvalues"
     source = "eigenvalue paper, Section 5"
+    profiles = ("live", "quick", "standard", "paper")
     borrows_from = "spectra"
     about = (
         "As spectra, with one change at a time: a SiLU output gate, a convolution of width 4 "
@@ -74,6 +73,9 @@ class SpectraMods(Experiment):
             for group, task, model, change in cells
         ]
         return plan_of(variants, profile)
+
+    def registered_claims(self) -> list[Claim]:
+        return mods_claims()
 
     def draw(self, result: Result) -> Figure:
         columns, count = 3, len(result.variants)

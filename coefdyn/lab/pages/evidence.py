@@ -24,14 +24,18 @@ from coefdyn.lab.pages.markdown import plain, table
 
 __all__ = [
     "OTHER_FIGURES",
+    "STATEMENTS",
     "caption_markdown",
     "claims_markdown",
+    "decision_markdown",
     "evidence_markdown",
     "load_results",
     "others_markdown",
     "perplexity_markdown",
     "runtimes_markdown",
     "show",
+    "show_decision",
+    "statements_markdown",
 ]
 
 MARKS = {
@@ -58,12 +62,14 @@ OTHER_FIGURES = (
     (
         "dynamical systems framework, Table 1 and Appendix M",
         "three attentions and S6 on Long Range Arena, the attentions on WikiText-103",
-        "no experiment: 31 days of training for Long Range Arena by the source's own estimate",
+        "no experiment of its own: spectra trains five of these models on small stand-ins for two "
+        "of its tasks (digits, ListOps), with the accuracies in its figure; S6 and text are "
+        "missing",
     ),
     (
         "dynamical systems framework, Table 2, column LRA Image",
         "three normalisers of normalized attention on images as pixel sequences",
-        "no experiment: part of Long Range Arena; the other column is dsf-normalizers",
+        "no experiment: the other column is dsf-normalizers",
     ),
     (
         "eigenvalue paper, Sections 4 and 5",
@@ -78,6 +84,22 @@ OTHER_FIGURES = (
         "no figure of ours: spectra keeps one histogram per layer",
     ),
 )
+
+
+#: what the sources state, in the order of the book, and the experiments that put it to a test
+STATEMENTS = {
+    "Principle 1: a nonlinear readout has no state of fixed size": ("principle-1",),
+    "Principle 2: a wide zero set lets a readout suppress tokens": ("principle-2",),
+    "Principle 2.1: feature maps have a thinner one": ("principle-2.1",),
+    "Principle 2.2: n - 1 exact zeros, and no more": ("principle-2.2",),
+    "Principle 3: an evolution other than the identity gives positions": ("principle-3",),
+    "Principle 4: more transformations, more accuracy": ("principle-4",),
+    "Principle 5: scalings that offset the growth of scores": ("principle-5", "principle-5-lm"),
+    "Principle 6: normalizer and evolution keep training stable": ("principle-6",),
+    "The dynamical systems framework": ("dsf-mqar", "dsf-normalizers"),
+    "Eigenvalue spectra": ("spectra", "spectra-mods"),
+    "The scoreboard of this book": ("scoreboard",),
+}
 
 
 def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
@@ -188,6 +210,91 @@ def perplexity_markdown(results: Mapping[str, Result]) -> str:
     return table(["model", "b", *heads, "the paper, WikiText-103"], rows)
 
 
+def decision_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
+    """In one sentence what the runs say about an experiment's claims, and why.
+
+    Args:
+        experiment: whose claims.
+        results: profile name -> its result. The standard size decides; an experiment without one
+            has decided nothing.
+    """
+    if STANDARD not in results or not results[STANDARD].records:
+        return f"**Not tested yet**, because {_why_not_tested(experiment, results)}"
+    return _answer(experiment.claims(results[STANDARD]))
+
+
+def statements_markdown(out: Path | str | None = None) -> str:
+    """Every statement of the sources with one plain sentence: supported or not, and why.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
+    lines = []
+    for statement, names in STATEMENTS.items():
+        told = []
+        for name in names:
+            experiment = get_experiment(name)
+            words = decision_markdown(experiment, load_results(name, out))
+            told.append(f"{_link(name)}: {words}" if len(names) > 1 else words)
+        where = f" ({_link(names[0])})" if len(names) == 1 else ""
+        lines.append(f"- {statement}{where}. " + " ".join(told))
+    return "\n".join(lines)
+
+
+def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None:
+    """Display what decides, in a notebook: one sentence, the figures, and the claims folded."""
+    from IPython.display import Markdown, display
+
+    def say(words: str) -> None:
+        display(Markdown(words))  # type: ignore[no-untyped-call]
+
+    say(decision_markdown(experiment, results))
+    for profile, result in results.items():
+        if profile != "quick" and result.records:
+            show(experiment, result)
+    claims = claims_markdown(experiment, results)
+    say(f":::{{dropdown}} Every claim with its test, threshold and control\n{claims}\n:::")
+
+
+def _answer(verdicts: Sequence[Verdict]) -> str:
+    """The statuses of several claims as one sentence."""
+    found: dict[str, list[Verdict]] = {status: [] for status in MARKS}
+    for one in verdicts:
+        found[one.status].append(one)
+    held, refuted = found[HELD], found[NOT_HELD]
+    if held:
+        word = "Supported in part" if refuted else "Supported"
+    else:
+        word = "Contradicted" if refuted else "Undecided" if found[UNDECIDED] else "Not tested yet"
+    if len(verdicts) > len(held) + len(refuted) and (held or refuted):
+        word += " so far"
+    parts = [f"{len(held)} of {len(verdicts)} claims held"] if held else []
+    if refuted:
+        parts.append("these did not hold: " + "; ".join(one.claim for one in refuted))
+    if found[UNDECIDED]:
+        parts.append(f"{_claims(found[UNDECIDED])} undecided: the interval contains the threshold")
+    if found[NO_TEST]:
+        parts.append(
+            f"{_claims(found[NO_TEST])} without a test: the models did not learn, all of them "
+            "solved the task, or the control failed"
+        )
+    if found[NOT_RUN]:
+        parts.append(f"{_claims(found[NOT_RUN])} still waiting for runs")
+    return f"**{word}**, because " + ", and ".join(parts) + "."
+
+
+def _claims(found: Sequence[Verdict]) -> str:
+    return "1 claim is" if len(found) == 1 else f"{len(found)} claims are"
+
+
+def _why_not_tested(experiment: Experiment, results: Mapping[str, Result]) -> str:
+    """What is missing, and the command that makes it."""
+    if STANDARD not in results:
+        return "it has no standard size: the quick runs compare two seeds and have no interval."
+    command = f"`python -m coefdyn.lab run {experiment.stored_as or experiment.id}"
+    return f"the runs of the standard size are missing: {command} --profile standard`."
+
+
 def evidence_markdown(out: Path | str | None = None) -> str:
     """Every figure with an experiment: a row per kept profile.
 
@@ -210,9 +317,14 @@ def others_markdown() -> str:
 
 def _figure(experiment: Experiment, name: str) -> str:
     """The figure in words, with a link to the chapter that shows it."""
-    chapter = "principles/" + EXPERIMENTS[name].removesuffix("_lm")
     words = experiment.source.removeprefix("coefficient-dynamics paper, ")
-    return f"{words}: [{name}]({SECOND_VIEW.get(name, chapter)}.ipynb)"
+    return f"{words}: {_link(name)}"
+
+
+def _link(name: str) -> str:
+    """An experiment's id as a link to the chapter that shows it, seen from the evidence page."""
+    chapter = "principles/" + EXPERIMENTS[name].removesuffix("_lm")
+    return f"[{name}]({SECOND_VIEW.get(name, chapter)}.ipynb)"
 
 
 def _evidence(experiment: Experiment, result: Result) -> list[str]:
