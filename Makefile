@@ -64,7 +64,9 @@ test-notebooks: $(TEST)
 	@echo '== notebooks'; $(PYTEST) --nbval -n $(WORKERS) --dist loadfile book
 
 test-pages: $(TEST)
-	@echo '== pages'; $(PY) -m book.tools.html && $(PYTEST) tests/browser
+	@echo '== pages'; $(PY) -m book.tools.html || exit 1; status=0; \
+	$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not alone' tests/browser || status=1; \
+	$(PYTEST) -m alone tests/browser || status=1; exit $$status
 
 execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=1] [SET='seeds=3'] [JOBS=n]
 	@$(PY) -m book.tools.execute $(if $(CHAPTER),--chapter $(call quoted,$(CHAPTER))) \

@@ -33,6 +33,8 @@ STATE = re.compile(
 LONG = 500
 FOLD = re.compile(r'<summary aria-label="Toggle hidden content">')
 BRANCH = re.compile(r'(<li class="toctree-l\d[^"]*"><a [^>]*>)([^<]*)(</a><details[^>]*><summary)>')
+#: its entries are no list items in the sense of ARIA
+CITATIONS = re.compile(r'<div role="list" class="citation-list">')
 GOAL = re.compile(r'(<div class="goal admonition">\s*)<p class="admonition-title">Goal</p>\s*')
 ICON_FONT = re.compile(r'\s*<link href="[^"]*vendor/fontawesome/[^"]*" rel="stylesheet" ?/>')
 FORMULA_LINK = re.compile(
@@ -69,6 +71,7 @@ def finish_page(page: Path, site: Path) -> str:
     text = page.read_text(encoding="utf-8")
     text = FOLD.sub("<summary>", text)
     text = BRANCH.sub(r'\1\2\3 aria-label="Pages of \2">', text)
+    text = CITATIONS.sub('<div class="citation-list">', text)
     text = GOAL.sub(r"\1", text)
     text = ICON_FONT.sub("", text)
     text = FORMULA_LINK.sub(lambda found: _named(found, page), text)

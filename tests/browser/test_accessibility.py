@@ -33,7 +33,7 @@ def test_no_serious_finding(path: str, scheme: str, visit: Open) -> None:
 def test_everything_on_the_landing_page_is_reached_by_keyboard(visit: Open) -> None:
     page = visit("index.html").page
     reached = set()
-    for _ in range(90):
+    for _ in range(240):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("() => document.activeElement?.dataset.cd ?? ''"))
     wanted = {"preset-gated_deltanet", "matrix", "control-structure", "control-normalizer"}

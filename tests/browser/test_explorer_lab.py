@@ -19,7 +19,7 @@ import pytest
 from coefdyn.widgets.settings import validate
 from coefdyn.widgets.tokens import build_dynamics
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 CELLS = (
     "from coefdyn.widgets import Explorer\n"

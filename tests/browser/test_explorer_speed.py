@@ -9,7 +9,7 @@ from browser.explorer_pages import Open, open_page, page_html, press  # noqa: F4
 
 from coefdyn.widgets import Explorer
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 FRAMES = """async () => {
   const input = document.querySelector("[data-cd=control-decay]");

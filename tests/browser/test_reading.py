@@ -75,7 +75,10 @@ def test_header_controls_show_their_focus(visit: Open) -> None:
 
 def test_folds_are_called_by_what_they_hold(visit: Open) -> None:
     page = visit(CHAPTER).page
-    folds = page.locator("details > summary")
+    branches = page.locator(".bd-sidebar-primary details > summary")
+    for branch in branches.all():
+        assert (branch.get_attribute("aria-label") or "").startswith("Pages of ")
+    folds = page.locator(".bd-content details > summary")
     for number in range(folds.count()):
         fold = folds.nth(number)
         assert fold.get_attribute("aria-label") is None

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from browser.measure import DEVICES, Device, load
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 PAGES = ("index.html", "architectures/gated_deltanet.html", "principles/principle_2.html")
 #: Cumulative layout shift of one cold load.
 MOST_SHIFT = 0.05

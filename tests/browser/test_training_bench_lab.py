@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from browser import test_explorer_lab as explorer_lab
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 lab = explorer_lab.lab
 
