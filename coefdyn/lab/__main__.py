@@ -1,4 +1,4 @@
-"""``python -m coefdyn.lab``: list, run, show, claims, throughput, film or lens-models."""
+"""``python -m coefdyn.lab``: experiments, films, and what the lens looks into."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
@@ -18,6 +19,7 @@ from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
 from coefdyn.lab.training.step import MODES
+from coefdyn.options import check_choice
 
 __all__ = ["main"]
 
@@ -80,9 +82,14 @@ def build_parser() -> argparse.ArgumentParser:
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.catalogue.FILMS")
     film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
     film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
-    lens = commands.add_parser("lens-models", help="train the small model that the lens looks into")
+    lens = commands.add_parser(
+        "lens-models", help="train the small models that the lens looks into"
+    )
+    lens.add_argument("names", nargs="*", metavar="NAME", help="qwen3_next, mamba2; default: both")
     lens.add_argument("--steps", type=int, help="gradient steps; default: those of the kept model")
     lens.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
+    heads = commands.add_parser("lens-heads", help="keep heads of SmolLM2-135M (see `make lens`)")
+    heads.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
     speed = commands.add_parser("throughput", help="sequential runs against replicas")
     speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
     speed.add_argument("--steps", type=given.count, default=300)
@@ -108,6 +115,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "throughput": _throughput,
         "film": _film,
         "lens-models": _lens_models,
+        "lens-heads": _lens_heads,
     }
     try:
         return commands[parsed.command](parsed)
@@ -232,10 +240,20 @@ def _film(parsed: argparse.Namespace) -> int:
 
 
 def _lens_models(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.lens_models import FactsConfig, write
+    from coefdyn.lab.lens_models import CONFIGS, write
 
-    config = FactsConfig() if parsed.steps is None else FactsConfig(steps=parsed.steps)
-    print(f"wrote {write(parsed.out, config)}")
+    for name in parsed.names or CONFIGS:
+        check_choice("model", name, CONFIGS)
+        config = CONFIGS[name]
+        config = config if parsed.steps is None else replace(config, steps=parsed.steps)
+        print(f"wrote {name} into {write(parsed.out, config)}")
+    return 0
+
+
+def _lens_heads(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.lens_heads import write
+
+    print(f"wrote heads of SmolLM2-135M into {write(parsed.out)}")
     return 0
 
 

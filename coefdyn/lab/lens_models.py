@@ -1,7 +1,7 @@
-"""The small trained model of the chapter "A trained model under the lens", and heads kept of it.
+"""The small trained models of the chapter "A trained model under the lens", and heads kept of them.
 
-The model is transformers' own Qwen3-Next class (Gated DeltaNet, then attention);
-its task is to keep track of facts that change: "Anna in Rome . Omar in Lima . Anna in Oslo .
+They are transformers' own classes, Qwen3-Next (Gated DeltaNet, then attention) and Mamba-2; their
+task is to keep track of facts that change: "Anna in Rome . Omar in Lima . Anna in Oslo .
 Anna in ? Oslo". Trained on a CPU by ``python -m coefdyn.lab lens-models``; weights and heads go
 into ``data/lens``, with how they came about.
 """
@@ -22,9 +22,20 @@ from torch.nn import functional
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import keep_heads, torch_operations, trace
+from coefdyn.options import check_choice
 from coefdyn.shapes import Int, Tensor
 
-__all__ = ["EXAMPLE", "NAMES", "PLACES", "FactsConfig", "build_model", "facts", "to_ids", "train"]
+__all__ = [
+    "EXAMPLE",
+    "FILES",
+    "NAMES",
+    "PLACES",
+    "FactsConfig",
+    "build_model",
+    "facts",
+    "to_ids",
+    "train",
+]
 
 NAMES = ("Anna", "Omar", "Mia", "Juan")
 PLACES = ("Rome", "Oslo", "Lima", "Cairo", "Delhi", "Paris")
@@ -39,9 +50,10 @@ EXAMPLE = (
 
 @dataclass(frozen=True, kw_only=True)
 class FactsConfig:
-    """Training of the small model.
+    """Training of a small model.
 
     Attributes:
+        model: "qwen3_next" or "mamba2".
         steps, batch: gradient steps, and sequences per step.
         sentences: of four tokens each, per sequence.
         asked: share of questions among them.
@@ -49,6 +61,7 @@ class FactsConfig:
         seed: of weights and sequences.
     """
 
+    model: str = "qwen3_next"
     steps: int = 350
     batch: int = 16
     sentences: int = 15
@@ -57,11 +70,50 @@ class FactsConfig:
     seed: int = 0
 
 
-def build_model(seed: int = 0) -> nn.Module:
-    """Qwen3NextForCausalLM with two layers of width 64: Gated DeltaNet, then attention."""
+#: a model -> its training, as kept
+CONFIGS = {
+    "qwen3_next": FactsConfig(),
+    "mamba2": FactsConfig(model="mamba2", steps=600),
+}
+#: a model -> what its files begin with
+FILES = {"qwen3_next": "facts", "mamba2": "facts_mamba2"}
+
+
+def build_model(name: str = "qwen3_next", seed: int = 0) -> nn.Module:
+    """A model of two layers of width 64, with random weights.
+
+    Raises:
+        ValueError: for a name that is not in ``CONFIGS``.
+    """
+    builders = {"qwen3_next": _qwen3_next, "mamba2": _mamba2}
+    check_choice("model", name, builders)
+    torch.manual_seed(seed)
+    return builders[name]()
+
+
+def _mamba2() -> nn.Module:
+    """Mamba2ForCausalLM: two layers of eight heads with states of 32 x 16."""
+    from transformers import Mamba2Config, Mamba2ForCausalLM
+
+    config = Mamba2Config(
+        vocab_size=len(WORDS),
+        hidden_size=64,
+        expand=2,
+        num_heads=8,
+        head_dim=16,
+        state_size=32,
+        n_groups=1,
+        chunk_size=32,
+        num_hidden_layers=2,
+        tie_word_embeddings=False,
+    )
+    return Mamba2ForCausalLM(config)
+
+
+def _qwen3_next() -> nn.Module:
+    """Qwen3NextForCausalLM: Gated DeltaNet, then attention, each with four heads."""
     from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
 
-    torch.manual_seed(seed)
     config = Qwen3NextConfig(
         vocab_size=len(WORDS),
         hidden_size=64,
@@ -136,7 +188,7 @@ def to_ids(text: str) -> Int[Tensor, "1 L"]:
 
 def train(config: FactsConfig) -> tuple[nn.Module, dict[str, Any]]:
     """A model trained on ``facts``, and a record of how it went."""
-    model = build_model(config.seed)
+    model = build_model(config.model, config.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, config.rate, total_steps=config.steps, pct_start=0.05
@@ -192,8 +244,9 @@ def write(folder: Path | None = None, config: FactsConfig | None = None) -> Path
 
     folder = folder or data_folder() / "lens"
     folder.mkdir(parents=True, exist_ok=True)
-    model, record = train(config or FactsConfig())
-    save_file(model.state_dict(), folder / "facts.safetensors")
+    config = config or FactsConfig()
+    model, record = train(config)
+    save_file(model.state_dict(), folder / f"{FILES[config.model]}.safetensors")
     write_heads(model, record, folder)
     return folder
 
@@ -202,6 +255,7 @@ def write_heads(model: nn.Module, record: dict[str, Any], folder: Path) -> None:
     """The example sentence under the lens: every head, with the words."""
     seen = trace(model, to_ids(EXAMPLE), use_cache=False, probe=True)
     words = ["<start>", *EXAMPLE.split()]
-    about = {**record, "model": "Qwen3NextForCausalLM", "text": EXAMPLE}
-    keep_heads(folder / "facts_heads.npz", seen, words=words, about=about)
-    (folder / "facts.json").write_text(json.dumps(about, indent=1) + "\n")
+    about = {**record, "model": type(model).__name__, "text": EXAMPLE}
+    stem = FILES[record["config"]["model"]]
+    keep_heads(folder / f"{stem}_heads.npz", seen, words=words, about=about)
+    (folder / f"{stem}.json").write_text(json.dumps(about, indent=1) + "\n")

@@ -7,12 +7,22 @@ for layer in seen: print(layer.name, layer.mechanism, layer.error)
 
 from coefdyn.lens.check import CheckReport, Finding, check
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
-from coefdyn.lens.reading import HeadReading, Induction, induction, looks, output_sizes, shares
+from coefdyn.lens.reading import (
+    SCORES,
+    HeadReading,
+    Induction,
+    head_scores,
+    induction,
+    looks,
+    output_sizes,
+    shares,
+)
 from coefdyn.lens.record import LayerTrace, Trace
 from coefdyn.lens.survival import Survival, survival, without_erasure
 from coefdyn.lens.trace import torch_operations, trace
 
 __all__ = [
+    "SCORES",
     "CheckReport",
     "Finding",
     "HeadReading",
@@ -22,6 +32,7 @@ __all__ = [
     "Survival",
     "Trace",
     "check",
+    "head_scores",
     "induction",
     "keep_heads",
     "load_heads",

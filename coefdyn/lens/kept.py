@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,13 @@ class KeptHeads:
         layers: as ``trace`` gave them, first batch entry only, heads that were kept.
         words: the tokens as text.
         about: where it comes from: model, licence, how it was made.
+        numbers: per layer name, which heads of the model these are.
     """
 
     layers: tuple[LayerTrace, ...]
     words: tuple[str, ...]
     about: Mapping[str, Any]
+    numbers: Mapping[str, tuple[int, ...]]
 
     def __getitem__(self, name: str) -> LayerTrace:
         for layer in self.layers:
@@ -40,6 +42,30 @@ class KeptHeads:
                 return layer
         known = ", ".join(layer.name for layer in self.layers)
         raise KeyError(f"no layer is named {name!r}; there are {known}.")
+
+    def together(self, mechanism: str) -> tuple[CoefficientDynamics, list[tuple[int, int]]]:
+        """All heads of one mechanism side by side, to choose from, and where each stands.
+
+        Args:
+            mechanism: such as "softmax attention".
+
+        Returns:
+            Dynamics with batch shape (heads,), and the number of the layer (the first one in its
+            name) and of the head in the model.
+
+        Raises:
+            ValueError: for a mechanism that no layer has, or layers with masks.
+        """
+        chosen = [layer for layer in self.layers if layer.mechanism == mechanism]
+        if not chosen:
+            known = ", ".join(sorted({layer.mechanism for layer in self.layers}))
+            raise ValueError(f"no layer is {mechanism!r}; there are {known}.")
+        places = [
+            (_first_number(layer.name), head)
+            for layer in chosen
+            for head in self.numbers[layer.name]
+        ]
+        return _side_by_side([layer.dynamics for layer in chosen]), places
 
 
 def keep_heads(
@@ -91,7 +117,39 @@ def load_heads(path: Path) -> KeptHeads:
                 if name.startswith(prefix)
             }
             layers.append(_rebuild(entry, tensors))
-    return KeptHeads(layers=tuple(layers), words=tuple(header["words"]), about=header["about"])
+    return KeptHeads(
+        layers=tuple(layers),
+        words=tuple(header["words"]),
+        about=header["about"],
+        numbers={entry["name"]: tuple(entry["heads"]) for entry in header["layers"]},
+    )
+
+
+def _first_number(name: str) -> int:
+    return next((int(part) for part in name.split(".") if part.isdigit()), 0)
+
+
+def _side_by_side(parts: Sequence[CoefficientDynamics]) -> CoefficientDynamics:
+    """Dynamics of one kind with batch shapes (1, H), as one with all their heads."""
+    first = parts[0]
+    if any(part.mask is not None for part in parts):
+        raise ValueError("heads with masks are shown layer by layer; use [name].dynamics.")
+
+    def join(read: Callable[[CoefficientDynamics], Any]) -> Any:
+        values = [read(part) for part in parts]
+        return torch.cat(values, 1)[0] if isinstance(values[0], Tensor) else values[0]
+
+    def joined(part: str) -> dict[str, Tensor]:
+        names = getattr(first, part).tensors()
+        return {name: join(lambda d, n=name: getattr(d, part).tensors()[n]) for name in names}
+
+    plain = ("q", "k", "scaling", "log_scaling", "own", "outer_log_decay")
+    return replace(
+        first,
+        **{name: join(lambda d, n=name: getattr(d, n)) for name in plain},
+        evolution=replace(first.evolution, **joined("evolution")),
+        normalizer=replace(first.normalizer, **joined("normalizer")),
+    )
 
 
 def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray], dict[str, Any]]:

@@ -7,6 +7,7 @@ Coefficients can be negative, so a share is one of magnitudes:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,8 +23,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DEAD",
+    "SCORES",
     "HeadReading",
     "Induction",
+    "head_scores",
     "induction",
     "looks",
     "output_sizes",
@@ -34,6 +37,8 @@ __all__ = [
 DEAD = 1e-6
 #: how much of |alpha| may be older than the memory length
 REST = 0.1
+#: the columns of ``head_scores``, as ``HeadReading`` names them
+SCORES = ("entropy", "first", "previous", "own", "memory_tokens", "near_zero")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -117,6 +122,26 @@ def looks(dynamics: CoefficientDynamics) -> HeadReading:
         closed=(sizes < 1e-3).to(w.dtype).mean((-2, -1)),
         open=((sizes - 1).abs() <= 1e-3).to(w.dtype).mean((-2, -1)),
     )
+
+
+def head_scores(layers: Sequence[LayerTrace]) -> Float[Tensor, "layers H scores"]:
+    """``SCORES`` of every head of some layers, means over the batch: one table for small multiples.
+
+    Args:
+        layers: a trace, or some layers of it, with equally many heads.
+
+    Raises:
+        ValueError: for no layer, layers with different numbers of heads, or a single token.
+    """
+    heads = sorted({layer.heads for layer in layers})
+    if len(heads) != 1:
+        raise ValueError(f"head_scores needs layers with equally many heads, got {heads}.")
+    rows = []
+    for layer in layers:
+        read = looks(layer.dynamics)
+        values = [getattr(read, name).to(read.first.dtype) for name in SCORES]
+        rows.append(torch.stack(values, -1).mean(0))
+    return torch.stack(rows)
 
 
 def induction(dynamics: CoefficientDynamics, tokens: Int[Tensor, "B L"]) -> Induction:

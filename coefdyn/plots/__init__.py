@@ -1,6 +1,12 @@
 """Figures: matplotlib only, drawn on axes that the caller gives."""
 
-from coefdyn.plots.lens import plot_head_maps, plot_profile, plot_scores, plot_survival
+from coefdyn.plots.lens import (
+    plot_head_maps,
+    plot_head_table,
+    plot_profile,
+    plot_scores,
+    plot_survival,
+)
 from coefdyn.plots.style import (
     COEFFICIENT_CMAP,
     DATA_COLORS,
@@ -29,6 +35,7 @@ __all__ = [
     "plot_coefficients",
     "plot_eigenvalues",
     "plot_head_maps",
+    "plot_head_table",
     "plot_impulse_response",
     "plot_moduli",
     "plot_profile",

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from coefdyn.plots.style import INGREDIENT_COLORS
+from coefdyn.plots.style import COEFFICIENT_CMAP, INGREDIENT_COLORS, centered_norm
 from coefdyn.plots.views import plot_coefficients
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.image import AxesImage
 
     from coefdyn.lens.reading import HeadReading
     from coefdyn.lens.survival import Survival
 
-__all__ = ["plot_head_maps", "plot_profile", "plot_scores", "plot_survival"]
+__all__ = ["plot_head_maps", "plot_head_table", "plot_profile", "plot_scores", "plot_survival"]
 
 
 def plot_profile(axis: Axes, found: HeadReading, title: str = "") -> None:
@@ -68,6 +69,30 @@ def plot_survival(
         axis.set_xticks(steps, [words[step] for step in steps.tolist()], rotation=90, fontsize=6)
     axis.set(ylabel="left of what was written", ylim=(-0.02, None))
     axis.legend()
+
+
+def plot_head_table(
+    axis: Axes, scores: torch.Tensor, title: str = "", largest: float | None = None
+) -> AxesImage:
+    """One score of every head of a model: a row per layer, a column per head, white is zero.
+
+    Args:
+        axis: where to draw.
+        scores: ``(layers, heads)``, such as ``head_scores(seen)[..., 0]``.
+        title: above the axis.
+        largest: score at the dark end of the scale; the largest there is by default.
+    """
+    top = largest or scores.abs().max().item() or 1.0
+    image = axis.imshow(
+        scores.numpy(),
+        cmap=COEFFICIENT_CMAP,
+        norm=centered_norm(top),
+        interpolation="nearest",
+        aspect="auto",
+    )
+    axis.set(xlabel="head", ylabel="layer", title=title)
+    axis.grid(visible=False)
+    return image
 
 
 def plot_head_maps(axes: Sequence[Axes], maps: torch.Tensor, titles: Sequence[str]) -> None:

