@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from made_up_results import result_of
 
@@ -17,6 +20,12 @@ from coefdyn.lab.experiments.forecasts import (
     state_size_forecast,
 )
 from coefdyn.lab.experiments.scoreboard import ROWS, tasks_of
+from coefdyn.lab.pages.scoreboard import (
+    CHAPTERS,
+    reasons_markdown,
+    scoreboard_html,
+    scores_markdown,
+)
 from coefdyn.lab.training import RunConfig
 from coefdyn.mixers import MIXERS
 
@@ -77,3 +86,38 @@ def test_a_method_is_part_of_a_run_and_not_of_its_name():
     assert plain.key == run.key and plain.group != run.group
     assert plain.matches({"key": run.key, "config": run.to_dict()})
     assert 0.5 < LEARNS < 1
+
+
+def cells_of(text: str) -> list[str]:
+    return re.findall(r"<td .*?</td>", text, flags=re.DOTALL)
+
+
+def test_a_board_without_runs_still_shows_every_forecast(tmp_path):
+    cells = cells_of(scoreboard_html(EXPERIMENT.load("standard", out=tmp_path)))
+    assert len(cells) == len(FORECASTS)
+    assert all("not run" in cell and "forecast: " in cell for cell in cells)
+    assert "No cell has four finished seeds" in scores_markdown(
+        EXPERIMENT.load("standard", out=tmp_path)
+    )
+
+
+def test_a_cell_shows_mean_interval_curve_and_whether_it_was_foreseen():
+    def score(facets, run):
+        word = FORECASTS[facets["task"], facets["row"]].word
+        return (0.95 if word == "+" else 0.3) + 0.01 * run.seed, None
+
+    seen = result_of(EXPERIMENT, "standard", score)
+    cells = cells_of(scoreboard_html(seen))
+    foreseen = [re.search(r'data-came="(\w*)"', cell)[1] for cell in cells]
+    words = [one.word for one in FORECASTS.values()]
+    assert foreseen.count("right") == len(words) - words.count("?") and "wrong" not in foreseen
+    learned = next(cell for cell in cells if "<b>0.97</b>" in cell or "<b>0.96</b>" in cell)
+    assert "[0.9" in learned and "<polyline" in learned and "4 of 4 seeds reach 0.9" in learned
+    assert "| principles |" in scores_markdown(seen).replace("| principles, with", "|")
+
+
+def test_a_row_opens_the_explorer_of_its_chapter():
+    book = Path(__file__).parents[2] / "book"
+    for address in CHAPTERS.values():
+        assert (book / address.partition(".html")[0]).with_suffix(".md").is_file()
+    assert reasons_markdown().count("\n") == len(TABLE) + 1

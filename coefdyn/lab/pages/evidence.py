@@ -54,7 +54,7 @@ SECOND_VIEW = {
     "dsf-normalizers": "second_view/dynamical_systems",
     "spectra": "second_view/spectra",
     "spectra-mods": "second_view/spectra",
-    "scoreboard": "evidence",
+    "scoreboard": "scoreboard",
 }
 
 #: what the sources measure and no experiment covers: where, what, and why not
