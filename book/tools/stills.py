@@ -103,7 +103,8 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
 def still_of(record: Mapping[str, Any]) -> Still | None:
     """The still of a widget's saved record; None for a widget that is none of the library's."""
     from coefdyn.plots.explorer_still import explorer_still
-    from coefdyn.widgets import Explorer, small
+    from coefdyn import widgets
+    from coefdyn.widgets import Explorer, SmallFigure
 
     state = record["state"]
     name = str(state.get("_anywidget_id", "")).rsplit(".", 1)[-1]
@@ -112,9 +113,9 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
         return Still(explorer.shown().words(), lambda: explorer_still(explorer, with_words=False))
     if name == "TrainingFilm":
         return _film(record)
-    figure = getattr(small, name, None)
-    if name in small.__all__ and figure is not None:
-        return Still(figure(**state["settings"]).words())
+    figure = getattr(widgets, name, None)
+    if isinstance(figure, type) and issubclass(figure, SmallFigure):
+        return Still(figure.from_state(state).words())
     return None
 
 

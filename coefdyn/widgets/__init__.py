@@ -4,6 +4,42 @@ The arithmetic of ``js/`` is held to the library's float64 reference by shared g
 """
 
 from coefdyn.widgets.explorer import Explorer
-from coefdyn.widgets.small import ChunkView, CostView, ScoreVariance
+from coefdyn.widgets.small import ChunkView, CostView, ScoreVariance, SmallFigure
+from coefdyn.widgets.small_rows import (
+    CapacityView,
+    CombinationView,
+    EmptyRowView,
+    FactsView,
+    GrowthView,
+    ReadoutView,
+)
+from coefdyn.widgets.small_states import (
+    DistanceView,
+    EigenvalueView,
+    ErasingView,
+    MemoryView,
+    StepView,
+    StringView,
+    TurningView,
+)
 
-__all__ = ["ChunkView", "CostView", "Explorer", "ScoreVariance"]
+__all__ = [
+    "CapacityView",
+    "ChunkView",
+    "CombinationView",
+    "CostView",
+    "DistanceView",
+    "EigenvalueView",
+    "EmptyRowView",
+    "ErasingView",
+    "Explorer",
+    "FactsView",
+    "GrowthView",
+    "MemoryView",
+    "ReadoutView",
+    "ScoreVariance",
+    "SmallFigure",
+    "StepView",
+    "StringView",
+    "TurningView",
+]

@@ -23,6 +23,7 @@ __all__ = [
     "address",
     "changes",
     "check_name",
+    "check_real",
     "check_whole",
     "default_settings",
     "row_of",
@@ -209,6 +210,14 @@ def check_whole(what: str, value: Any, low: int, high: int) -> None:
     """Raises a ValueError for anything but a whole number from low to high."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{what} must be a whole number, got {value!r}.")
+    if not low <= value <= high:
+        raise ValueError(f"{what} must lie between {low} and {high}, got {value!r}.")
+
+
+def check_real(what: str, value: Any, low: float, high: float) -> None:
+    """Raises a ValueError for anything but a finite number from low to high."""
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
+        raise ValueError(f"{what} must be a finite number, got {value!r}.")
     if not low <= value <= high:
         raise ValueError(f"{what} must lie between {low} and {high}, got {value!r}.")
 

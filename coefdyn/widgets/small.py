@@ -1,39 +1,59 @@
-"""Smaller interactive figures, for a chapter that needs one view only. They run in the page, too.
+"""What the smaller interactive figures share, and three of them. They run in the page, too.
 
     ScoreVariance   variance of q^T (b k) against n for three scalings (Principle 5)
     ChunkView       the same output token by token, at once, or chunk by chunk (Principle 1)
     CostView        a lower bound on the time against L, at once and in chunks (Principle 1)
 
-A figure about one ingredient is an ``Explorer`` with few parts, such as
-``Explorer(parts=["readout", "numbers", "card-readout"])``.
+A small figure stands beside the sentence it shows: one idea, one or two controls. More of them are
+in ``small_states.py`` and ``small_rows.py``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import anywidget
 import traitlets
 
-from coefdyn.widgets.settings import check_name, check_whole
-from coefdyn.widgets.source import small_source, style_source
+from coefdyn.widgets.settings import check_name, check_real, check_whole
+from coefdyn.widgets.source import figures_source, style_source
 
-__all__ = ["ChunkView", "CostView", "ScoreVariance"]
+__all__ = ["ChunkView", "CostView", "ScoreVariance", "SmallFigure"]
 
-Limits = tuple[int, int]
+Real = int | float
+Limits = tuple[int, int] | tuple[float, float]
 
 
-class _Small(anywidget.AnyWidget):
-    """What the smaller figures share: checked settings, synced both ways."""
+class SmallFigure(anywidget.AnyWidget):
+    """What the smaller figures share: checked settings, synced both ways; few controls.
 
+    Args:
+        controls: settings that the reader may move; empty for all that the figure has.
+        caption: the figure's title; empty for its own.
+        settings: the figure's settings; whole numbers where both limits are whole.
+
+    Raises:
+        ValueError: for a value out of range, or an unknown choice, setting or control.
+    """
+
+    _esm = figures_source()
     _css = style_source()
+    _figure: ClassVar[str] = ""
     _limits: ClassVar[dict[str, Limits]] = {}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {}
 
     settings = traitlets.Dict().tag(sync=True)
+    figure = traitlets.Unicode().tag(sync=True)
+    controls = traitlets.List(traitlets.Unicode()).tag(sync=True)
+    caption = traitlets.Unicode("").tag(sync=True)
 
-    def _start(self, **settings: int | str) -> None:
-        super().__init__(settings=settings)
+    def _start(self, controls: Sequence[str], caption: str, **settings: Real | str) -> None:
+        for name in controls:
+            check_name("control", name, (*self._limits, *self._choices))
+        super().__init__(
+            settings=settings, figure=self._figure, controls=list(controls), caption=caption
+        )
 
     @traitlets.validate("settings")
     def _check(self, proposal: traitlets.Bunch) -> dict[str, Any]:
@@ -42,35 +62,56 @@ class _Small(anywidget.AnyWidget):
             check_name("setting", key, known)
             if key in self._choices:
                 check_name(key, value, self._choices[key])
-            else:
+            elif all(isinstance(limit, int) for limit in self._limits[key]):
                 check_whole(key, value, *self._limits[key])
+            else:
+                check_real(key, value, *self._limits[key])
         return {**self.settings, **proposal["value"]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> SmallFigure:
+        """The figure that a saved page or notebook holds, from its synced traits."""
+        kept = {"controls": state.get("controls", []), "caption": state.get("caption", "")}
+        return cls(**kept, **state["settings"])
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        raise NotImplementedError
 
     def __repr__(self) -> str:
         listed = ", ".join(f"{key}={value!r}" for key, value in self.settings.items())
         return f"{type(self).__name__}({listed})"
 
 
-class ScoreVariance(_Small):
+class ScoreVariance(SmallFigure):
     """Variance of the score q^T (b k) against the width n, measured on 400 pairs, beside n b^2.
 
     Args:
         width: n, 1 to 128.
         scaling: "one", "inverse_sqrt_n" or "inverse_n".
         seed: of the drawn q and k, 0 to 999.
+        controls, caption: as for ``SmallFigure``.
 
     Raises:
         ValueError: for a value out of range or an unknown scaling.
     """
 
-    _esm = small_source("variance", "VARIANCE")
+    _figure = "variance"
     _limits: ClassVar[dict[str, Limits]] = {"width": (1, 128), "seed": (0, 999)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "scaling": ("one", "inverse_sqrt_n", "inverse_n")
     }
 
-    def __init__(self, *, width: int = 16, scaling: str = "one", seed: int = 7) -> None:
-        self._start(width=width, scaling=scaling, seed=seed)
+    def __init__(
+        self,
+        *,
+        width: int = 16,
+        scaling: str = "one",
+        seed: int = 7,
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, width=width, scaling=scaling, seed=seed)
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""
@@ -82,7 +123,7 @@ class ScoreVariance(_Small):
         )
 
 
-class ChunkView(_Small):
+class ChunkView(SmallFigure):
     """Which coefficients are formed at once, what the state carries, and what it costs.
 
     Multiplications per head: 2 n for each coefficient inside a chunk, n d_v for each token that
@@ -93,12 +134,13 @@ class ChunkView(_Small):
         chunk: C, 1 (token by token) to 48 (from L on: all at once).
         width: n = d_v, 2 to 64.
         step: chunks already done, 0 for all.
+        controls, caption: as for ``SmallFigure``.
 
     Raises:
         ValueError: for a value out of range.
     """
 
-    _esm = small_source("chunks", "CHUNKS")
+    _figure = "chunks"
     _limits: ClassVar[dict[str, Limits]] = {
         "length": (4, 48),
         "chunk": (1, 48),
@@ -106,8 +148,17 @@ class ChunkView(_Small):
         "step": (0, 48),
     }
 
-    def __init__(self, *, length: int = 24, chunk: int = 6, width: int = 16, step: int = 0) -> None:
-        self._start(length=length, chunk=chunk, width=width, step=step)
+    def __init__(
+        self,
+        *,
+        length: int = 24,
+        chunk: int = 6,
+        width: int = 16,
+        step: int = 0,
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, length=length, chunk=chunk, width=width, step=step)
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""
@@ -121,7 +172,7 @@ class ChunkView(_Small):
         )
 
 
-class CostView(_Small):
+class CostView(SmallFigure):
     """Roofline bound on the time of one head against L: all at once, and in chunks.
 
     Operations: two per multiplication that ``ChunkView`` counts. Bytes: q, k, v and y once, two
@@ -134,12 +185,13 @@ class CostView(_Small):
         chunk: C, 16 to 256.
         machine: "h200" or "a100" (data sheet: dense bf16 peak, memory bandwidth), or "laptop"
             (1 TFLOP/s and 60 GB/s, an order of magnitude).
+        controls, caption: as for ``SmallFigure``.
 
     Raises:
         ValueError: for a value out of range or an unknown machine.
     """
 
-    _esm = small_source("cost", "COST")
+    _figure = "cost"
     _limits: ClassVar[dict[str, Limits]] = {
         "power": (6, 20),
         "width": (16, 256),
@@ -148,9 +200,16 @@ class CostView(_Small):
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {"machine": ("h200", "a100", "laptop")}
 
     def __init__(
-        self, *, power: int = 12, width: int = 128, chunk: int = 64, machine: str = "h200"
+        self,
+        *,
+        power: int = 12,
+        width: int = 128,
+        chunk: int = 64,
+        machine: str = "h200",
+        controls: Sequence[str] = (),
+        caption: str = "",
     ) -> None:
-        self._start(power=power, width=width, chunk=chunk, machine=machine)
+        self._start(controls, caption, power=power, width=width, chunk=chunk, machine=machine)
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""

@@ -13,10 +13,10 @@ from coefdyn.widgets.lean import lean_script, lean_style
 __all__ = [
     "ARITHMETIC",
     "arithmetic_source",
+    "figures_source",
     "film_source",
     "module_source",
     "packed_source",
-    "small_source",
     "style_source",
 ]
 
@@ -48,6 +48,21 @@ _PAGE = (
     "explorer",
 )
 
+_FIGURES = (
+    "theme",
+    "dom",
+    "answer",
+    "small",
+    "plot",
+    "variance",
+    "chunks",
+    "cost",
+    "turning",
+    "fading",
+    "rows",
+    "ranges",
+)
+
 
 def _join(names: tuple[str, ...]) -> str:
     schema = json.loads((_HERE / "schema.json").read_text(encoding="utf-8"))
@@ -73,9 +88,14 @@ def module_source() -> str:
 
 @cache
 def packed_source() -> str:
-    """The explorer's module as a page carries it, once for each explorer: compressed, in a few
-    lines that unpack it. Equal modules have equal texts."""
-    packed = base64.b64encode(gzip.compress(module_source().encode(), mtime=0)).decode()
+    """The explorer's module as a page carries it, compressed."""
+    return _packed(module_source())
+
+
+def _packed(module: str) -> str:
+    """A module compressed, in a few lines that unpack it. Equal modules have equal texts, so that a
+    page carries each once."""
+    packed = base64.b64encode(gzip.compress(module.encode(), mtime=0)).decode()
     return (
         f'const packed = Uint8Array.from(atob("{packed}"), (c) => c.charCodeAt(0));\n'
         'const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));\n'
@@ -88,10 +108,10 @@ def packed_source() -> str:
 
 
 @cache
-def small_source(file: str, design: str) -> str:
-    """The module of a smaller figure: the same parts, and one file of its own."""
-    names = ("tokens", "math", "text", "theme", "dom", "small", file)
-    return _join(names) + f"\nexport default {{ render: (page) => renderSmall({design}, page) }};"
+def figures_source() -> str:
+    """The module of all smaller figures, compressed; each names the one that it is."""
+    start = "export default { render: (page) => renderSmall(FIGURES[page.model.get('figure')], page) };"
+    return _packed(f"{_join(ARITHMETIC + _FIGURES)}\n{start}")
 
 
 @cache

@@ -83,6 +83,12 @@ function renderFilm({ model: widget, el }) {
       + `${tokenName(film, r.i)} reads most from ${tokenName(film, r.j)}, ${formatNumber(r.weight)}; ${formatPercent(r.nearZero)} near zero`
       + `${curves ? `; test accuracy ${r.accuracy.toFixed(3)}` : ""}.`,
     draw: drawFilm,
+    // A press on the matrix takes its row as the reading token.
+    pointer({ x, y }, canvas) {
+      const { matrix } = filmLayout(...sizeOf(canvas), curves);
+      const row = Math.floor(((y - matrix.y) / matrix.side) * film.length) + 1;
+      return x < matrix.x + matrix.side && row >= 1 && row <= film.length ? { row } : null;
+    },
   };
   const stop = renderSmall(design, { model: widget, el });
   el.querySelector("[data-cd=small]").append(element("p", { class: "cdx-hint", "data-cd": "provenance", text: film.provenance }));

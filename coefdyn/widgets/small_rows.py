@@ -1,0 +1,335 @@
+"""Smaller figures about one row of coefficients: what it reads, what it hands out, how large it is.
+
+    FactsView        three facts and a question: the row of a design, and its answer
+    EmptyRowView     a query that fits nothing, under four readouts and normalizers
+    CombinationView  where an output of two values can lie
+    ReadoutView      the scores that a readout sends near zero
+    GrowthView       a growing key against its divisor
+    CapacityView     the error of an answer against the number of facts in a state
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import ClassVar
+
+from coefdyn.widgets.settings import ROWS, default_settings, schema, validate, with_preset
+from coefdyn.widgets.shown import shown_at
+from coefdyn.widgets.small import Limits, Real, SmallFigure
+
+__all__ = [
+    "CapacityView",
+    "CombinationView",
+    "EmptyRowView",
+    "FactsView",
+    "GrowthView",
+    "ReadoutView",
+]
+
+_FACT_KEYS = ("decay", "beta", "spread", "scale", "floor")
+_GROWTH_TOKENS = 64
+_SCORES = (2.0, 0.5, -0.5, -1.0, -2.0)
+_KEYS = (0, 75)
+
+
+def _range(key: str) -> Limits:
+    spec = schema()["ranges"][key]
+    return float(spec["min"]), float(spec["max"])
+
+
+class FactsView(SmallFigure):
+    """The row of the question in "the cat is black; the dog is brown; the cat is white".
+
+    Args:
+        preset: a row of Table 1 (``coefdyn.widgets.settings.ROWS``).
+        asked: "cat" or "dog".
+        controls, caption: as for ``SmallFigure``; name one or two.
+        settings: decay, beta, spread, scale or floor, where they differ from the row's start.
+
+    Raises:
+        ValueError: for a value out of range, or an unknown row, setting or control.
+    """
+
+    _figure = "facts"
+    _limits: ClassVar[dict[str, Limits]] = {key: _range(key) for key in _FACT_KEYS}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {"preset": ROWS, "asked": ("cat", "dog")}
+
+    def __init__(
+        self,
+        preset: str = "gated_deltanet",
+        *,
+        asked: str = "cat",
+        controls: Sequence[str] = ("decay", "beta"),
+        caption: str = "",
+        **settings: Real,
+    ) -> None:
+        start = with_preset(default_settings(), preset)
+        chosen = {key: start[key] for key in _FACT_KEYS}
+        self._start(controls, caption, preset=preset, asked=asked, **{**chosen, **settings})
+
+    def answer(self) -> dict[str, float]:
+        """How much of each word the output holds."""
+        text: str = schema()["texts"]["text"]["default"]
+        told = {"text": text.rpartition(" ")[0] + f" {self.settings['asked']}"}
+        kept = {key: value for key, value in self.settings.items() if key != "asked"}
+        settings = validate({"tokens": "facts", **told, **kept})
+        row = shown_at(settings).weights[-1]
+        found: dict[str, float] = {}
+        for (word, weight) in zip(text.replace(";", "").split(), row.tolist(), strict=False):
+            if word in ("black", "brown", "white"):
+                found[word] = found.get(word, 0.0) + weight
+        return found
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        parts = ", ".join(f"{word} {share:.2f}" for word, share in self.answer().items())
+        label = schema()["rows"][self.settings["preset"]]["label"]
+        return f"{label}, asked for “{self.settings['asked']}” after three facts: {parts}."
+
+
+class EmptyRowView(SmallFigure):
+    """Weights of a row of five scores that are all moved up or down.
+
+    Args:
+        shift: added to every score, -8 to 2.
+        kind: "softmax" (exp, row sum), "floored" (exp, row sum of at least 1), "relu" (ReLU, row
+            sum) or "identity" (identity, eta = 1).
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range or an unknown kind.
+    """
+
+    _figure = "empty-row"
+    _limits: ClassVar[dict[str, Limits]] = {"shift": (-8.0, 2.0)}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "kind": ("softmax", "floored", "relu", "identity")
+    }
+
+    def __init__(
+        self,
+        *,
+        shift: Real = 0,
+        kind: str = "softmax",
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, shift=shift, kind=kind)
+
+    def weights(self) -> list[float]:
+        """alpha / eta of the five tokens; a zero row sum gives a zero row."""
+        scores = [score + self.settings["shift"] for score in _SCORES]
+        kind = self.settings["kind"]
+        if kind == "identity":
+            return scores
+        alpha = [max(s, 0.0) if kind == "relu" else math.exp(s) for s in scores]
+        eta = max(sum(alpha), 1.0) if kind == "floored" else sum(alpha)
+        return [x / eta if eta else 0.0 for x in alpha]
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        return (
+            f"Five scores of {_SCORES[-1] + self.settings['shift']:g} to "
+            f"{_SCORES[0] + self.settings['shift']:g}, {self.settings['kind']}: the weights of the "
+            f"row sum to {sum(self.weights()):.3g}."
+        )
+
+
+class CombinationView(SmallFigure):
+    """Where y = w_1 v_1 + w_2 v_2 lies in the plane while the query turns.
+
+    Args:
+        angle: of the query in degrees, 0 to 355.
+        kind: "convex" (exp, row sum), "conical" (ReLU), "affine" (identity, row sum) or "linear".
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range or an unknown kind.
+    """
+
+    _figure = "combination"
+    _limits: ClassVar[dict[str, Limits]] = {"angle": (0, 355)}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "kind": ("convex", "conical", "affine", "linear")
+    }
+
+    def __init__(
+        self,
+        *,
+        angle: int = 60,
+        kind: str = "convex",
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, angle=angle, kind=kind)
+
+    def weights(self) -> list[float]:
+        """The weights of both values."""
+        kind = self.settings["kind"]
+        scores = [math.cos(math.radians(self.settings["angle"] - key)) for key in _KEYS]
+        phi = {"convex": math.exp, "conical": lambda s: max(s, 0.0)}.get(kind, lambda s: s)
+        alpha = [phi(score) for score in scores]
+        eta = sum(alpha) if kind in ("convex", "affine") else 1.0
+        return [x / eta if eta else 0.0 for x in alpha]
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        first, second = self.weights()
+        return (
+            f"A {self.settings['kind']} combination of two values, query at "
+            f"{self.settings['angle']}°: {first:.3g} of the first and {second:.3g} of the second."
+        )
+
+
+class ReadoutView(SmallFigure):
+    """phi with the scores it sends within epsilon of zero, over normal scores.
+
+    Args:
+        readout: "identity", "exp", "relu" or "softplus".
+        spread: standard deviation of the scores, 0.1 to 4.
+        power: log10 of epsilon, -6 to -1.
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range or an unknown readout.
+    """
+
+    _figure = "readout"
+    _limits: ClassVar[dict[str, Limits]] = {"spread": (0.1, 4.0), "power": (-6, -1)}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "readout": ("identity", "exp", "relu", "softplus")
+    }
+
+    def __init__(
+        self,
+        *,
+        readout: str = "exp",
+        spread: Real = 1,
+        power: int = -2,
+        controls: Sequence[str] = ("readout", "spread"),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, readout=readout, spread=spread, power=power)
+
+    def near_zero_share(self) -> float:
+        """The share of normal scores with |phi(s)| <= epsilon."""
+        epsilon = 10.0 ** self.settings["power"]
+        low, high = {
+            "identity": (-epsilon, epsilon),
+            "exp": (-math.inf, math.log(epsilon)),
+            "relu": (-math.inf, epsilon),
+            "softplus": (-math.inf, math.log(math.expm1(epsilon))),
+        }[self.settings["readout"]]
+        scores = NormalDist(sigma=self.settings["spread"])
+        return scores.cdf(high) - (scores.cdf(low) if low > -math.inf else 0.0)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        return (
+            f"Readout {self.settings['readout']}, normal scores with spread "
+            f"{self.settings['spread']:g}: {self.near_zero_share():.1%} of them give a coefficient "
+            f"within {10.0 ** self.settings['power']:g} of zero."
+        )
+
+
+class GrowthView(SmallFigure):
+    """The coefficient of the first token, phi(a^(i-1)), and its divisor against i up to 64.
+
+    Args:
+        keep: a, 0.9 to 1.2.
+        kind: readout and normalizer: "identity" or "exp", then "-one", "-geometric" (a^i) or
+            "-row_sum" (every token written with score 1).
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range or an unknown kind.
+    """
+
+    _figure = "growth"
+    _limits: ClassVar[dict[str, Limits]] = {"keep": (0.9, 1.2)}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "kind": (
+            "identity-one",
+            "identity-geometric",
+            "identity-row_sum",
+            "exp-one",
+            "exp-geometric",
+            "exp-row_sum",
+        )
+    }
+
+    def __init__(
+        self,
+        *,
+        keep: Real = 1.05,
+        kind: str = "exp-geometric",
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, keep=keep, kind=kind)
+
+    def powers(self, row: int = _GROWTH_TOKENS) -> tuple[float, float]:
+        """log10 of alpha and of eta in one row, counted from 1."""
+        keep = self.settings["keep"]
+        readout, _, eta = self.settings["kind"].partition("-")
+
+        def log(distance: int) -> float:
+            return keep**distance if readout == "exp" else distance * math.log(keep)
+
+        divisor = {"one": 0.0, "geometric": row * math.log(keep)}.get(eta)
+        if divisor is None:
+            logs = [log(distance) for distance in range(row)]
+            divisor = max(logs) + math.log(math.fsum(math.exp(x - max(logs)) for x in logs))
+        return log(row - 1) / math.log(10), divisor / math.log(10)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        alpha, eta = self.powers()
+        return (
+            f"Keys that keep {self.settings['keep']:g} of their length a step, "
+            f"{self.settings['kind'].replace('-', ' over ')}: at token {_GROWTH_TOKENS} the "
+            f"coefficient of the first token is about 10 to the {alpha:.3g}, and divided 10 to the "
+            f"{alpha - eta:.3g}."
+        )
+
+
+class CapacityView(SmallFigure):
+    """The squared error of an answer against the number of facts in one state.
+
+    The keys have length one and random directions, the values are orthonormal. Summed, the expected
+    error is (m - 1) / n for m facts; the delta rule with beta = 1 writes over what stands under a
+    key.
+
+    Args:
+        facts: m, 1 to 32.
+        width: n, 2 to 64.
+        seed: of the drawn keys, 0 to 999.
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    _figure = "capacity"
+    _limits: ClassVar[dict[str, Limits]] = {"facts": (1, 32), "width": (2, 64), "seed": (0, 999)}
+
+    def __init__(
+        self,
+        *,
+        facts: int = 12,
+        width: int = 16,
+        seed: int = 7,
+        controls: Sequence[str] = ("facts", "width"),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, facts=facts, width=width, seed=seed)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        facts, width = self.settings["facts"], self.settings["width"]
+        return (
+            f"{facts} facts in a state of width {width}. When keys are summed, the squared error of "
+            f"an answer is about (m − 1)/n = {(facts - 1) / width:.3g}."
+        )

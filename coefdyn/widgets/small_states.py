@@ -1,0 +1,292 @@
+"""Smaller figures about one stored key: what an evolution does to it, step after step.
+
+    TurningView     a state that turns and shrinks; its eigenvalue is taken in hand
+    StringView      a plucked string: eight such states at once
+    ErasingView     one step I - beta z z^T in the plane
+    EigenvalueView  both eigenvalues of a (I - beta z z^T) and what they leave
+    MemoryView      half-lives of the channels of a diagonal A
+    DistanceView    the coefficient of one token, by how far back it stands
+    StepView        a = exp(-Delta) and b = Delta: keeping and writing by one number
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from coefdyn.widgets.small import Limits, Real, SmallFigure
+
+__all__ = [
+    "DistanceView",
+    "EigenvalueView",
+    "ErasingView",
+    "MemoryView",
+    "StepView",
+    "StringView",
+    "TurningView",
+]
+
+_TURN_STEPS = 32
+_MODES = 8
+_MODE_TURN = math.radians(9)
+
+
+class TurningView(SmallFigure):
+    """h_t = (a R(theta))^t h_0 in the plane, and its first coordinate against t.
+
+    Args:
+        angle: theta in degrees, 0 to 180.
+        keep: a, 0.5 to 1.05.
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    _figure = "turning"
+    _limits: ClassVar[dict[str, Limits]] = {"angle": (0, 180), "keep": (0.5, 1.05)}
+
+    def __init__(
+        self,
+        *,
+        angle: int = 24,
+        keep: Real = 0.95,
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, angle=angle, keep=keep)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        angle, keep = self.settings["angle"], self.settings["keep"]
+        return (
+            f"A state that turns by {angle}° and keeps {keep:g} of its length at every step. After "
+            f"{_TURN_STEPS} steps {keep**_TURN_STEPS:.3g} of it is left."
+        )
+
+
+class StringView(SmallFigure):
+    """A string plucked at one place: mode m keeps a^m of itself a step and turns by 9 m degrees.
+
+    Args:
+        place: where it is plucked, 0.1 to 0.5 of its length.
+        time: steps since the pluck, 0 to 80.
+        keep: a of the first mode, 0.9 to 1.
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    _figure = "string"
+    _limits: ClassVar[dict[str, Limits]] = {
+        "place": (0.1, 0.5),
+        "time": (0, 80),
+        "keep": (0.9, 1.0),
+    }
+
+    def __init__(
+        self,
+        *,
+        place: Real = 0.2,
+        time: int = 0,
+        keep: Real = 0.98,
+        controls: Sequence[str] = ("place", "time"),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, place=place, time=time, keep=keep)
+
+    def energy(self) -> float:
+        """The squared sizes of all modes now, as a share of those at the pluck."""
+        place, keep, time = (self.settings[key] for key in ("place", "keep", "time"))
+        sizes = [math.sin(m * math.pi * place) / m**2 for m in range(1, _MODES + 1)]
+        now = sum((size * keep ** (m * time)) ** 2 for m, size in enumerate(sizes, start=1))
+        return now / sum(size**2 for size in sizes)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        return (
+            f"A string plucked at {self.settings['place']:g} of its length, "
+            f"{self.settings['time']} steps later: {self.energy():.1%} of the squared sizes of its "
+            f"{_MODES} states is left."
+        )
+
+
+class ErasingView(SmallFigure):
+    """h - beta z z^T h for |h| = |z| = 1 in the plane.
+
+    Args:
+        beta: 0 to 2.
+        angle: from h to z in degrees, 0 to 90.
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    _figure = "erasing"
+    _limits: ClassVar[dict[str, Limits]] = {"beta": (0.0, 2.0), "angle": (0, 90)}
+
+    def __init__(
+        self, *, beta: Real = 1, angle: int = 40, controls: Sequence[str] = (), caption: str = ""
+    ) -> None:
+        self._start(controls, caption, beta=beta, angle=angle)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        beta, angle = self.settings["beta"], math.radians(self.settings["angle"])
+        length = math.hypot((1 - beta) * math.cos(angle), math.sin(angle))
+        return (
+            f"A state of length 1, a direction z at {self.settings['angle']}° to it, and "
+            f"β = {beta:g}: the part along z is multiplied by {1 - beta:.3g}, and the length is "
+            f"{length:.3g} after the step."
+        )
+
+
+class EigenvalueView(SmallFigure):
+    """Both eigenvalues of a (I - beta z z^T) with |z| = 1, and what they leave over 16 steps.
+
+    Args:
+        keep: a, 0.5 to 1.1.
+        beta: 0 to 2.
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    _figure = "eigenvalues"
+    _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 1.1), "beta": (0.0, 2.0)}
+
+    def __init__(
+        self,
+        *,
+        keep: Real = 0.95,
+        beta: Real = 0.5,
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, keep=keep, beta=beta)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        keep, beta = self.settings["keep"], self.settings["beta"]
+        return (
+            f"With a = {keep:g} and β = {beta:g} the eigenvalue along z is {keep * (1 - beta):.3g} "
+            f"and across it {keep:g}."
+        )
+
+
+class MemoryView(SmallFigure):
+    """a_c^t for four channels of a diagonal A, and the tokens until half is left.
+
+    Args:
+        keep: a of the middle, 0.5 to 0.99.
+        spread: 0 (all channels alike) to 1.
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    _figure = "memory"
+    _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 0.99), "spread": (0.0, 1.0)}
+
+    def __init__(
+        self,
+        *,
+        keep: Real = 0.9,
+        spread: Real = 0.8,
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, keep=keep, spread=spread)
+
+    def half_lives(self) -> list[float]:
+        """Tokens until half is left, by channel."""
+        rate = -math.log(self.settings["keep"])
+        spread = self.settings["spread"]
+        return [math.log(2) / (rate * (1 + spread * ((2 * c + 1) / 4 - 1))) for c in range(4)]
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        lives = self.half_lives()
+        return (
+            f"Four channels of a diagonal A: half of a token is left after {lives[-1]:.3g} to "
+            f"{lives[0]:.3g} tokens."
+        )
+
+
+class DistanceView(SmallFigure):
+    """a^d cos(theta d): the coefficient of one token against its distance d, A = a R(theta).
+
+    Args:
+        keep: a, 0.5 to 1.
+        angle: theta in degrees, 0 to 180.
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range.
+    """
+
+    _figure = "distance"
+    _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 1.0), "angle": (0, 180)}
+
+    def __init__(
+        self, *, keep: Real = 1, angle: int = 0, controls: Sequence[str] = (), caption: str = ""
+    ) -> None:
+        self._start(controls, caption, keep=keep, angle=angle)
+
+    def coefficient(self, distance: int) -> float:
+        """The coefficient ``distance`` tokens back."""
+        turn = math.radians(self.settings["angle"])
+        return self.settings["keep"] ** distance * math.cos(turn * distance)
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        return (
+            f"One token has the coefficient {self.coefficient(3):.3g} three tokens back and "
+            f"{self.coefficient(9):.3g} nine tokens back, with a = {self.settings['keep']:g} and a "
+            f"turn of {self.settings['angle']}° a step."
+        )
+
+
+class StepView(SmallFigure):
+    """h_t = exp(-Delta) h_{t-1} + b x_t for a word that is there for twelve steps.
+
+    Args:
+        step: Delta, 0.02 to 3.
+        writing: b as "tied" (Delta), "exact" (1 - exp(-Delta)) or "one" (1).
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range or an unknown writing.
+    """
+
+    _figure = "step"
+    _limits: ClassVar[dict[str, Limits]] = {"step": (0.02, 3.0)}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {"writing": ("tied", "exact", "one")}
+
+    def __init__(
+        self,
+        *,
+        step: Real = 0.3,
+        writing: str = "tied",
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        self._start(controls, caption, step=step, writing=writing)
+
+    def written(self) -> float:
+        """b: how strongly the word is written."""
+        step = self.settings["step"]
+        return {"tied": step, "exact": -math.expm1(-step), "one": 1.0}[self.settings["writing"]]
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        kept = math.exp(-self.settings["step"])
+        return (
+            f"With Δ = {self.settings['step']:g} the state keeps {kept:.3g} of the past and writes "
+            f"{self.written():.3g} of the new word."
+        )
