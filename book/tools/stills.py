@@ -102,8 +102,8 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
 
 def still_of(record: Mapping[str, Any]) -> Still | None:
     """The still of a widget's saved record; None for a widget that is none of the library's."""
-    from coefdyn.plots.explorer_still import explorer_still
     from coefdyn import widgets
+    from coefdyn.plots.explorer_still import explorer_still
     from coefdyn.widgets import Explorer, SmallFigure
 
     state = record["state"]

@@ -14,6 +14,7 @@ from coefdyn.shapes import Float, Tensor
 from coefdyn.widgets import given
 from coefdyn.widgets import settings as rules
 from coefdyn.widgets.morph import build_morph
+from coefdyn.widgets.questions import check_question
 from coefdyn.widgets.shown import Shown, is_between, shown_at
 from coefdyn.widgets.source import packed_source, style_source
 from coefdyn.widgets.tokens import build_dynamics
@@ -39,11 +40,14 @@ PARTS: tuple[str, ...] = (
 CARDS: tuple[str, ...] = ("card-evolution", "card-scaling", "card-readout", "card-normalizer")
 """Single cards of the controls, for an explorer about one ingredient."""
 
-DIRECTIONS: tuple[str, ...] = ("up", "down")
-"""Ways in which a prediction can ask the reader to move its control."""
-
-NUMBERS: tuple[str, ...] = ("near-zero-fraction", "row-sum", "overflow")
-"""Numbers that a prediction can be about."""
+NUMBERS: tuple[str, ...] = (
+    "near-zero-fraction",
+    "row-sum",
+    "overflow",
+    "weight",
+    "largest-weight",
+)
+"""Numbers that a prediction can be about; "weight" is what output i reads of token j."""
 
 
 _GIVEN_PARTS = tuple(part for part in PARTS if part not in ("presets", "path", "answer", "tokens"))
@@ -101,9 +105,7 @@ class Explorer(anywidget.AnyWidget):
         chosen = list(PARTS if parts is None else parts)
         for part in chosen:
             rules.check_name("part", part, PARTS + CARDS)
-        question = dict(predict or {})
-        if question:
-            _check_question(question)
+        question = check_question(predict or {}, NUMBERS, tuple(rules.schema()["ranges"]))
         complete = rules.validate({"preset": preset, **settings})
         super().__init__(settings=complete, parts=chosen, name=name, predict=question)
 
@@ -260,16 +262,3 @@ def _page_data(heads: Mapping[given.Index, CoefficientDynamics]) -> dict[str, An
         return arrays[0]
     labels = [f"[{', '.join(map(str, place))}]" for place in heads]
     return {"heads": arrays, "labels": labels}
-
-
-def _check_question(question: Mapping[str, str]) -> None:
-    wanted = ("id", "question", "number", "control")
-    if set(question) - {"direction"} != set(wanted):
-        raise ValueError(
-            f"predict needs the keys {', '.join(wanted)}, and may have direction; "
-            f"got {', '.join(question)}."
-        )
-    if "direction" in question:
-        rules.check_name("direction", question["direction"], DIRECTIONS)
-    rules.check_name("number", question["number"], NUMBERS)
-    rules.check_name("control", question["control"], tuple(rules.schema()["ranges"]))

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import anywidget
 import traitlets
 
+from coefdyn.widgets.questions import check_question
 from coefdyn.widgets.settings import check_name, check_real, check_whole
 from coefdyn.widgets.source import figures_source, style_source
 
@@ -42,11 +43,13 @@ class SmallFigure(anywidget.AnyWidget):
     _figure: ClassVar[str] = ""
     _limits: ClassVar[dict[str, Limits]] = {}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {}
+    _numbers: ClassVar[tuple[str, ...]] = ()
 
     settings = traitlets.Dict().tag(sync=True)
     figure = traitlets.Unicode().tag(sync=True)
     controls = traitlets.List(traitlets.Unicode()).tag(sync=True)
     caption = traitlets.Unicode("").tag(sync=True)
+    predict = traitlets.Dict().tag(sync=True)
 
     def _start(self, controls: Sequence[str], caption: str, **settings: Real | str) -> None:
         for name in controls:
@@ -54,6 +57,19 @@ class SmallFigure(anywidget.AnyWidget):
         super().__init__(
             settings=settings, figure=self._figure, controls=list(controls), caption=caption
         )
+
+    def asking(self, question: Mapping[str, str]) -> SmallFigure:
+        """The same figure, which asks before it can be moved.
+
+        Args:
+            question: as ``Explorer``'s ``predict``; its number is one of the figure's own, its
+                control a slider.
+
+        Raises:
+            ValueError: for a missing or an unknown key, number, control or direction.
+        """
+        self.predict = check_question(question, self._numbers, tuple(self._limits))
+        return self
 
     @traitlets.validate("settings")
     def _check(self, proposal: traitlets.Bunch) -> dict[str, Any]:
@@ -72,7 +88,8 @@ class SmallFigure(anywidget.AnyWidget):
     def from_state(cls, state: Mapping[str, Any]) -> SmallFigure:
         """The figure that a saved page or notebook holds, from its synced traits."""
         kept = {"controls": state.get("controls", []), "caption": state.get("caption", "")}
-        return cls(**kept, **state["settings"])
+        figure = cls(**kept, **state["settings"])
+        return figure.asking(state.get("predict") or {})
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""
@@ -97,6 +114,7 @@ class ScoreVariance(SmallFigure):
     """
 
     _figure = "variance"
+    _numbers: ClassVar[tuple[str, ...]] = ("score-variance", "variance-theory", "largest-weight")
     _limits: ClassVar[dict[str, Limits]] = {"width": (1, 128), "seed": (0, 999)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "scaling": ("one", "inverse_sqrt_n", "inverse_n")
@@ -141,6 +159,7 @@ class ChunkView(SmallFigure):
     """
 
     _figure = "chunks"
+    _numbers: ClassVar[tuple[str, ...]] = ("sequential-steps", "inside-entries", "multiplications")
     _limits: ClassVar[dict[str, Limits]] = {
         "length": (4, 48),
         "chunk": (1, 48),
@@ -192,6 +211,13 @@ class CostView(SmallFigure):
     """
 
     _figure = "cost"
+    _numbers: ClassVar[tuple[str, ...]] = (
+        "cost-at-once",
+        "cost-in-chunks",
+        "cost-ratio",
+        "steps-in-chunks",
+        "cost-intensity",
+    )
     _limits: ClassVar[dict[str, Limits]] = {
         "power": (6, 20),
         "width": (16, 256),

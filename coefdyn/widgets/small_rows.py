@@ -1,11 +1,11 @@
 """Smaller figures about one row of coefficients: what it reads, what it hands out, how large it is.
 
-    FactsView        three facts and a question: the row of a design, and its answer
-    EmptyRowView     a query that fits nothing, under four readouts and normalizers
-    CombinationView  where an output of two values can lie
-    ReadoutView      the scores that a readout sends near zero
-    GrowthView       a growing key against its divisor
-    CapacityView     the error of an answer against the number of facts in a state
+FactsView        three facts and a question: the row of a design, and its answer
+EmptyRowView     a query that fits nothing, under four readouts and normalizers
+CombinationView  where an output of two values can lie
+ReadoutView      the scores that a readout sends near zero
+GrowthView       a growing key against its divisor
+CapacityView     the error of an answer against the number of facts in a state
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ class FactsView(SmallFigure):
     """
 
     _figure = "facts"
+    _numbers: ClassVar[tuple[str, ...]] = ("answer-black", "answer-brown", "answer-white")
     _limits: ClassVar[dict[str, Limits]] = {key: _range(key) for key in _FACT_KEYS}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {"preset": ROWS, "asked": ("cat", "dog")}
 
@@ -77,7 +78,7 @@ class FactsView(SmallFigure):
         settings = validate({"tokens": "facts", **told, **kept})
         row = shown_at(settings).weights[-1]
         found: dict[str, float] = {}
-        for (word, weight) in zip(text.replace(";", "").split(), row.tolist(), strict=False):
+        for word, weight in zip(text.replace(";", "").split(), row.tolist(), strict=False):
             if word in ("black", "brown", "white"):
                 found[word] = found.get(word, 0.0) + weight
         return found
@@ -103,6 +104,7 @@ class EmptyRowView(SmallFigure):
     """
 
     _figure = "empty-row"
+    _numbers: ClassVar[tuple[str, ...]] = ("weight-sum", "largest-weight")
     _limits: ClassVar[dict[str, Limits]] = {"shift": (-8.0, 2.0)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "kind": ("softmax", "floored", "relu", "identity")
@@ -150,6 +152,7 @@ class CombinationView(SmallFigure):
     """
 
     _figure = "combination"
+    _numbers: ClassVar[tuple[str, ...]] = ("weight-first", "weight-second", "weight-sum")
     _limits: ClassVar[dict[str, Limits]] = {"angle": (0, 355)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "kind": ("convex", "conical", "affine", "linear")
@@ -197,6 +200,7 @@ class ReadoutView(SmallFigure):
     """
 
     _figure = "readout"
+    _numbers: ClassVar[tuple[str, ...]] = ("near-zero-share",)
     _limits: ClassVar[dict[str, Limits]] = {"spread": (0.1, 4.0), "power": (-6, -1)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "readout": ("identity", "exp", "relu", "softplus")
@@ -248,6 +252,7 @@ class GrowthView(SmallFigure):
     """
 
     _figure = "growth"
+    _numbers: ClassVar[tuple[str, ...]] = ("first-overflow", "alpha-power", "weight-power")
     _limits: ClassVar[dict[str, Limits]] = {"keep": (0.9, 1.2)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "kind": (
@@ -313,6 +318,7 @@ class CapacityView(SmallFigure):
     """
 
     _figure = "capacity"
+    _numbers: ClassVar[tuple[str, ...]] = ("error-sum", "error-delta", "error-theory")
     _limits: ClassVar[dict[str, Limits]] = {"facts": (1, 32), "width": (2, 64), "seed": (0, 999)}
 
     def __init__(
@@ -330,6 +336,6 @@ class CapacityView(SmallFigure):
         """What the figure shows, for paper and where no script runs."""
         facts, width = self.settings["facts"], self.settings["width"]
         return (
-            f"{facts} facts in a state of width {width}. When keys are summed, the squared error of "
-            f"an answer is about (m − 1)/n = {(facts - 1) / width:.3g}."
+            f"{facts} facts in a state of width {width}. When keys are summed, the squared error "
+            f"of an answer is about (m − 1)/n = {(facts - 1) / width:.3g}."
         )

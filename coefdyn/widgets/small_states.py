@@ -1,12 +1,12 @@
 """Smaller figures about one stored key: what an evolution does to it, step after step.
 
-    TurningView     a state that turns and shrinks; its eigenvalue is taken in hand
-    StringView      a plucked string: eight such states at once
-    ErasingView     one step I - beta z z^T in the plane
-    EigenvalueView  both eigenvalues of a (I - beta z z^T) and what they leave
-    MemoryView      half-lives of the channels of a diagonal A
-    DistanceView    the coefficient of one token, by how far back it stands
-    StepView        a = exp(-Delta) and b = Delta: keeping and writing by one number
+TurningView     a state that turns and shrinks; its eigenvalue is taken in hand
+StringView      a plucked string: eight such states at once
+ErasingView     one step I - beta z z^T in the plane
+EigenvalueView  both eigenvalues of a (I - beta z z^T) and what they leave
+MemoryView      half-lives of the channels of a diagonal A
+DistanceView    the coefficient of one token, by how far back it stands
+StepView        a = exp(-Delta) and b = Delta: keeping and writing by one number
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class TurningView(SmallFigure):
     """
 
     _figure = "turning"
+    _numbers: ClassVar[tuple[str, ...]] = ("eigenvalue", "half-life", "left-at-end")
     _limits: ClassVar[dict[str, Limits]] = {"angle": (0, 180), "keep": (0.5, 1.05)}
 
     def __init__(
@@ -80,6 +81,7 @@ class StringView(SmallFigure):
     """
 
     _figure = "string"
+    _numbers: ClassVar[tuple[str, ...]] = ("first-mode", "fastest-mode", "energy")
     _limits: ClassVar[dict[str, Limits]] = {
         "place": (0.1, 0.5),
         "time": (0, 80),
@@ -126,6 +128,7 @@ class ErasingView(SmallFigure):
     """
 
     _figure = "erasing"
+    _numbers: ClassVar[tuple[str, ...]] = ("along", "length-after", "turned")
     _limits: ClassVar[dict[str, Limits]] = {"beta": (0.0, 2.0), "angle": (0, 90)}
 
     def __init__(
@@ -157,6 +160,7 @@ class EigenvalueView(SmallFigure):
     """
 
     _figure = "eigenvalues"
+    _numbers: ClassVar[tuple[str, ...]] = ("along-eigenvalue", "across-eigenvalue")
     _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 1.1), "beta": (0.0, 2.0)}
 
     def __init__(
@@ -191,6 +195,7 @@ class MemoryView(SmallFigure):
     """
 
     _figure = "memory"
+    _numbers: ClassVar[tuple[str, ...]] = ("longest", "shortest")
     _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 0.99), "spread": (0.0, 1.0)}
 
     def __init__(
@@ -231,6 +236,7 @@ class DistanceView(SmallFigure):
     """
 
     _figure = "distance"
+    _numbers: ClassVar[tuple[str, ...]] = ("near", "far")
     _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 1.0), "angle": (0, 180)}
 
     def __init__(
@@ -265,6 +271,7 @@ class StepView(SmallFigure):
     """
 
     _figure = "step"
+    _numbers: ClassVar[tuple[str, ...]] = ("kept", "written", "level")
     _limits: ClassVar[dict[str, Limits]] = {"step": (0.02, 3.0)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {"writing": ("tied", "exact", "one")}
 

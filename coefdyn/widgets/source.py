@@ -52,6 +52,7 @@ _FIGURES = (
     "theme",
     "dom",
     "answer",
+    "predict",
     "small",
     "plot",
     "variance",
@@ -110,7 +111,9 @@ def _packed(module: str) -> str:
 @cache
 def figures_source() -> str:
     """The module of all smaller figures, compressed; each names the one that it is."""
-    start = "export default { render: (page) => renderSmall(FIGURES[page.model.get('figure')], page) };"
+    start = (
+        "export default { render: (page) => renderSmall(FIGURES[page.model.get('figure')], page) };"
+    )
     return _packed(f"{_join(ARITHMETIC + _FIGURES)}\n{start}")
 
 
@@ -125,6 +128,7 @@ def film_source() -> str:
         "theme",
         "dom",
         "matrix",
+        "predict",
         "small",
         "film_draw",
         "film",

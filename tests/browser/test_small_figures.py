@@ -104,7 +104,7 @@ def test_eigenvalues_of_a_scaled_householder(open_page: Open) -> None:
 def test_half_lives_are_those_of_the_explorer_s_channels(open_page: Open) -> None:
     page = open_page(MemoryView(keep=0.85, spread=0.6), ready="small")
     shown = Explorer("gla", width=4, decay=0.85, spread=0.6).dynamics()
-    kept = shown.evolution.decay[1].log()
+    kept = shown.evolution.log_decay[1]
     lives = (-math.log(2) / kept).tolist()
     assert number(page, "longest") == pytest.approx(lives[0])
     assert number(page, "shortest") == pytest.approx(lives[3])
@@ -272,8 +272,6 @@ def test_a_row_of_table_1_brings_its_own_numbers(open_page: Open) -> None:
     page = open_page(FactsView("softmax_attention", controls=["preset"]), ready="small")
     assert number(page, "answer-black") == pytest.approx(0.5, abs=2e-3)
     page.select_option("[data-cd=control-preset]", "gated_deltanet")
-    page.wait_for_function(
-        "document.querySelector('[data-cd=answer-black]').dataset.value < 1e-9"
-    )
+    page.wait_for_function("document.querySelector('[data-cd=answer-black]').dataset.value < 1e-9")
     expected = Explorer("gated_deltanet").coefficients(normalized=True)[-1, 11].item()
     assert number(page, "answer-white") == pytest.approx(expected, rel=1e-9)

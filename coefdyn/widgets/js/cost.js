@@ -31,7 +31,7 @@ const COST = {
     { key: "chunk", label: "Chunk C", min: 16, max: 256, step: 16 },
     { key: "machine", label: "Machine", options: Object.fromEntries(Object.entries(MACHINES).map(([key, m]) => [key, m.label])) },
   ],
-  numbers: ["cost-at-once", "cost-in-chunks", "steps-in-chunks", "cost-intensity"],
+  numbers: ["cost-at-once", "cost-in-chunks", "cost-ratio", "steps-in-chunks", "cost-intensity"],
   compute(s) {
     const machine = MACHINES[s.machine];
     const at = (length) => FORMS.map(([, chunk]) => formCost({ length, width: s.width, chunk: chunk({ ...s, length }) }, machine));
@@ -44,6 +44,7 @@ const COST = {
   show: ({ now: [full, chunks], machine }) => ({
     "cost-at-once": ["at once, at least", timeWords(full.seconds), full.seconds],
     "cost-in-chunks": ["in chunks, at least", timeWords(chunks.seconds), chunks.seconds],
+    "cost-ratio": ["times as long at once", formatNumber(full.seconds / chunks.seconds), full.seconds / chunks.seconds],
     "steps-in-chunks": ["chunks one after another", chunks.steps.toLocaleString("en"), chunks.steps],
     "cost-intensity": [`operations a byte, in chunks (balance ${formatNumber(machine.peak / machine.bandwidth)})`,
       formatNumber(chunks.operations / chunks.bytes), chunks.operations / chunks.bytes],

@@ -74,7 +74,7 @@ function buildParts(app, parts) {
   if (has("path")) root.append(makePath(app));
   root.append(makeDesign(app, has("presets")));
   if (has("equation")) root.append(makeEquation(app));
-  if (app.predict.id) root.append(makePredict(app));
+  if (app.predict.id) root.append(makeExplorerPredict(app));
   root.append(makeNote(app));
   if (app.data.heads) root.append(makeHeads(app));
   if (has("tokens")) root.append(element("div", { class: "cdx-tokens", "data-locks": true }, ...controlGroup(["tokens", "text", "length"], app), makeMore("tokens", app)));

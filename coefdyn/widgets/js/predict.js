@@ -31,12 +31,24 @@ const LOOKING = ["row", "column", "panel", "view", "head"];
 
 const ASKED_WAYS = { up: ["raise", (now, then) => now > then], down: ["lower", (now, then) => now < then] };
 
-function makePredict(app) {
+// What a question of the explorer can be about, beside the numbers it shows.
+const ASKED_NUMBERS = () => [...NUMBERS,
+  ["weight", "", "", ({ weights, g, row, column }) => numberPair(weights[row * g.L + column])],
+  ["largest-weight", "", "", ({ weights }) => numberPair(largestMagnitude(weights))]];
+const numberPair = (x) => [formatNumber(x), x];
+
+function makeExplorerPredict(app) {
+  const { predict } = app;
+  const read = ASKED_NUMBERS().find(([hook]) => hook === predict.number)[3];
+  const [asked] = controlGroup([predict.control], app, "asked");
+  return makePredict(app, { read, baseline: Number(read(buildModel(app.initial, app.data))[1]), asked, label: labelOf });
+}
+
+// The box of a question. `read` gives the asked number of a model in words and as a number, `asked` is the control.
+function makePredict(app, { read, baseline, asked, label }) {
   const { predict } = app;
   const store = predictionStore(app);
   const start = app.initial;
-  const read = NUMBERS.find(([hook]) => hook === predict.number)[3];
-  const baseline = Number(read(buildModel(start, app.data))[1]);
   const buttons = PREDICTIONS.map(([answer, text]) => element("button", { type: "button", class: "cdx-button", text,
     "data-cd": `predict-${answer}`, onclick: () => {
       decide({ answer, date: today(), question: predict.question, page: document.title });
@@ -69,12 +81,11 @@ function makePredict(app) {
     buttons.forEach((button, m) => setAttribute(button, "aria-pressed", Boolean(state) && state.answer === PREDICTIONS[m][0]));
     buttons.forEach((button) => (button.disabled = Boolean(state)));
     again.hidden = !state;
-    const seen = judge(model.settings, read(model), { start, baseline, predict });
+    const seen = judge(app.settings, read(model), { start, baseline, predict });
     back.hidden = !state || !seen.others.length;
-    setText(outcome, state ? outcomeWords(state, seen, predict) : waitingWords(seen, predict));
+    setText(outcome, state ? outcomeWords(state, seen, predict, label) : waitingWords(seen, predict, label));
     if (state && seen.truth && state.truth !== seen.truth) store.save((state = { ...state, truth: seen.truth }));
   });
-  const [asked] = controlGroup([predict.control], app, "asked");
   return element("div", { class: "cdx-predict", role: "group", "aria-label": "Predict first", "data-cd": "predict" },
     element("p", { class: "cdx-sentence" }, element("strong", { text: predict.question })),
     element("div", { class: "cdx-asked" },
@@ -99,7 +110,8 @@ function lockControls(app) {
 // Has the asked control been moved, in the asked direction, and nothing else? Only then is there a truth.
 function judge(s, [text, value], { start, baseline, predict }) {
   const { control, direction, number } = predict;
-  const asked = (key) => key === control || (LOOKING.includes(key) && !(key === "row" && number === "row-sum") && !(key === "view" && number === "near-zero-fraction"));
+  const counted = { "row-sum": ["row"], "near-zero-fraction": ["view"], weight: ["row", "column"] }[number] || [];
+  const asked = (key) => key === control || (LOOKING.includes(key) && !counted.includes(key));
   const others = Object.keys(start).filter((key) => key !== "preset" && !asked(key) && JSON.stringify(s[key]) !== JSON.stringify(start[key]));
   const moved = s[control] !== start[control];
   const wrongWay = moved && direction && !ASKED_WAYS[direction][1](s[control], start[control]);
@@ -114,21 +126,21 @@ function labelOf(key) {
   return spec ? spec.label : key;
 }
 
-const orderWords = ({ control, direction }) => `${direction ? ASKED_WAYS[direction][0] : "move"} “${labelOf(control)}”`;
+const orderWords = ({ control, direction }, label) => `${direction ? ASKED_WAYS[direction][0] : "move"} “${label(control)}”`;
 
-function waitingWords({ others, moved }, { control }) {
+function waitingWords({ others, moved }, { control }, label) {
   const elsewhere = others.length || moved ? " The figure shows what a link has set; your answer takes it back to the question." : "";
-  return `Say first; then “${labelOf(control)}” and the other controls wake up.${elsewhere}`;
+  return `Say first; then “${label(control)}” and the other controls wake up.${elsewhere}`;
 }
 
-function outcomeWords({ answer, date }, { others, moved, wrongWay, truth, text }, predict) {
+function outcomeWords({ answer, date }, { others, moved, wrongWay, truth, text }, predict, label) {
   const said = `You said it ${answer}${date ? ` (${date})` : ""}.`;
   if (others.length) {
-    const names = [...new Set(others.map(labelOf))];
-    return `${said} The question is about “${labelOf(predict.control)}” alone, and ${names.slice(0, 3).join(", ")}${names.length > 3 ? " and more" : ""} changed too.`;
+    const names = [...new Set(others.map(label))];
+    return `${said} The question is about “${label(predict.control)}” alone, and ${names.slice(0, 3).join(", ")}${names.length > 3 ? " and more" : ""} changed too.`;
   }
-  if (!moved) return `${said} Now ${orderWords(predict)} and watch.`;
-  if (wrongWay) return `${said} The question asks you to ${orderWords(predict)}; this is the other way.`;
+  if (!moved) return `${said} Now ${orderWords(predict, label)} and watch.`;
+  if (wrongWay) return `${said} The question asks you to ${orderWords(predict, label)}; this is the other way.`;
   return `It is now ${text}: it ${truth}. ${truth === answer ? "As you said." : said} Why?`;
 }
 

@@ -1,14 +1,16 @@
 // The smaller figures' common frame: sliders and selects above, one canvas, a row of numbers.
 
 function renderSmall(design, { model: widget, el }) {
-  const app = { widget, cleanups: [], settings: { ...design.defaults, ...widget.get("settings") } };
+  const app = { widget, cleanups: [], updaters: [], predict: widget.get("predict") || {}, settings: { ...design.defaults, ...widget.get("settings") } };
+  app.initial = app.settings;
   const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": design.name });
   const chosen = widget.get("controls") || [];
-  const controls = design.controls.filter(({ key }) => !chosen.length || chosen.includes(key)).map((spec) => smallControl(spec, app));
+  const controls = design.controls.filter(({ key }) => key !== app.predict.control && (!chosen.length || chosen.includes(key))).map((spec) => smallControl(spec, app));
   const title = widget.get("caption") || design.title;
   const values = design.numbers.map((hook) => [hook, element("dt"), element("dd", { "data-cd": hook })]);
   app.root = element("section", { class: "cdx cdx-small", "data-cd": "small", "aria-label": title },
-    element("div", { class: "cdx-tokens" }, ...controls.map((control) => control.node), ...(design.extra ? [design.extra(app)] : [])),
+    app.predict.id ? askSmall(design, app) : null,
+    element("div", { class: "cdx-tokens", "data-locks": true }, ...controls.map((control) => control.node), ...(design.extra ? [design.extra(app)] : [])),
     element("figure", { class: "cdx-figure" }, element("figcaption", { text: title }), canvas),
     element("dl", { class: "cdx-numbers" }, ...values.map(([, name, value]) => element("div", { class: "cdx-number" }, name, value))));
   app.frame = () => {
@@ -25,12 +27,14 @@ function renderSmall(design, { model: widget, el }) {
       setAttribute(value, "data-value", raw);
     });
     setAttribute(canvas, "aria-label", design.words(result));
+    app.updaters.forEach((update) => update(result));
     app.model = result;
   };
   app.schedule = () => {
     if (!app.pending) app.pending = requestAnimationFrame(app.frame);
   };
   app.change = (patch) => {
+    if (app.locked) return; // a question waits
     app.settings = { ...app.settings, ...patch };
     widget.set("settings", app.settings);
     widget.save_changes();
@@ -65,13 +69,23 @@ function listenToHand({ pointer, follows }, app, canvas) {
   if (follows) canvas.addEventListener("pointermove", (event) => canvas.hasPointerCapture(event.pointerId) && hear(event));
 }
 
-function smallControl(spec, app) {
+// Predict first, about one of the figure's own numbers; the asked control stands in the question's box.
+function askSmall(design, app) {
+  const { number, control } = app.predict;
+  const labelled = (key) => design.controls.find((spec) => spec.key === key)?.label ?? key;
+  const read = (result) => design.show(result)[number].slice(1);
+  const asked = smallControl(design.controls.find(({ key }) => key === control), app, "asked");
+  app.updaters.push(() => asked.update(app.settings));
+  return makePredict(app, { read, baseline: Number(read(design.compute(app.initial))[1]), asked: asked.node, label: labelled });
+}
+
+function smallControl(spec, app, hook = "control") {
   const id = freshId(spec.key);
-  const output = element("output", { for: id, "data-cd": `value-${spec.key}` });
+  const output = element("output", { for: id, "data-cd": hook === "control" ? `value-${spec.key}` : `${hook}-value-${spec.key}` });
   const isSelect = Boolean(spec.options);
   const input = isSelect
-    ? element("select", { id, "data-cd": `control-${spec.key}` }, ...Object.entries(spec.options).map(([value, text]) => element("option", { value, text })))
-    : element("input", { id, type: "range", min: spec.min, step: spec.step || 1, "data-cd": `control-${spec.key}` });
+    ? element("select", { id, "data-cd": `${hook}-${spec.key}` }, ...Object.entries(spec.options).map(([value, text]) => element("option", { value, text })))
+    : element("input", { id, type: "range", min: spec.min, step: spec.step || 1, "data-cd": `${hook}-${spec.key}` });
   input.addEventListener(isSelect ? "change" : "input", () => {
     const value = isSelect ? input.value : Number(input.value);
     app.change(spec.patch ? spec.patch(value) : { [spec.key]: value });

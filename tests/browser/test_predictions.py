@@ -1,0 +1,138 @@
+"""Questions of small figures, and the page that shows what was answered on this device."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from browser.conftest import Visit
+from browser.explorer_pages import Open, open_page, slide, text  # noqa: F401
+
+from coefdyn.widgets import CostView, EmptyRowView, TurningView
+from coefdyn.widgets.small import SmallFigure
+
+pytestmark = pytest.mark.browser
+
+ROOT = Path(__file__).resolve().parents[2]
+BOOK = ROOT / "book"
+QUESTION = {
+    "id": "turn",
+    "question": "Turn faster: what happens to the half-life?",
+    "number": "half-life",
+    "control": "angle",
+    "direction": "up",
+}
+#: What a chapter with a figure of its own asks is somewhere in one of these.
+CHAPTERS = sorted(
+    path
+    for folder in ("foundations", "architectures", "principles", "second_view", "design", "lens")
+    for path in (BOOK / folder).glob("*.md")
+)
+SLIDE = """([key, value]) => {
+  const input = document.querySelector(`[data-cd=asked-${key}]`);
+  input.value = value;
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+  return new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
+}"""
+
+
+def test_a_small_figure_waits_and_judges_its_own_control(open_page: Open) -> None:
+    page = open_page(TurningView().asking(QUESTION), ready="small")
+    page.evaluate(SLIDE, ["angle", 90])
+    assert page.get_attribute("[data-cd=eigenvalue]", "data-value") != "0"
+    assert "Say first" in text(page, "predict-outcome")
+    page.click("[data-cd=predict-stays]")
+    page.evaluate(SLIDE, ["angle", 10])
+    assert "this is the other way" in text(page, "predict-outcome")
+    page.evaluate(SLIDE, ["angle", 90])
+    assert "it stays. As you said." in text(page, "predict-outcome")
+    slide(page, "keep", 0.8)
+    assert "alone, and Keep per step changed too" in text(page, "predict-outcome")
+    page.click("[data-cd=predict-back]")
+    assert "Now raise “Turn per step”" in text(page, "predict-outcome")
+
+
+def test_a_hand_cannot_answer_a_waiting_question(open_page: Open) -> None:
+    page = open_page(TurningView().asking(QUESTION), ready="small")
+    before = page.get_attribute("[data-cd=eigenvalue]", "data-value")
+    page.click("[data-cd=turning]", position={"x": 60, "y": 60})
+    assert page.get_attribute("[data-cd=eigenvalue]", "data-value") == before
+
+
+def _questions(path: Path) -> list[dict[str, str]]:
+    """The literal questions of a chapter's cells."""
+    source = path.read_text(encoding="utf-8")
+    found = re.findall(r'\{\s*"id": ".*?\n\s*\}', source, re.DOTALL)
+    return [ast.literal_eval(one) for one in found]
+
+
+@pytest.mark.parametrize("path", CHAPTERS, ids=lambda path: path.stem)
+def test_every_chapter_asks_about_a_number_of_its_own(path: Path) -> None:
+    questions = _questions(path)
+    assert questions, f"{path.stem} asks for no prediction"
+    for question in questions:
+        assert question["direction"] in ("up", "down")
+        assert question["question"].rstrip().endswith("?")
+
+
+def test_no_two_questions_share_a_name() -> None:
+    names = [question["id"] for path in CHAPTERS for question in _questions(path)]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("figure", "changed", "message"),
+    [
+        (TurningView, {"number": "energy"}, "unknown number 'energy'"),
+        (CostView, {"control": "machine", "number": "cost-ratio"}, "unknown control 'machine'"),
+        (EmptyRowView, {"direction": "left"}, "unknown number|unknown direction"),
+    ],
+)
+def test_a_question_that_cannot_be_judged_is_told(
+    figure: type[SmallFigure], changed: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        figure().asking({**QUESTION, **changed})
+
+
+def _kept(page: Any, **answers: Any) -> None:
+    for key, value in answers.items():
+        page.evaluate(
+            "([key, value]) => localStorage.setItem(key, value)", [f"coefdyn-predict:{key}", value]
+        )
+
+
+def test_what_was_answered_is_shown_and_can_be_forgotten(visit: Callable[..., Visit]) -> None:
+    page = visit("predictions.html").page
+    assert "No prediction is kept" in page.inner_text("[data-cd=predictions]")
+    one = {"answer": "falls", "date": "2026-03-01", "question": "Where?", "page": "P 2 \u2014 Book"}
+    two = {
+        **one,
+        "date": "2026-03-02",
+        "truth": "rises",
+        "question": "<img src=x onerror=alert(1)>",
+    }
+    kept = {"/principles/principle_2.html:a": one, "/index.html:b": two}
+    _kept(page, **{key: json.dumps(value) for key, value in kept.items()})
+    _kept(page, **{"/x.html:broken": "{", "javascript:alert(1):c": json.dumps(one)})
+    page.reload()
+    assert "3 answered, 1 tried, 0 as you said." in page.inner_text("[data-cd=predictions]")
+    rows = page.locator("[data-cd=predictions] tbody tr")
+    assert rows.count() == 3
+    assert "2026-03-02" in rows.nth(0).inner_text()
+    assert "<img" in rows.nth(0).inner_text()
+    assert page.locator("[data-cd=predictions] img").count() == 0
+    links = page.locator("[data-cd=predictions] a").evaluate_all(
+        "all => all.map((a) => a.pathname)"
+    )
+    assert sorted(links) == ["/index.html", "/principles/principle_2.html"]
+    rows.nth(0).get_by_role("button").click()
+    assert rows.count() == 2
+    page.get_by_role("button", name="Forget all").click()
+    assert "No prediction is kept" in page.inner_text("[data-cd=predictions]")
+    assert page.evaluate("Object.keys(localStorage).length") == 1  # what is no answer stays
