@@ -51,7 +51,9 @@ class SmallFigure(anywidget.AnyWidget):
     caption = traitlets.Unicode("").tag(sync=True)
     predict = traitlets.Dict().tag(sync=True)
 
-    def _start(self, controls: Sequence[str], caption: str, **settings: Real | str) -> None:
+    def __init__(
+        self, *, controls: Sequence[str] = (), caption: str = "", **settings: Real | str
+    ) -> None:
         for name in controls:
             check_name("control", name, (*self._limits, *self._choices))
         super().__init__(
@@ -129,7 +131,9 @@ class ScoreVariance(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, width=width, scaling=scaling, seed=seed)
+        super().__init__(
+            controls=controls, caption=caption, width=width, scaling=scaling, seed=seed
+        )
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""
@@ -177,7 +181,9 @@ class ChunkView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, length=length, chunk=chunk, width=width, step=step)
+        super().__init__(
+            controls=controls, caption=caption, length=length, chunk=chunk, width=width, step=step
+        )
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""
@@ -235,7 +241,14 @@ class CostView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, power=power, width=width, chunk=chunk, machine=machine)
+        super().__init__(
+            controls=controls,
+            caption=caption,
+            power=power,
+            width=width,
+            chunk=chunk,
+            machine=machine,
+        )
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""

@@ -68,7 +68,9 @@ class FactsView(SmallFigure):
     ) -> None:
         start = with_preset(default_settings(), preset)
         chosen = {key: start[key] for key in _FACT_KEYS}
-        self._start(controls, caption, preset=preset, asked=asked, **{**chosen, **settings})
+        super().__init__(
+            controls=controls, caption=caption, preset=preset, asked=asked, **{**chosen, **settings}
+        )
 
     def answer(self) -> dict[str, float]:
         """How much of each word the output holds."""
@@ -118,7 +120,7 @@ class EmptyRowView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, shift=shift, kind=kind)
+        super().__init__(controls=controls, caption=caption, shift=shift, kind=kind)
 
     def weights(self) -> list[float]:
         """alpha / eta of the five tokens; a zero row sum gives a zero row."""
@@ -166,7 +168,7 @@ class CombinationView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, angle=angle, kind=kind)
+        super().__init__(controls=controls, caption=caption, angle=angle, kind=kind)
 
     def weights(self) -> list[float]:
         """The weights of both values."""
@@ -215,7 +217,9 @@ class ReadoutView(SmallFigure):
         controls: Sequence[str] = ("readout", "spread"),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, readout=readout, spread=spread, power=power)
+        super().__init__(
+            controls=controls, caption=caption, readout=readout, spread=spread, power=power
+        )
 
     def near_zero_share(self) -> float:
         """The share of normal scores with |phi(s)| <= epsilon."""
@@ -273,7 +277,7 @@ class GrowthView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, keep=keep, kind=kind)
+        super().__init__(controls=controls, caption=caption, keep=keep, kind=kind)
 
     def powers(self, row: int = _GROWTH_TOKENS) -> tuple[float, float]:
         """log10 of alpha and of eta in one row, counted from 1."""
@@ -330,7 +334,7 @@ class CapacityView(SmallFigure):
         controls: Sequence[str] = ("facts", "width"),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, facts=facts, width=width, seed=seed)
+        super().__init__(controls=controls, caption=caption, facts=facts, width=width, seed=seed)
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""

@@ -56,7 +56,7 @@ class TurningView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, angle=angle, keep=keep)
+        super().__init__(controls=controls, caption=caption, angle=angle, keep=keep)
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""
@@ -97,7 +97,7 @@ class StringView(SmallFigure):
         controls: Sequence[str] = ("place", "time"),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, place=place, time=time, keep=keep)
+        super().__init__(controls=controls, caption=caption, place=place, time=time, keep=keep)
 
     def energy(self) -> float:
         """The squared sizes of all modes now, as a share of those at the pluck."""
@@ -134,7 +134,7 @@ class ErasingView(SmallFigure):
     def __init__(
         self, *, beta: Real = 1, angle: int = 40, controls: Sequence[str] = (), caption: str = ""
     ) -> None:
-        self._start(controls, caption, beta=beta, angle=angle)
+        super().__init__(controls=controls, caption=caption, beta=beta, angle=angle)
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""
@@ -171,7 +171,7 @@ class EigenvalueView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, keep=keep, beta=beta)
+        super().__init__(controls=controls, caption=caption, keep=keep, beta=beta)
 
     def words(self) -> str:
         """What the figure shows, for paper and where no script runs."""
@@ -206,7 +206,7 @@ class MemoryView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, keep=keep, spread=spread)
+        super().__init__(controls=controls, caption=caption, keep=keep, spread=spread)
 
     def half_lives(self) -> list[float]:
         """Tokens until half is left, by channel."""
@@ -242,7 +242,7 @@ class DistanceView(SmallFigure):
     def __init__(
         self, *, keep: Real = 1, angle: int = 0, controls: Sequence[str] = (), caption: str = ""
     ) -> None:
-        self._start(controls, caption, keep=keep, angle=angle)
+        super().__init__(controls=controls, caption=caption, keep=keep, angle=angle)
 
     def coefficient(self, distance: int) -> float:
         """The coefficient ``distance`` tokens back."""
@@ -283,7 +283,7 @@ class StepView(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        self._start(controls, caption, step=step, writing=writing)
+        super().__init__(controls=controls, caption=caption, step=step, writing=writing)
 
     def written(self) -> float:
         """b: how strongly the word is written."""
