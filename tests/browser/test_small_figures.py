@@ -199,7 +199,7 @@ def test_growth_and_divisor_are_the_library_s(open_page: Open, kind: str) -> Non
     own = CoefficientDynamics(
         q=one,
         k=one,
-        evolution=evolution.Scalar(keep * one[:, 0]),
+        evolution=evolution.Scalar(log_decay=math.log(keep) * one[:, 0]),
         scaling=1.0,
         readout=readout.exp if phi == "exp" else readout.identity,
         normalizer=normalizer.RowSum() if eta == "row_sum" else normalizer.One(),
@@ -253,11 +253,15 @@ def test_every_figure_fits_a_phone_and_answers_keys(open_page: Open, kind: Any) 
     page.wait_for_function("old => document.querySelector('canvas').ariaLabel !== old", arg=before)
 
 
+def _move(figure: Any, **settings: Any) -> None:
+    figure.settings = settings
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: TurningView(keep=2), r"between 0.5 and 1.05, got 2"),
-        (lambda: ErasingView(angle=1.5), "whole number, got 1.5"),
+        (lambda: _move(ErasingView(), angle=1.5), "whole number, got 1.5"),
         (lambda: FactsView("mamba"), "did you mean 'mamba2'"),
         (lambda: FactsView(controls=["decya"]), "did you mean 'decay'"),
         (lambda: GrowthView(keep=math.nan), "finite number"),
