@@ -86,6 +86,12 @@ DESIGNS: dict[str, dict[str, object]] = {
         "normalizer": "one",
     },
     "householder-learned-softplus": {"evolution": "householder_learned", "readout": "softplus"},
+    "householder-scaled-delta": {
+        "evolution": "scaled_householder",
+        "readout": "identity",
+        "normalizer": "one",
+        "scaling": "delta",
+    },
 }
 
 

@@ -22,7 +22,15 @@ from coefdyn.shapes import Tensor
 
 __all__ = ["EVOLUTIONS", "NORMALIZERS", "READOUTS", "SCALINGS", "DesignMixer"]
 
-EVOLUTIONS = ("identity", "constant", "scalar", "diagonal", "householder", "householder_learned")
+EVOLUTIONS = (
+    "identity",
+    "constant",
+    "scalar",
+    "diagonal",
+    "householder",
+    "householder_learned",
+    "scaled_householder",
+)
 READOUTS: dict[str, Readout] = {
     "identity": readout.identity,
     "exp": readout.exp,
@@ -40,19 +48,20 @@ class DesignMixer(HeadMixer):
     Args:
         evolution: "identity"; "constant" (A_t = constant I for every t); "scalar" or "diagonal" (an
             input-dependent decay); "householder" (I - beta_t k_t k_t^T with the normalised key);
-            "householder_learned" (I - beta_t z_t z_t^T, z_t = W_z x_t L2-normalised).
+            "householder_learned" (I - beta_t z_t z_t^T, z_t = W_z x_t L2-normalised);
+            "scaled_householder" ("householder" times the decay of "scalar").
         constant: lambda of "constant": 0.95 decays, 1.05 grows, a negative one flips.
-        decay: parameterisation of "scalar" and "diagonal", "mamba2" or "gla" (see
-            ``TimestepDecay`` and ``LowRankDecay``).
-        beta: for both Householder forms, "fixed" (2: a reflection) or "learned" (2 sigmoid(W x_t)).
+        decay: parameterisation of "scalar", "diagonal" and "scaled_householder", "mamba2" or "gla"
+            (see ``TimestepDecay`` and ``LowRankDecay``).
+        beta: for the Householder forms, "fixed" (2: a reflection) or "learned" (2 sigmoid(W x_t)).
         readout: "identity", "exp", "relu", "softplus"; a feature map "psi_elu1", "psi_relu",
             "psi_softplus", "psi_exp"; or any ``coefdyn.readout.Pointwise`` or ``FeatureMap``.
         normalizer: "one"; "row_sum"; "floored" (max(|row sum|, 1)); "geometric" (eta_i = ratio^i,
             i from 1); "exp", "softplus" or "sigmoid" (that map of W_eta x_i).
         ratio: of "geometric"; ratio^i overflows float32 for ratio 1.05 after 1800 tokens.
         scaling: b_j: "one", "inverse_sqrt" (1/sqrt(n)), "gate" (z_j = sigmoid(w^T x_j)),
-            "gate_inverse_sqrt" (z_j / sqrt(n)), "delta" (Delta_j; the evolution's own Delta for a
-            "scalar" evolution with decay "mamba2"), or a positive number: b_j itself.
+            "gate_inverse_sqrt" (z_j / sqrt(n)), "delta" (Delta_j; the evolution's own Delta
+            where it decays by one number, by "mamba2"), or a positive number: b_j itself.
         norm_eps: what the output norm adds to the mean square, at least 0.
         heads: see ``HeadOptions``.
 
@@ -88,19 +97,21 @@ class DesignMixer(HeadMixer):
         self.write = self._write_gate()
 
     def _evolution_gates(self, decay: str, beta: str) -> tuple[nn.Module | None, HeadGate | None]:
-        if self.evolution in ("scalar", "diagonal"):
+        decays: nn.Module | None = None
+        if self.evolution in ("scalar", "diagonal", "scaled_householder"):
             width = self.key_dim if self.evolution == "diagonal" else None
             form = TimestepDecay if decay == "mamba2" else LowRankDecay
-            return form(d_model=self.d_model, n_heads=self.n_heads, width=width), None
-        learned = self.evolution.startswith("householder") and beta == "learned"
-        return None, self.head_gate("sigmoid", 2.0) if learned else None
+            decays = form(d_model=self.d_model, n_heads=self.n_heads, width=width)
+        learned = "householder" in self.evolution and beta == "learned"
+        return decays, self.head_gate("sigmoid", 2.0) if learned else None
 
     def _write_gate(self) -> HeadGate | None:
         if isinstance(self.scaling, float):
             return None
         if self.scaling.startswith("gate"):
             return self.head_gate("sigmoid")
-        shared = self.evolution == "scalar" and isinstance(self.decay, TimestepDecay)
+        one_number = self.evolution in ("scalar", "scaled_householder")
+        shared = one_number and isinstance(self.decay, TimestepDecay)
         if self.scaling == "delta" and not shared:
             return timestep_gate(d_model=self.d_model, n_heads=self.n_heads)
         return None
@@ -125,14 +136,20 @@ class DesignMixer(HeadMixer):
             sign = -ones if self.constant < 0 else None
             log_decay = math.log(abs(self.constant)) * ones
             return evolution.Scalar(log_decay=log_decay, sign=sign), None
+        log_decay, delta = None, None
         if self.decay is not None:
-            form = evolution.Scalar if self.evolution == "scalar" else evolution.Diagonal
             decay = self.decay(tokens.x)
             log_decay, delta = decay if isinstance(decay, tuple) else (decay, None)
-            return form(log_decay=tokens.match(log_decay)), delta
+            log_decay = tokens.match(log_decay)
+        if self.evolution in ("scalar", "diagonal"):
+            form = evolution.Scalar if self.evolution == "scalar" else evolution.Diagonal
+            return form(log_decay=log_decay), delta
         beta = 2.0 * ones if self.beta is None else tokens.match(self.beta(tokens.x))
         direction = l2_normalize(tokens.k if tokens.z is None else tokens.z)
-        return evolution.Householder(direction=direction, beta=beta), None
+        if log_decay is None:
+            return evolution.Householder(direction=direction, beta=beta), None
+        scaled = evolution.ScaledHouseholder(direction=direction, beta=beta, log_decay=log_decay)
+        return scaled, delta
 
     def _scaling(self, tokens: Tokens, delta: Tensor | None) -> float | Tensor:
         if isinstance(self.scaling, float):

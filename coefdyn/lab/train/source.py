@@ -7,7 +7,7 @@ from pathlib import Path
 
 from coefdyn.widgets.lean import lean_script
 
-__all__ = ["TASKS", "join", "tasks_source"]
+__all__ = ["ENGINE", "TASKS", "engine_source", "join", "tasks_source"]
 
 _JS = Path(__file__).parent / "js"
 
@@ -15,6 +15,28 @@ _JS = Path(__file__).parent / "js"
 TASKS = tuple(
     f"tasks/{name}"
     for name in ("generator", "recall", "mqar", "copying", "keeping", "tracking", "tasks")
+)
+
+#: forward, backward and optimiser; weights are drawn with tasks/generator
+ENGINE = tuple(
+    f"engine/{name}"
+    for name in (
+        "space",
+        "linear",
+        "gates",
+        "readout",
+        "rows",
+        "scores",
+        "projections",
+        "design_mixer",
+        "blocks",
+        "cross_entropy",
+        "trouble",
+        "options",
+        "sequence_model",
+        "adamw",
+        "checkpoint",
+    )
 )
 
 
@@ -28,3 +50,9 @@ def join(names: tuple[str, ...]) -> str:
 def tasks_source() -> str:
     """The tasks alone, as plain top-level functions."""
     return join(TASKS)
+
+
+@cache
+def engine_source() -> str:
+    """The model, its gradient and its optimiser alone, as plain top-level functions."""
+    return join((TASKS[0], *ENGINE))

@@ -1,0 +1,83 @@
+"""Steps per second of training in a page; run by hand, from the top of the repository.
+
+    python tests/browser/measure_train.py [--steps 60] [--evolution scalar ...]
+
+Width 32, two layers, four heads, batches of 16, in headless Chromium, one design a line: steps per
+second at 16 and at 32 tokens, by the clock and (in brackets) per second that the page's process
+computed. On a machine that does other work too, only the second says what the page can do. The
+promise is 25 at 16 tokens and 15 at 32; the last line names the slowest design.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+from typing import Any
+
+from measure import chromium
+
+from coefdyn.lab.train.source import engine_source
+from coefdyn.mixers.design import EVOLUTIONS, READOUTS
+
+PROMISED = {16: 25, 32: 15}
+#: warms up, then takes so many steps at least
+RUN = """({ design, length, steps }) => {
+  const [batch, vocabulary] = [16, 18];
+  const model = createModel({ design, length, vocabulary });
+  const optimizer = adamw(model.parameters, { learningRate: 3e-3, steps: 10 * steps });
+  const generator = new Generator(1);
+  const step = () => {
+    const tokens = generator.integers(0, vocabulary, batch * length);
+    model.loss({ tokens, targets: tokens }, batch);
+    model.backward();
+    optimizer.step();
+  };
+  for (let t = 0; t < steps; t++) step();
+  const start = performance.now();
+  for (let t = 0; t < steps; t++) step();
+  return performance.now() - start;
+}"""
+
+
+def computed(session: Any) -> float:
+    """Seconds that the page's processes have computed so far."""
+    told = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    return sum(one["cpuTime"] for one in told if one["type"] == "renderer")
+
+
+def rate(browser: Any, design: dict[str, str], length: int, steps: int) -> tuple[float, float]:
+    """Steps per second by the clock, and per second computed (warming up included)."""
+    page = browser.new_page()
+    page.add_script_tag(content=engine_source())
+    session = browser.new_browser_cdp_session()
+    before = computed(session)
+    elapsed = page.evaluate(RUN, {"design": design, "length": length, "steps": steps})
+    after = computed(session)
+    page.close()
+    return steps / elapsed * 1000, 2 * steps / (after - before)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--evolution", nargs="*", default=EVOLUTIONS, choices=EVOLUTIONS)
+    chosen = parser.parse_args()
+    slowest: dict[int, tuple[float, str]] = {}
+    print("| A_t | phi | steps/s at 16 tokens | at 32 tokens |\n| --- | --- | --- | --- |")
+    with chromium() as browser:
+        for evolution, readout in itertools.product(chosen.evolution, READOUTS):
+            cells = []
+            for length in PROMISED:
+                design = {"evolution": evolution, "readout": readout, "normalizer": "floored"}
+                clock, busy = rate(browser, design, length, chosen.steps)
+                cells.append(f"{clock:.0f} ({busy:.0f})")
+                found = (busy, f"{evolution}, {readout}")
+                slowest[length] = min(found, slowest.get(length, found))
+            print(f"| {evolution} | {readout} | {' | '.join(cells)} |", flush=True)
+    for length, (busy, name) in slowest.items():
+        promise = f"promised {PROMISED[length]}"
+        print(f"slowest at {length} tokens: {name}, {busy:.0f} per second computed ({promise})")
+
+
+if __name__ == "__main__":
+    main()
