@@ -254,9 +254,9 @@ class CoefficientDynamics:
 
         return apply.apply(self, v, method=method)
 
-    def step(
+    def extend(
         self, v: Float[Tensor, "*#batch L dv"], state: State | None = None
-    ) -> tuple[Tensor, State]:
+    ) -> tuple[Float[Tensor, "*batch L dv"], State]:
         """Continue a sequence: these tokens come after those already in ``state``.
 
         Feeding a sequence piece by piece gives the whole-sequence result. The state of a linear
@@ -264,7 +264,7 @@ class CoefficientDynamics:
         A linear readout takes a prompt of 64 tokens or more chunk by chunk.
 
         Args:
-            v: values of the next token(s), ``(..., L, d_v)``, L >= 1.
+            v: values of the next tokens, ``(..., L, d_v)``, L >= 1.
             state: what the previous call returned; None before the first token.
 
         Returns:
@@ -276,7 +276,32 @@ class CoefficientDynamics:
         """
         from coefdyn.execution import apply
 
-        return apply.step(self, v, state)
+        return apply.extend(self, v, state)
+
+    def step(
+        self, v_t: Float[Tensor, "*#batch dv"], state: State | None = None
+    ) -> tuple[Float[Tensor, "*batch dv"], State]:
+        """One token after those in ``state``: ``extend`` for L = 1, without the axis of tokens.
+
+        Args:
+            v_t: the value of the next token, ``(..., d_v)``.
+            state: what the previous call returned; None before the first token.
+
+        Returns:
+            y_t ``(..., d_v)``, and the state after it.
+
+        Raises:
+            ValueError: if these are the ingredients of more than one token, and as ``extend``.
+        """
+        if self.length != 1 or not isinstance(v_t, Tensor) or v_t.ndim == 0:
+            got = tuple(v_t.shape) if isinstance(v_t, Tensor) else repr(v_t)
+            raise ValueError(
+                f"step takes one token: the ingredients of L=1, got L={self.length}, and v_t of "
+                f"shape (..., d_v), got {got}. Use narrow(t, 1).step(v[..., t, :], state), or "
+                "extend(v, state) for several tokens at once."
+            )
+        y, state = self.extend(v_t[..., None, :], state)
+        return y[..., 0, :], state
 
     def __repr__(self) -> str:
         scaling: Any = (

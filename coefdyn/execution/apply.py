@@ -23,7 +23,7 @@ from coefdyn.execution.state import CacheState, LinearState, State, has_finite_s
 from coefdyn.execution.triton.dispatch import check_triton, run_triton
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["METHODS", "apply", "coefficients", "resolve", "step"]
+__all__ = ["METHODS", "apply", "coefficients", "extend", "resolve"]
 
 Run = Callable[[CoefficientDynamics, Tensor], Tensor]
 
@@ -77,10 +77,10 @@ def apply(
         return run(working, values).to(v.dtype)
 
 
-def step(
+def extend(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"], state: State | None
 ) -> tuple[Tensor, State]:
-    """See ``CoefficientDynamics.step``."""
+    """See ``CoefficientDynamics.extend``."""
     check_values(dynamics, v)
     dynamics, dtype = absorbed(dynamics), v.dtype
     with full_precision(v.device):

@@ -25,7 +25,7 @@ def check_recurrent(dynamics: CoefficientDynamics) -> None:
         f"method='recurrent' needs a linear readout, or a FeatureMap with Identity evolution; got "
         f"{phi!r} with {evolution}. Its past does not fit into a state of fixed size (Lemma 1: "
         "with a state of n x d_v numbers only phi = identity has a recurrent form). "
-        "Use method='parallel' or 'auto'; step() also works and keeps every key and value."
+        "Use method='parallel' or 'auto'; extend() also works and keeps every key and value."
     )
 
 

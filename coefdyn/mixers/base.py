@@ -186,7 +186,7 @@ class Mixer(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
         """Continue a sequence by L more tokens; equals the whole sequence at once."""
         tokens, past = self.tokens(x, state)
-        y, inner = self.build(tokens).step(tokens.v, None if state is None else state.dynamics)
+        y, inner = self.build(tokens).extend(tokens.v, None if state is None else state.dynamics)
         return self.finish(y, tokens), MixerState(tokens.start + x.shape[-2], past, inner)
 
     def step(

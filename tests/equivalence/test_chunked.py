@@ -147,7 +147,7 @@ def test_a_prompt_is_stepped_through_in_chunks(structure: str, eta: str) -> None
         d, state, outputs = inputs.dynamics(structure, "identity", eta, log_scaled=True), None, []
         for start, size in ((0, 70), (70, 1), (71, 1), (72, 1), (73, 77)):
             piece, v = d.narrow(start, size), inputs.v.narrow(-2, start, size)
-            y, state = piece.step(v, state)
+            y, state = piece.extend(v, state)
             outputs.append(y)
         want = d.apply(inputs.v, "reference")
     assert_agree(

@@ -94,7 +94,7 @@ def test_continuing_equals_the_whole_sequence(structure: str, eta: str, log_scal
         for turn, size in enumerate((20, 2, 17, 1, 5)):
             part, values = d.narrow(start, size), v[..., start : start + size, :]
             if turn % 2:
-                y, state = part.step(values, state)
+                y, state = part.extend(values, state)
             else:
                 y, state = continue_chunked(part, values, state, chunk_size=8)
             pieces.append(y)
@@ -166,7 +166,7 @@ def test_designs_without_a_chunked_algorithm() -> None:
         inputs.dynamics("scalar", "elu1", "one").apply(inputs.v, method="chunked")
     with pytest.raises(ValueError, match="chunk_size must be at least 1"):
         apply_chunked(inputs.dynamics("scalar", "identity", "one"), inputs.v, chunk_size=0)
-    with pytest.raises(ValueError, match="Use step"):
+    with pytest.raises(ValueError, match="Use extend"):
         continue_chunked(inputs.dynamics("scalar", "exp", "one"), inputs.v)
 
 

@@ -119,18 +119,29 @@ def test_coefficients_and_states(structure: str, phi: str) -> None:
 @pytest.mark.parametrize("eta", NORMALIZERS)
 @pytest.mark.parametrize("phi", ["identity", "exp", "elu1"])
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_step_continues_a_sequence(structure: str, phi: str, eta: str) -> None:
+def test_extend_continues_a_sequence(structure: str, phi: str, eta: str) -> None:
     inputs = Inputs.draw(seed=5)
     d = inputs.dynamics(structure, phi, eta, log_scaled=True)
     with torch.no_grad():
         state, outputs = None, []
         for start, size in ((0, 1), (1, 8), (9, 1), (10, 11)):
             piece = inputs.v.narrow(-2, start, size)
-            y, state = d.narrow(start, size).step(piece, state)
+            y, state = d.narrow(start, size).extend(piece, state)
             outputs.append(y)
         assert isinstance(state, LinearState if has_finite_state(d) else CacheState)
         whole = torch.cat(outputs, -2)
         assert relative_error(whole, d.apply(inputs.v, "reference")) < STEP
+
+
+@pytest.mark.parametrize("phi", ["identity", "exp"])
+def test_one_token_has_no_axis_of_tokens(phi: str) -> None:
+    inputs = Inputs.draw(length=5, seed=5)
+    d, state = inputs.dynamics("scaled_householder", phi, "floored"), None
+    expected, v = d.apply(inputs.v, "reference"), inputs.v
+    for t in range(5):
+        y_t, state = d.narrow(t, 1).step(v[..., t, :], state)
+        assert y_t.shape == v[..., t, :].shape
+        assert relative_error(y_t, expected[..., t, :]) < STEP
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -114,8 +114,8 @@ def test_channels_that_take_turns_in_growing(dtype: torch.dtype, eta) -> None:
         log_scaling=torch.zeros(length, dtype=dtype),
     )
     everywhere(d, v.requires_grad_(), [v])
-    y, state = d.narrow(0, 500).step(v[:500])
-    y, _ = d.narrow(500, 500).step(v[500:], state)
+    y, state = d.narrow(0, 500).extend(v[:500])
+    y, _ = d.narrow(500, 500).extend(v[500:], state)
     assert_agree(y, d.apply(v, "reference")[500:], method="chunked", dtype=dtype, quantity="step")
 
 

@@ -57,8 +57,8 @@ def test_every_method_that_can_agrees_with_the_reference(name, length, phi) -> N
         for leaf, got in gradients(y, inputs).items():
             assert_agree(got, slopes[leaf], method="parallel", dtype=F64, quantity="gradient")
     with torch.no_grad():
-        first, state = d.narrow(0, 5).step(inputs.v[..., :5, :])
-        rest, _ = d.narrow(5, length - 5).step(inputs.v[..., 5:, :], state)
+        first, state = d.narrow(0, 5).extend(inputs.v[..., :5, :])
+        rest, _ = d.narrow(5, length - 5).extend(inputs.v[..., 5:, :], state)
     whole = torch.cat([first, rest], -2)
     assert_agree(whole, want, method="recurrent", dtype=F64, quantity="step")
 

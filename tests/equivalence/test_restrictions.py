@@ -177,7 +177,7 @@ def test_step_continues_a_sequence(structure: str, phi: str, added: str) -> None
     with torch.no_grad():
         want, state, outputs = d.apply(v, method="parallel"), None, []
         for start, size in ((0, 1), (1, 70), (71, 3), (74, 16)):
-            y, state = d.narrow(start, size).step(v.narrow(-2, start, size), state)
+            y, state = d.narrow(start, size).extend(v.narrow(-2, start, size), state)
             outputs.append(y)
     got = torch.cat(outputs, -2)
     assert relative_error(got, want) < tolerance("recurrent", F64, "step")

@@ -35,6 +35,7 @@ def refused(dynamics: CoefficientDynamics) -> str:
 
 householder = evolution.Householder(direction=torch.ones(L, N), beta=torch.ones(L))
 diagonal = evolution.Diagonal(log_decay=torch.zeros(L, N))
+linear = {"readout": readout.identity, "normalizer": normalizer.One()}
 cube = readout.Pointwise(lambda s: s**3, name="cube")
 square = readout.FeatureMap(torch.square, name="square")
 dense = evolution.Dense(matrix=torch.zeros(L, N, N))
@@ -46,8 +47,10 @@ dense = evolution.Dense(matrix=torch.zeros(L, N, N))
         ({}, "CUDA device", "chunked"),
         ({"dtype": torch.float64}, "float64", "chunked"),
         ({"n": 300}, "300", "chunked"),
-        ({"evolution": householder}, "CUDA device", "chunked"),
-        ({"evolution": diagonal}, "CUDA device", "chunked"),
+        ({"evolution": householder, **linear}, "CUDA device", "chunked"),
+        ({"evolution": diagonal, **linear}, "CUDA device", "chunked"),
+        ({"evolution": householder}, "exp with Householder", "chunked"),
+        ({"evolution": diagonal}, "exp with Diagonal", "chunked"),
         ({"readout": cube}, "cube", "readouts.register"),
         ({"readout": square, "evolution": diagonal}, "square", "parallel"),
         ({"evolution": dense}, "Dense", "parallel"),

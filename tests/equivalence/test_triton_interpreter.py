@@ -6,7 +6,7 @@ import pytest
 from gpu.processes import assert_interpreted
 
 EXPECTED = {"pointwise": 25, "scalar": 12, "householder": 7, "diagonal": 7, "operators": 5}
-EXPECTED |= {"emulated": 16}
+EXPECTED |= {"emulated": 14}
 
 
 @pytest.mark.parametrize("group", EXPECTED)

@@ -105,9 +105,7 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
 
     from coefdyn.execution.triton import (
         diagonal,
-        diagonal_pointwise,
         householder,
-        householder_pointwise,
         linear,
         pointwise,
     )
@@ -131,21 +129,8 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
         "softplus_scalar": both(
             pointwise.rows_kernel, q, q, q, gate, gate, None, "softplus", "row_sum", False, 1.0
         ),
-        "householder_exp": both(
-            householder_pointwise.householder_rows_kernel,
-            *(q, q, q, gate, q, gate, gate, None, "exp", "row_sum", True, 1.0),
-        ),
-        "diagonal_exp": both(
-            diagonal_pointwise.diagonal_rows_kernel,
-            *(q, q, q, gate, channels, None, "exp", "row_sum", True, 1.0),
-        ),
-        "diagonal_softplus": both(
-            diagonal_pointwise.diagonal_rows_kernel,
-            *(q, q, q, gate, channels, None, "softplus", "row_sum", False, 1.0),
-        ),
         "own_readout": both(
-            diagonal_pointwise.diagonal_rows_kernel,
-            *(q, q, q, None, channels, None, KEY, "row_sum", False, 1.0),
+            pointwise.rows_kernel, q, q, q, None, gate, None, KEY, "row_sum", False, 1.0
         ),
         "scalar": both(linear.scalar_kernel, q, q, q, gate, gate, None, 1.0),
         "row_sums": both(linear.scalar_kernel, q, q, ones, gate, gate, None, 1.0),

@@ -23,7 +23,6 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from comparison import check, in_float64, output_and_gradients  # noqa: E402
 from designs import Inputs  # noqa: E402
-from householder_cases import householder_pointwise  # noqa: E402
 from tolerances import relative_error  # noqa: E402
 
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
@@ -75,60 +74,10 @@ def diagonal() -> Iterator[dict]:
     yield continued("diagonal")
 
 
-def diagonal_pointwise() -> Iterator[dict]:
-    for eta in NORMALIZERS:
-        for phi in ("exp", "softplus", "relu"):
-            yield check("diagonal", phi, eta, 17, log_scaled=eta == "floored")
-    for length in (1, 15, 64, 65):
-        yield check("diagonal", "exp", "row_sum", length)
-    yield check("diagonal", "softplus", "row_sum", 100, n=40, dv=33)
-    yield check("diagonal", "exp", "one", 20, n=130)
-    yield check("diagonal", "relu", "row_sum", 33, batch=(2, 2), log_scaled=True)
-    yield check("diagonal", "exp", "row_sum", 70, resets=True)
-    for dtype, length in ((F16, 40), (BF16, 70)):
-        yield check("diagonal", "exp", "row_sum", length, dtype=dtype, n=16, dv=16)
-    yield identity_rows()
-    yield diagonal_operator()
-    yield compiled("diagonal")
-
-
-def identity_rows() -> dict[str, object]:
-    """phi(s) = s by the rows: a design takes the scan, so the operator is called itself."""
-    from coefdyn.execution.triton.diagonal_pointwise import diagonal_rows_kernel
-
-    inputs = Inputs.draw(batch=(1,), length=40, dtype=F32)
-    exact = in_float64(inputs)
-
-    def rows(x: Inputs, v):
-        q, k, b, g = (x.leaves[name] for name in ("q", "k", "scaling", "channel_decay"))
-        sign = x.signs["channel_sign"].cumprod(-2)
-        return diagonal_rows_kernel(
-            q * sign, k * sign, v, b, g, None, "identity", "row_sum", False, 1.0
-        )[0]
-
-    design = exact.dynamics("diagonal", "identity", "row_sum")
-    expected = output_and_gradients(lambda d, v: d.apply(v, "parallel"), design, exact)
-    got = output_and_gradients(rows, inputs, inputs)
-    errors = {name: relative_error(got[name], expected[name]) for name in got}
-    missing = sorted(expected.keys() - got.keys())
-    return {"case": "identity rows", "dtype": "float32", "missing": missing, "errors": errors}
-
-
-def diagonal_operator() -> dict[str, object]:
-    """Registered shapes and types match what the kernels return."""
-    from coefdyn.execution.triton.diagonal_pointwise import diagonal_rows_kernel
-
-    q, gate = torch.randn(1, 5, 4, dtype=F16), -torch.rand(1, 5)
-    args = (q, q, q, gate, -torch.rand(1, 5, 4), None, "exp", "row_sum", True, 0.5)
-    kernel = diagonal_rows_kernel
-    torch.library.opcheck(kernel.op, args, test_utils=("test_schema", "test_faketensor"))
-    return {"case": "operator", "dtype": "float16", "missing": [], "errors": {}}
-
-
 def own_readout() -> Iterator[dict]:
-    for structure in ("identity", "scalar", "diagonal"):
+    for structure in ("identity", "scalar"):
         yield check(structure, "squared_relu", "floored", 17)
-    yield check("diagonal", "squared_relu", "row_sum", 70, dtype=F16, n=16, dv=16)
+    yield check("scalar", "squared_relu", "row_sum", 70, dtype=F16, n=16, dv=16)
     yield compiled("scalar", "squared_relu")
 
 
@@ -210,7 +159,6 @@ def emulated() -> Iterator[dict]:
             yield check("scalar", "relu", "given", 130, **heads)
             yield check("scalar", "identity", "floored", 130, log_scaled=True, **heads)
             yield check("householder", "identity", "one", 200, own=True, dtype=dtype, n=16, dv=16)
-            yield check("scaled_householder", "exp", "row_sum", 70, **heads)
             yield check("scalar", "identity", "one", 1000, dtype=dtype, n=16, dv=16)
             yield check("diagonal", "identity", "one", 300, dtype=dtype, n=16, dv=16)
 
@@ -220,8 +168,6 @@ ALL = (
     scalar,
     householder,
     diagonal,
-    diagonal_pointwise,
-    householder_pointwise,
     own_readout,
     operators,
     emulated,

@@ -40,7 +40,7 @@ LONG = {"q": normal(80, 5), "k": normal(80, 5)}
 
 def after(**changed: object) -> object:
     """The state that some other design leaves behind."""
-    return design(**changed).step(V)[1]
+    return design(**changed).extend(V)[1]
 
 
 #: call -> (what the message says came, the remedy it names)
@@ -112,48 +112,50 @@ CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
     "exp in chunks": (
         lambda: continue_chunked(design(readout=readout.exp), V),
         r"Pointwise\(exp\)",
-        r"Use step\(\)",
+        r"Use extend\(\)",
     ),
-    "state of another n": (lambda: design(**WIDE).step(V, after()), r"\(4, 3\)", "state=None"),
+    "a step of many tokens": (lambda: design().step(V), "L=6", r"extend\(v, state\)"),
+    "a step of no token": (lambda: design(length=1).step(1.0), r"got 1\.0", r"extend\(v, state\)"),
+    "state of another n": (lambda: design(**WIDE).extend(V, after()), r"\(4, 3\)", "state=None"),
     "long prompt, another n": (
-        lambda: design(**LONG).step(normal(80, 3), after()),
+        lambda: design(**LONG).extend(normal(80, 3), after()),
         r"\(4, 3\)",
         "state=None",
     ),
     "state of another d_v": (
-        lambda: design().step(normal(6, 5), after()),
+        lambda: design().extend(normal(6, 5), after()),
         r"\(4, 3\).*\(4, 5\)",
         "state=None",
     ),
     "state of other heads": (
-        lambda: design(q=normal(3, 6, 4)).step(V, after(q=normal(2, 6, 4))),
+        lambda: design(q=normal(3, 6, 4)).extend(V, after(q=normal(2, 6, 4))),
         r"axes \(2,\)",
         "state=None",
     ),
     "state without a row sum": (
-        lambda: design(normalizer=normalizer.RowSum()).step(V, after()),
+        lambda: design(normalizer=normalizer.RowSum()).extend(V, after()),
         r"= \(4, 3\)",
         "state=None",
     ),
     "state in float64": (
-        lambda: design().step(V, design().to(torch.float64).step(V.double())[1]),
+        lambda: design().extend(V, design().to(torch.float64).extend(V.double())[1]),
         "float64",
         "state=None",
     ),
     "state without weights": (
-        lambda: design(evolution=DECAY, normalizer=normalizer.RowSum()).step(
+        lambda: design(evolution=DECAY, normalizer=normalizer.RowSum()).extend(
             V, after(normalizer=normalizer.RowSum())
         ),
         "without a decay",
         "state=None",
     ),
     "cache without weights": (
-        lambda: design(evolution=DECAY, readout=readout.exp).step(V, after(readout=readout.exp)),
+        lambda: design(evolution=DECAY, readout=readout.exp).extend(V, after(readout=readout.exp)),
         "without a decay",
         "state=None",
     ),
     "cache of another n": (
-        lambda: design(**WIDE, readout=readout.exp).step(V, after(readout=readout.exp)),
+        lambda: design(**WIDE, readout=readout.exp).extend(V, after(readout=readout.exp)),
         r"\(4, 3\)",
         "state=None",
     ),
@@ -161,7 +163,7 @@ CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
     "array for x": (lambda: MIXER(normal(6, 4).numpy()), "ndarray", "floating-point tensor"),
     "mixer's state": (lambda: MIXER.step(normal(4), after()), "LinearState", "it is None"),
     "state of another kind": (
-        lambda: design(readout=readout.exp).step(V, after()),
+        lambda: design(readout=readout.exp).extend(V, after()),
         "got a LinearState",
         "state=None",
     ),

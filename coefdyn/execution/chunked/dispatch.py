@@ -99,7 +99,7 @@ def continue_chunked(
     state: LinearState | None = None,
     chunk_size: int | None = None,
 ) -> tuple[Tensor, LinearState]:
-    """Tokens after those remembered in ``state``: y and the new state, like ``step``.
+    """Tokens after those remembered in ``state``: y and the new state, like ``extend``.
 
     Raises:
         ValueError: for a readout without a state of fixed size, and as ``apply_chunked``.
@@ -108,7 +108,7 @@ def continue_chunked(
     if not has_finite_state(dynamics):
         raise ValueError(
             f"a chunked continuation needs a linear readout; got {dynamics.readout!r} with "
-            f"{type(dynamics.evolution).__name__}, which must keep every key. Use step()."
+            f"{type(dynamics.evolution).__name__}, which must keep every key. Use extend()."
         )
     if state is not None:
         check_state(dynamics, values, state)

@@ -33,6 +33,8 @@ from coefdyn.shapes import Float, Tensor
 __all__ = ["STRUCTURES", "check_triton", "run_triton"]
 
 STRUCTURES = (Identity, Scalar, Diagonal, Householder, ScaledHouseholder)
+#: those of pointwise readouts
+POINTWISE = (Identity, Scalar)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 #: widest head, of keys or of values
 WIDEST = 256
@@ -62,7 +64,7 @@ def check_triton(dynamics: CoefficientDynamics) -> None:
             "'parallel'."
         )
     if not has_finite_state(dynamics):
-        _check_readout(dynamics)
+        _check_pointwise(dynamics)
     _check_device(dynamics)
     if grows(dynamics):
         raise ValueError(
@@ -72,8 +74,14 @@ def check_triton(dynamics: CoefficientDynamics) -> None:
         )
 
 
-def _check_readout(dynamics: CoefficientDynamics) -> None:
-    phi = dynamics.readout
+def _check_pointwise(dynamics: CoefficientDynamics) -> None:
+    phi, evolution = dynamics.readout, dynamics.evolution
+    if type(evolution) not in POINTWISE:
+        raise ValueError(
+            f"method='triton' has no kernel for the readout {phi!r} with "
+            f"{type(evolution).__name__}: it has those of pointwise readouts for "
+            f"{' and '.join(kind.__name__ for kind in POINTWISE)}, exactly these. {REMEDY}"
+        )
     if importlib.util.find_spec("triton") is None:
         return  # said by _check_device
     from coefdyn.execution.triton.readouts import key_of, names
@@ -129,8 +137,6 @@ def _flat(x: Tensor | None, batch: tuple[int, ...], trailing: int) -> Tensor | N
 
 
 def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
-    from coefdyn.execution.triton.diagonal_pointwise import diagonal_rows_kernel
-    from coefdyn.execution.triton.householder_pointwise import householder_rows_kernel
     from coefdyn.execution.triton.pointwise import rows_kernel
     from coefdyn.execution.triton.readouts import key_of
 
@@ -138,12 +144,6 @@ def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     phi, eta = dynamics.readout, dynamics.normalizer
     weight, scale, shift, offset = gates(dynamics, dtype=torch.float32)
     q, k = (_flat(x, batch, 2) for x in _folded(dynamics.evolution, *keys(dynamics)))
-    evolution, erase = dynamics.evolution, ()
-    diagonal = per_channel(evolution)
-    kernel = diagonal_rows_kernel if diagonal else rows_kernel
-    if reflects(dynamics):
-        kernel = householder_rows_kernel
-        erase = _flat(evolution.direction, batch, 2), _flat(evolution.beta.float(), batch, 1)
     least = None
     if isinstance(eta, FlooredRowSum):
         least = q.new_full((q.shape[0], q.shape[1]), eta.floor, dtype=torch.float32)
@@ -151,13 +151,12 @@ def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
             least = least * (-_flat(offset.float(), batch, 1)).exp()
     norm = "row_sum" if isinstance(eta, RowSum) else "none" if least is None else "floored"
     peaks = phi.same_as(readouts.exp) and eta.cancels_scale
-    y, *_ = kernel(
+    y, *_ = rows_kernel(
         q,
         k,
-        *erase,
         _flat(v, batch, 2),
         _flat(weight, batch, 1),
-        _flat(decays(evolution, shift, torch.float32), batch, 2 if diagonal else 1),
+        _flat(decays(dynamics.evolution, shift, torch.float32), batch, 1),
         least,
         key_of(phi),
         norm,
