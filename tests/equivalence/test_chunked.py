@@ -138,6 +138,19 @@ def test_empty_relu_rows_give_zero() -> None:
     assert all((g == 0).all() for g in grads)
 
 
+@pytest.mark.parametrize("log_scaled", [False, True])
+@pytest.mark.parametrize("phi", ["relu", "softplus"])
+def test_rows_that_do_not_fade_pay_for_none_that_would(phi: str, log_scaled: bool, monkeypatch):
+    """Exact rows, and rows shifted by their maximum, are for what leaves the range of the dtype."""
+
+    def refuse(*args: object) -> None:
+        raise AssertionError("the exact path was taken")
+
+    monkeypatch.setattr("coefdyn.execution.chunked.pointwise.apply_rows", refuse)
+    monkeypatch.setattr("coefdyn.execution.chunked.pointwise_tiles._shifted", refuse)
+    check(lambda x: x.dynamics("scalar", phi, "row_sum", log_scaled), length=150)
+
+
 @pytest.mark.parametrize("eta", NORMALIZERS)
 @pytest.mark.parametrize("structure", LINEAR)
 def test_a_prompt_is_stepped_through_in_chunks(structure: str, eta: str) -> None:

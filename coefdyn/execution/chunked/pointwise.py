@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 from torch.nn import functional
@@ -10,7 +12,7 @@ from torch.nn import functional
 from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne, Identity
-from coefdyn.dynamics.normalizer import RowSum
+from coefdyn.dynamics.normalizer import One, RowSum
 from coefdyn.execution.chunked.operators import Kernel, flatten_batch, once
 from coefdyn.execution.chunked.pointwise_scores import (
     DiagonalScores,
@@ -24,9 +26,11 @@ from coefdyn.execution.chunked.readouts import rule
 from coefdyn.execution.chunked.rows import apply_rows
 from coefdyn.execution.chunked.tiles import cut
 from coefdyn.execution.growth import grows, reflects
+from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import flipped_sides, flips, gates
 from coefdyn.execution.restrictions import with_own
 from coefdyn.execution.rows import normalize
+from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply_pointwise"]
@@ -130,10 +134,12 @@ def apply_pointwise(
         return softmax_attention(dynamics, v, batch)
     if needs_rows(dynamics) or grows(dynamics):
         return apply_rows(dynamics, v, rows)
-    phi, eta = dynamics.readout, dynamics.normalizer
+    phi, eta, weighted = dynamics.readout, dynamics.normalizer, weighs_row_sums(dynamics)
+    if weighted and not can_read(v):
+        return apply_rows(dynamics, v, rows)
     name: Phi = next((known.name for known in BUILT_IN if phi.same_as(known)), phi.fn)
     shift = name in ("exp", "softplus") and eta.cancels_scale
-    weight, scale, _, _ = gates(dynamics)
+    weight, scale, _, _ = gates(replace(dynamics, normalizer=One()) if weighted else dynamics)
     q, k = dynamics.q, dynamics.k if scale == 1.0 else dynamics.k * scale
     k, sign = k if weight is None else k * weight[..., None], flips(dynamics.evolution)
     q, k = (q, k) if sign is None else (q * sign, k * sign)
@@ -143,6 +149,8 @@ def apply_pointwise(
     run = rows_kernel if isinstance(name, str) else rows_kernel.direct
     out, total, offset = run(*tensors, flatten_batch(v, batch, 2), g, structure, name, rows, shift)
     out, total, offset = (x.reshape(*batch, *x.shape[1:]) for x in (out, total, offset))
+    if weighted and fades(dynamics, total):
+        return apply_rows(dynamics, v, rows)
     offset = offset[..., None] if shift else None
     if dynamics.own is not None:
         sums = torch.cat([out, total[..., None]], -1)
@@ -154,16 +162,38 @@ def apply_pointwise(
 
 def needs_rows(dynamics: CoefficientDynamics) -> bool:
     """Whether plain rows must do it (see rows.py): a readout of one's own with parameters or one
-    value per head, or a homogeneous one whose row sums are weighted in the log."""
-    phi, eta = dynamics.readout, dynamics.normalizer
+    value per head, a mask, an outer decay."""
+    phi = dynamics.readout
     if dynamics.mask is not None or dynamics.outer_log_decay is not None:
         return True
     if any(phi.same_as(known) for known in BUILT_IN):
-        weighted = dynamics.evolution.common_log_decay is not None
-        weighted |= dynamics.log_scaling is not None
-        return eta.cancels_scale and phi.is_homogeneous and weighted
+        return False
     probe = phi(dynamics.q.detach().new_zeros(1, 1))
     return probe.requires_grad or probe.shape != (1, 1)
+
+
+def weighs_row_sums(dynamics: CoefficientDynamics) -> bool:
+    """Whether a weight of the log multiplies whole coefficients whose scale eta cancels: a row may
+    then fade below the dtype's range and yet have a quotient."""
+    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
+    return weighted and dynamics.normalizer.cancels_scale and dynamics.readout.is_homogeneous
+
+
+def fades(dynamics: CoefficientDynamics, total: Float[Tensor, "*batch L"]) -> bool:
+    """Whether the weights have put a row sum out of range: it is not finite, or it is small and
+    some pair of its row weighs as little."""
+    total, g, log_b = total.detach(), dynamics.evolution.common_log_decay, dynamics.log_scaling
+    least = torch.finfo(total.dtype).tiny ** 0.25
+    if not bool(total.isfinite().all()):
+        return True
+    low = total.abs() < least
+    if not bool(low.any()):
+        return False
+    sums = total.new_zeros(total.shape, dtype=torch.float64)
+    sums = sums if g is None else sums + g.detach().double().clamp(min=RESET).cumsum(-1)
+    written = -sums if log_b is None else log_b.detach().double() - sums
+    faintest = sums + written.cummin(-1).values
+    return bool((low & (faintest < math.log(least))).any())
 
 
 def _structured(

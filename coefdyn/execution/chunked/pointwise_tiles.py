@@ -88,6 +88,13 @@ def _shifted(
     return scores.sub_(offset[..., None]), offset
 
 
+def _may_shift(scores: Tensor, start: int, below: float) -> bool:
+    """Whether a row's largest score may be at most ``below``: its own (i, i) says when not."""
+    if below == torch.inf:
+        return True
+    return bool(scores[:, :, start:].diagonal(dim1=1, dim2=2).amin() <= below)
+
+
 def tiled_forward(
     scores: Scores, rule: Rule, v: Tensor, log_decay: Tensor | None, rows: int, shift: bool
 ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor | None]]:
@@ -99,9 +106,9 @@ def tiled_forward(
         s, d, offset = scores.raw(start, stop), decays(start, stop), None
         if d is not None:
             s.mul_(d)
-        if shift:
+        if shift and _may_shift(s, start, rule.shift_below):
             s, offset = _shifted(s, start, None, rule.shift_below)
-        faint = shift and rule.shift_below < torch.inf and bool((offset < 0).any())
+        faint = offset is not None and rule.shift_below < torch.inf
         p = rule.shifted(s, offset)[0] if faint else rule.value(s)
         p[:, :, start:].tril_()
         yield slice(start, stop), torch.bmm(p, v[:, :stop]), p.sum(-1), offset
@@ -127,12 +134,13 @@ def tiled_backward(
         s, d = scores.raw(start, stop), decays(start, stop)
         if d is not None:
             s.mul_(d)
-        if offset is not None:
+        kept, m = s, None if offset is None else offset[:, start:stop]
+        if m is not None and (rule.shift_below == torch.inf or bool((m < 0).any())):
             kept = s.clone() if d is not None else s
-            s, _ = _shifted(s, start, offset[:, start:stop], rule.shift_below)
+            s, _ = _shifted(s, start, m, rule.shift_below)
+            p, slope = rule.shifted(s, m)
         else:
-            kept = s
-        p, slope = rule.both(s) if offset is None else rule.shifted(s, offset[:, start:stop])
+            p, slope = rule.both(s)
         p[:, :, start:].tril_()
         dv[:, :stop].baddbmm_(p.transpose(1, 2), grad)
         ds = torch.bmm(grad, v[:, :stop].transpose(1, 2))

@@ -1,8 +1,8 @@
 """Pointwise readouts by plain torch, tile by tile of rows: O(L^2) time, few tiles in memory.
 
 For what the hand-written kernel cannot see from flattened scores: a readout with parameters, one
-that is not the same for every head, row sums whose scale has to be taken out row by row, and
-Householder evolutions that grow. Each tile is a checkpoint: its rows are computed again in the
+that is not the same for every head, row sums that fade below the dtype's range, and Householder
+evolutions that grow. Each tile is a checkpoint: its rows are computed again in the
 backward pass.
 """
 
