@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -303,38 +304,35 @@ def _spread_gap(table: np.ndarray) -> float:
 
 
 @dataclass(frozen=True)
-class Every(Test):
+class _Joined(Test):
+    """Several tests as one."""
+
+    tests: tuple[Test, ...]
+    conjunction: ClassVar[str]
+    join: ClassVar[Callable[[list[str]], str]]
+
+    @property
+    def words(self) -> str:
+        return f"; {self.conjunction} ".join(test.words for test in self.tests)
+
+    def judge(self, result: Result) -> Finding:
+        found = [test.judge(result) for test in self.tests]
+        numbers = "; ".join(f"{one.status}: {one.numbers}" for one in found)
+        return Finding(type(self).join([one.status for one in found]), numbers)
+
+
+class Every(_Joined):
     """All of several tests."""
 
-    tests: tuple[Test, ...]
-
-    @property
-    def words(self) -> str:
-        return "; and ".join(test.words for test in self.tests)
-
-    def judge(self, result: Result) -> Finding:
-        return _joined(self.tests, result, rule.every)
+    conjunction = "and"
+    join = staticmethod(rule.every)
 
 
-@dataclass(frozen=True)
-class Some(Test):
+class Some(_Joined):
     """At least one of several tests."""
 
-    tests: tuple[Test, ...]
-
-    @property
-    def words(self) -> str:
-        return "; or ".join(test.words for test in self.tests)
-
-    def judge(self, result: Result) -> Finding:
-        return _joined(self.tests, result, rule.some)
-
-
-def _joined(tests: tuple[Test, ...], result: Result, join: Callable[[list[str]], str]) -> Finding:
-    found = [test.judge(result) for test in tests]
-    status = join([one.status for one in found])
-    numbers = "; ".join(f"{one.status}: {one.numbers}" for one in found)
-    return Finding(status, numbers)
+    conjunction = "or"
+    join = staticmethod(rule.some)
 
 
 @dataclass(frozen=True, kw_only=True)

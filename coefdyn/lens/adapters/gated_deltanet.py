@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.evolution import Evolution
 from coefdyn.lens.adapters.base import (
     Call,
     OpAdapter,
@@ -21,7 +22,7 @@ from coefdyn.lens.adapters.base import (
 )
 from coefdyn.shapes import Tensor
 
-__all__ = ["GatedDeltaNet", "delta_arguments"]
+__all__ = ["GatedDeltaNet"]
 
 #: flags of fla's kernels that mean inputs before a gate or a sigmoid
 RAW_INPUTS = ("use_gate_in_kernel", "use_beta_sigmoid_in_kernel", "safe_gate", "cu_seqlens")
@@ -67,15 +68,17 @@ class GatedDeltaNet(OpAdapter):
     names = ("torch_chunk_gated_delta_rule", "chunk_gated_delta_rule")
     continuing = ("torch_recurrent_gated_delta_rule",)
 
+    def evolves(self, t: dict[str, Tensor]) -> Evolution:
+        """A_t from the arguments of the kernel."""
+        return evolution.ScaledHouseholder(direction=t["k"], beta=t["beta"], log_decay=t["g"])
+
     def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         t = delta_arguments(given)
         scale = given.get("scale") or t["q"].shape[-1] ** -0.5
         dynamics = CoefficientDynamics(
             q=t["q"],
             k=t["k"],
-            evolution=evolution.ScaledHouseholder(
-                direction=t["k"], beta=t["beta"], log_decay=t["g"]
-            ),
+            evolution=self.evolves(t),
             scaling=t["beta"] * scale,
             readout=readout.identity,
             normalizer=normalizer.One(),
