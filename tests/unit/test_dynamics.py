@@ -224,3 +224,20 @@ def test_a_floor_keeps_all_its_digits(method: str) -> None:
     out = dynamics.apply(torch.ones(3, 1, dtype=torch.float64), method)
     want = torch.tensor([[0.02], [0.04], [0.06]], dtype=torch.float64) / 0.7
     torch.testing.assert_close(out, want, rtol=1e-14, atol=0)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"q": torch.full((3, 2), torch.nan)},
+        {"normalizer": normalizer.Given(torch.zeros(3))},
+        {"evolution": evolution.Scalar(log_decay=torch.zeros(3), sign=torch.full((3,), 0.5))},
+    ],
+)
+def test_numbers_are_judged_where_no_training_runs(wrong: dict[str, object]) -> None:
+    """Not where gradients flow or are switched off: a run that diverges is a result. As written."""
+    with pytest.raises(ValueError, match=r"NaN|zero|only \+1"):
+        build(**wrong)
+    with torch.no_grad():
+        build(**wrong)
+    assert "not under ``torch.no_grad()``" in (CoefficientDynamics.__doc__ or "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 import sys
 import types
 from pathlib import Path
@@ -218,6 +220,19 @@ def test_cifar10_is_read_row_by_row(cold):
     assert found == known
     with pytest.raises(ValueError, match="CIFAR-10's test images, which holds 7"):
         draw(Cifar10Config(), 8)
+
+
+def test_nothing_is_read_from_the_hub_but_at_a_named_commit():
+    """Whoever repeats a run reads the same data, and no code comes with it."""
+    assert all(re.fullmatch("[0-9a-f]{40}", commit) for commit in REVISIONS.values())
+    calls = []
+    for path in Path(hub_text.__file__).parents[2].rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = getattr(getattr(node, "func", None), "attr", "")
+            if name in ("load_dataset", "from_pretrained"):
+                calls.append({word.arg for word in node.keywords})
+    assert calls
+    assert all("revision" in words and "trust_remote_code" not in words for words in calls)
 
 
 def test_imdb_reviews_end_in_their_label(cold):
