@@ -12,6 +12,8 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 PYTEST := $(PY) -m pytest -q
+# In a random order. Seeds of draws come from the tests' names, so an order decides no number.
+IN_ORDER = $(PYTEST) -n $(WORKERS) --dist worksteal -p randomly --randomly-dont-reset-seed
 on = $(filter-out 0 no false,$(1))
 # A value as one word of the shell, whatever is in it.
 quoted = '$(subst ','\'',$(1))'
@@ -22,7 +24,7 @@ TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
 .PHONY: help book pdf test execute lab serve lint format bench gpu claims lens runtimes pins clean distclean
-.PHONY: test-library test-compile test-notebooks test-pages
+.PHONY: test-library test-compile test-notebooks test-pages orders
 
 help: ## list the targets
 	@echo 'Coefficient Dynamics, the book. Targets:'
@@ -52,9 +54,12 @@ test: $(TEST) ## unit, equivalence, contract, notebook, page-build and browser t
 
 test-library: $(TEST)
 	@echo '== library, in the random order of SEED=$(SEED)'; \
-	$(PYTEST) -n $(WORKERS) --dist worksteal \
-	-p randomly --randomly-seed=$(SEED) --randomly-dont-reset-seed \
-	-m 'not browser and not bench' --ignore=tests/browser tests
+	$(IN_ORDER) --randomly-seed=$(SEED) -m 'not browser and not bench' --ignore=tests/browser tests
+
+orders: $(TEST) ## run the unit tests in random orders, one after another [N=20] [TESTS=tests/unit] [SEED=n]
+	@status=0; for turn in $$(seq $(or $(N),20)); do seed=$$(($(SEED) + turn - 1)); \
+	echo "== order $$turn, SEED=$$seed"; \
+	$(IN_ORDER) --randomly-seed=$$seed $(or $(TESTS),tests/unit) || status=1; done; exit $$status
 
 test-compile: $(TEST)
 	@echo '== torch.compile'; sh book/tools/spaceless.sh $(PYTEST) \

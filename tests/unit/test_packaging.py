@@ -180,3 +180,26 @@ import coefdyn.lab.__main__
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+IMPORTED = """
+import sys, time, torch
+before, begin = set(sys.modules), time.process_time()
+import coefdyn.mixers
+print(time.process_time() - begin, *sorted(set(sys.modules) - before))
+"""
+
+
+def test_importing_the_mixers_costs_little_beyond_torch() -> None:
+    """0.4 s of processor time, in the best of five processes, and neither compiler nor Triton."""
+    times: list[float] = []
+    while len(times) < 5 and min(times, default=1.0) >= 0.4:
+        done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        seconds, *modules = done.stdout.split()
+        times.append(float(seconds))
+    compilers = ("torch._dynamo", "torch._inductor", "torch.fx.experimental")
+    assert not [name for name in modules if name.startswith(compilers)]
+    packages = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
+    assert packages <= {"coefdyn", "jaxtyping", "numpy"}
+    assert min(times) < 0.4, times
