@@ -77,12 +77,14 @@ def test_reference_is_the_literal_equation(structure: str, phi: str, eta: str) -
         assert relative_error(d.apply(inputs.v, "reference"), literal(d, inputs.v)) < OUTPUT
 
 
-@pytest.mark.parametrize("log_scaled", [False, True])
 @pytest.mark.parametrize("eta", NORMALIZERS)
 @pytest.mark.parametrize("phi", READOUTS)
 @pytest.mark.parametrize("structure", STRUCTURES)
-def test_methods_agree_with_gradients(structure: str, phi: str, eta: str, log_scaled: bool) -> None:
+def test_methods_agree_with_gradients(structure: str, phi: str, eta: str) -> None:
+    """Every triple once; with a log scaling for half of them, so that it meets every pair."""
     inputs = Inputs.draw(seed=2)
+    at = STRUCTURES.index(structure) + list(READOUTS).index(phi) + NORMALIZERS.index(eta)
+    log_scaled = at % 2 == 0
     d = inputs.dynamics(structure, phi, eta, log_scaled)
     leaves = list(inputs.leaves.values())
     expected = d.apply(inputs.v, "reference")
