@@ -133,10 +133,18 @@ LATER: dict[str, tuple[str, dict[str, object]]] = {
     "Comba": ("Comba", {}),
     "MomentumDeltaNet": ("MomentumDeltaNet", {}),
     "RWKV7": ("RWKV7", {"output_norm": "rms"}),
+    "RWKV6": ("RWKV6", {"output_norm": "rms"}),
+    "Mamba3": ("Mamba3", {}),
+    "LogLinearAttention": ("LogLinearAttention", {"longest": 1024}),
+    "DeltaProduct": ("DeltaProduct", {"steps": 3}),
+    "GatedDeltaProduct": ("GatedDeltaProduct", {}),
+    "DifferentialAttention": ("DifferentialAttention", {"layer": 1}),
     "ForgettingAttention": ("ForgettingAttention", {}),
     "ALiBiAttention": ("ALiBiAttention", {}),
     "Window-SoftmaxAttention": ("SoftmaxAttention", {"window": 5}),
     "Sink-SoftmaxAttention": ("SoftmaxAttention", {"sink": True}),
+    "SlidingWindowAttention": ("SlidingWindowAttention", {"window": 4, "sink": True}),
+    "SinkAttention": ("SinkAttention", {"window": 7}),
 }
 
 

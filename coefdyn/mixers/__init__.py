@@ -3,8 +3,10 @@
 from coefdyn.mixers.base import Mixer, MixerState, Symbols, Tokens
 from coefdyn.mixers.comba import Comba
 from coefdyn.mixers.contract import Contract, check_mixer
+from coefdyn.mixers.delta_product import DeltaProduct, GatedDeltaProduct
 from coefdyn.mixers.deltanet import DeltaNet
 from coefdyn.mixers.design import DesignMixer
+from coefdyn.mixers.differential_attention import DifferentialAttention
 from coefdyn.mixers.forgetting_attention import ALiBiAttention, ForgettingAttention
 from coefdyn.mixers.gated_deltanet import GatedDeltaNet
 from coefdyn.mixers.gated_deltanet2 import GatedDeltaNet2
@@ -15,8 +17,10 @@ from coefdyn.mixers.hgrn2 import HGRN2
 from coefdyn.mixers.kda import KDA
 from coefdyn.mixers.lightning_attention import LightningAttention
 from coefdyn.mixers.linear_attention import LinearAttention
+from coefdyn.mixers.log_linear_attention import Levels, LogLinearAttention
 from coefdyn.mixers.lru import LRU
 from coefdyn.mixers.mamba2 import Mamba2
+from coefdyn.mixers.mamba3 import Mamba3
 from coefdyn.mixers.mesanet import MesaNet
 from coefdyn.mixers.mlstm import MLSTM
 from coefdyn.mixers.momentum_deltanet import MomentumDeltaNet
@@ -27,11 +31,16 @@ from coefdyn.mixers.qlstm import QLSTM
 from coefdyn.mixers.registry import register_mixer
 from coefdyn.mixers.retnet import RetNet
 from coefdyn.mixers.rglru import RGLRU
+from coefdyn.mixers.rwkv6 import RWKV6
 from coefdyn.mixers.rwkv7 import RWKV7
 from coefdyn.mixers.s4d import S4D
 from coefdyn.mixers.s6 import S6
 from coefdyn.mixers.sigmoid_attention import SigmoidAttention
-from coefdyn.mixers.softmax_attention import SoftmaxAttention
+from coefdyn.mixers.softmax_attention import (
+    SinkAttention,
+    SlidingWindowAttention,
+    SoftmaxAttention,
+)
 from coefdyn.mixers.wall_attention import WallAttention
 
 #: the rows of Table 1, in its order
@@ -49,22 +58,34 @@ MIXERS: dict[str, type[Mixer]] = {
     )
 }
 
-#: rows since Table 1, by what A_t does: decay, decay and erase, move keys under a nonlinear readout
+#: rows since Table 1, by what A_t does: decay, decay and erase, move keys under another
+#: readout; last what fades, restricts and weighs the rows of softmax attention
 ROWS_SINCE: dict[str, type[Mixer]] = {
     mixer.__name__: mixer
     for mixer in (
         RetNet,
         LightningAttention,
         HGRN2,
+        RWKV6,
+        Mamba3,
+        LogLinearAttention,
         GSA,
         MesaNet,
         KDA,
         GatedDeltaNet2,
         Comba,
+        RWKV7,
         MomentumDeltaNet,
+        DeltaProduct,
+        GatedDeltaProduct,
         SigmoidAttention,
         WallAttention,
         PaTHAttention,
+        ALiBiAttention,
+        ForgettingAttention,
+        SlidingWindowAttention,
+        SinkAttention,
+        DifferentialAttention,
     )
 }
 
@@ -79,6 +100,7 @@ __all__ = [
     "QLSTM",
     "RGLRU",
     "ROWS_SINCE",
+    "RWKV6",
     "RWKV7",
     "S4D",
     "S6",
@@ -86,15 +108,21 @@ __all__ = [
     "Comba",
     "Contract",
     "DeltaNet",
+    "DeltaProduct",
     "DesignMixer",
+    "DifferentialAttention",
     "ForgettingAttention",
     "GatedDeltaNet",
     "GatedDeltaNet2",
+    "GatedDeltaProduct",
     "HeadMixer",
     "HeadOptions",
+    "Levels",
     "LightningAttention",
     "LinearAttention",
+    "LogLinearAttention",
     "Mamba2",
+    "Mamba3",
     "MesaNet",
     "Mixer",
     "MixerState",
@@ -104,6 +132,8 @@ __all__ = [
     "RetNet",
     "ShortConvolution",
     "SigmoidAttention",
+    "SinkAttention",
+    "SlidingWindowAttention",
     "SoftmaxAttention",
     "StageOptions",
     "Symbols",

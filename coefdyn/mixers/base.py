@@ -179,7 +179,7 @@ class Mixer(nn.Module, ABC):
         """y ``(..., L, d_model)``; ``method`` as in ``CoefficientDynamics.apply``."""
         tokens = self.tokens(x)[0]
         y = self.build(tokens).apply(tokens.v, method=method)
-        return self.finish(y, tokens)
+        return self.finish(self.collect(y), tokens)
 
     def extend(
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
@@ -187,7 +187,8 @@ class Mixer(nn.Module, ABC):
         """Continue a sequence by L more tokens; equals the whole sequence at once."""
         tokens, past = self.tokens(x, state)
         y, inner = self.build(tokens).extend(tokens.v, None if state is None else state.dynamics)
-        return self.finish(y, tokens), MixerState(tokens.start + x.shape[-2], past, inner)
+        y = self.finish(self.collect(y), tokens)
+        return y, MixerState(tokens.start + x.shape[-2], past, inner)
 
     def step(
         self, x_t: Float[Tensor, "*batch d"], state: MixerState | None = None
@@ -233,6 +234,14 @@ class Mixer(nn.Module, ABC):
                 )
             past[name] = after
         return found, past
+
+    def collect(self, y: Float[Tensor, "*dynamics rows dv"]) -> Float[Tensor, "*heads L dv"]:
+        """One output per head and token from those of the dynamics; here they are the same.
+
+        A mixer may take several steps per token and read the last, or weigh the sum of several
+        dynamics; its dynamics then have more positions, or more heads, than the mixer.
+        """
+        return y
 
     def finish(self, y: Float[Tensor, "*heads L dv"], tokens: Tokens) -> Tensor:
         """Output norm and gate, heads merged, output projection."""

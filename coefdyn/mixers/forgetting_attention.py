@@ -50,6 +50,7 @@ class ForgettingAttention(HeadMixer):
         readout=r"f_{j+1} \cdots f_i \exp(\cdot)",
         normalizer=r"\sum_{j=1}^{i} \alpha_{i,j}",
         source="arXiv 2503.02130",
+        year=2025,
     )
 
     def __init__(self, **heads: Unpack[HeadOptions]) -> None:
@@ -81,6 +82,8 @@ class ALiBiAttention(HeadMixer):
         readout=r"e^{-m (i - j)} \exp(\cdot)",
         normalizer=r"\sum_{j=1}^{i} \alpha_{i,j}",
         source="arXiv 2108.12409",
+        year=2021,
+        models="BLOOM, MPT",
     )
 
     def slopes(self) -> Float[Tensor, " H"]:

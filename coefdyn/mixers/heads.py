@@ -103,6 +103,7 @@ class HeadMixer(Mixer):
         convolve_values: whether v is convolved.
         gate_first, norm_groups: order and parts of gate and norm, see ``OutputStage``.
         key_heads: the number of (q, k) pairs, n_heads if None.
+        writes: keys and values per head and token; their heads lie side by side.
         learned_direction: a projection z beside q, k and v.
 
     Raises:
@@ -124,6 +125,7 @@ class HeadMixer(Mixer):
         gate_first: bool = False,
         norm_groups: int | None = None,
         key_heads: int | None = None,
+        writes: int = 1,
         learned_direction: bool = False,
         **heads: Unpack[HeadOptions],
     ) -> None:
@@ -146,8 +148,8 @@ class HeadMixer(Mixer):
         pairs = n_heads if key_heads is None else key_heads
         project = {
             "query": projection(pairs, n),
-            "key": projection(pairs, n),
-            "value": projection(n_heads, dv, convolve_values),
+            "key": projection(pairs * writes, n),
+            "value": projection(n_heads * writes, dv, convolve_values),
         }
         if learned_direction:
             project["direction"] = projection(pairs, n)

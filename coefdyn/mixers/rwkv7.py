@@ -47,6 +47,8 @@ class RWKV7(HeadMixer):
         readout=r"\mathrm{Id}(\cdot)",
         normalizer=r"1",
         source="arXiv 2503.14456",
+        year=2025,
+        models="RWKV-7 Goose",
     )
 
     def __init__(self, **heads: Unpack[HeadOptions]) -> None:

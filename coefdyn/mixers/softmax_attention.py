@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import ClassVar, Unpack
 
 import torch
@@ -9,11 +10,11 @@ from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
-from coefdyn.mixers.heads import HeadMixer, HeadOptions, constant_scaling
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, constant_scaling
 from coefdyn.options import check_flag
 from coefdyn.shapes import Tensor
 
-__all__ = ["SoftmaxAttention"]
+__all__ = ["SinkAttention", "SlidingWindowAttention", "SoftmaxAttention"]
 
 
 class SoftmaxAttention(HeadMixer):
@@ -72,3 +73,65 @@ class SoftmaxAttention(HeadMixer):
             return None
         sink = tokens.match(self.sink)[:, None]
         return sink.expand(*tokens.q.shape[:-3], self.n_heads, tokens.q.shape[-2])
+
+
+class SlidingWindowAttention(SoftmaxAttention):
+    r"""Softmax attention over the last ``window`` tokens (Beltagy et al., 2020, Longformer).
+
+        A_t = I    b_j = 1/sqrt(n)    phi = exp    eta_i = sum_j alpha_{i,j}
+        alpha_{i,j} = 0 for i - j >= window
+
+    Args:
+        window: tokens that each one reads, itself included.
+        heads: see ``HeadOptions``, rotary positions if not said otherwise; and ``SoftmaxAttention``
+            for scaling and sink.
+    """
+
+    defaults = HeadChoices(position="rotary")
+    symbols = replace(
+        SoftmaxAttention.symbols,
+        title="Sliding-window attention",
+        source="arXiv 2004.05150",
+        year=2020,
+        models="Mistral 7B, Gemma 3, GPT-OSS",
+    )
+
+    def __init__(
+        self,
+        *,
+        scaling: str = "inverse_sqrt",
+        window: int = 512,
+        sink: bool = False,
+        **heads: Unpack[HeadOptions],
+    ) -> None:
+        super().__init__(scaling=scaling, window=window, sink=sink, **heads)
+
+
+class SinkAttention(SoftmaxAttention):
+    r"""Softmax attention with a sink per head, a score that no token owns (GPT-OSS, 2025).
+
+        A_t = I    b_j = 1/sqrt(n)    phi = exp    eta_i = sum_j alpha_{i,j} + exp(s)
+
+    Args:
+        scaling, window: see ``SoftmaxAttention``.
+        heads: see ``HeadOptions``; rotary positions if not said otherwise.
+    """
+
+    defaults = HeadChoices(position="rotary")
+    symbols = replace(
+        SoftmaxAttention.symbols,
+        title="Attention with sinks",
+        normalizer=r"e^{s} + \sum_{j=1}^{i} \alpha_{i,j}",
+        source="arXiv 2508.10925",
+        year=2025,
+        models="GPT-OSS",
+    )
+
+    def __init__(
+        self,
+        *,
+        scaling: str = "inverse_sqrt",
+        window: int | None = None,
+        **heads: Unpack[HeadOptions],
+    ) -> None:
+        super().__init__(scaling=scaling, window=window, sink=True, **heads)

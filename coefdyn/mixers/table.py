@@ -33,6 +33,8 @@ class Row:
     ``state`` counts the numbers of one head kept while generating (LaTeX, in n, d_v, L);
     ``recurrent`` says whether that is a fixed size (Principle 1), ``positional`` whether the
     coefficients carry positions without an encoding (Principle 3), ``combination`` is the class.
+    ``beside`` names what the row has beside the four choices: an own term, an outer decay, a mask,
+    a sink, several steps per token, or a difference of two dynamics; "" for nothing.
     """
 
     mixer: str
@@ -45,6 +47,7 @@ class Row:
     recurrent: bool
     positional: bool
     combination: str
+    beside: str = ""
 
 
 def table1() -> list[Row]:
@@ -67,7 +70,8 @@ def describe(name: str) -> Row:
     if name not in known:
         raise ValueError(f"no row {name!r}; known: {', '.join(known)}.")
     form = known[name]
-    dynamics = _probe(form)
+    mixer, dynamics = _probe(form)
+    summed = dynamics.batch_shape[-1] > mixer.n_heads
     return Row(
         mixer=name,
         symbols=form.symbols,
@@ -77,8 +81,11 @@ def describe(name: str) -> Row:
         normalizer=_normalizer(dynamics.normalizer),
         state=_state(form),
         recurrent=has_finite_state(dynamics),
-        positional=not isinstance(dynamics.evolution, Identity),
-        combination=combination_class(dynamics).value,
+        positional=not isinstance(dynamics.evolution, Identity)
+        or dynamics.outer_log_decay is not None,
+        # a weighted sum has the weights of no class, whatever its parts guarantee
+        combination="linear" if summed else combination_class(dynamics).value,
+        beside=_beside(mixer, dynamics),
     )
 
 
@@ -93,10 +100,25 @@ def _build(form: Callable[..., Mixer], key_dim: int, value_dim: int) -> Mixer:
 
 
 @torch.no_grad()
-def _probe(form: type[Mixer]) -> CoefficientDynamics:
+def _probe(form: type[Mixer]) -> tuple[Mixer, CoefficientDynamics]:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(6, 8, generator=generator, dtype=torch.float64)
-    return _build(form, 4, 3).dynamics(x)[0]
+    mixer = _build(form, 4, 3)
+    return mixer, mixer.dynamics(x)[0]
+
+
+def _beside(mixer: Mixer, dynamics: CoefficientDynamics) -> str:
+    """What a row has beside its four choices, in words."""
+    steps, maps = dynamics.length // 6, dynamics.batch_shape[-1] // mixer.n_heads
+    parts = {
+        "own term": dynamics.own is not None,
+        "outer decay": dynamics.outer_log_decay is not None,
+        "sink": getattr(dynamics.normalizer, "sink", None) is not None,
+        "mask": dynamics.mask is not None,
+        f"{steps} steps per token": steps > 1,
+        f"weighted sum of {maps}": maps > 1,
+    }
+    return ", ".join(name for name, there in parts.items() if there)
 
 
 def _evolution(dynamics: CoefficientDynamics) -> str:
@@ -110,6 +132,7 @@ def _evolution(dynamics: CoefficientDynamics) -> str:
         "ScaledHouseholder": "scaled Householder",
         "DiagonalPlusRankOne": "diagonal plus rank one",
         "Dense": "dense",
+        "Levels": "levels that carry over",
     }[type(matrices).__name__]
     if not isinstance(matrices, (Householder, ScaledHouseholder)):
         return name
@@ -158,16 +181,19 @@ def _state(form: type[Mixer]) -> str:
         counts.append(float(mixer.state_growth() if fixed is None else fixed))
     system = torch.tensor(terms, dtype=torch.float64)
     solved = torch.linalg.solve(system, torch.tensor(counts, dtype=torch.float64))
-    factors = solved.round()
-    assert torch.allclose(solved, factors, atol=1e-9), f"no integer state size: {solved.tolist()}"
-    polynomial = _polynomial([int(factor) for factor in factors])
+    factors = (2 * solved).round() / 2  # a rotation has an angle per pair of channels
+    found = solved.tolist()
+    assert torch.allclose(solved, factors, atol=1e-9), f"no state size in half numbers: {found}"
+    polynomial = _polynomial(factors.tolist())
     return polynomial if fixed is not None else rf"({polynomial})\, L"
 
 
-def _polynomial(factors: list[int]) -> str:
+def _polynomial(factors: list[float]) -> str:
     """LaTeX of factors of (n d_v, n^2, n, d_v, 1)."""
     shown = []
     for factor, name in zip(factors, ("n d_v", "n^2", "n", "d_v", ""), strict=True):
         if factor:
-            shown.append(name if factor == 1 and name else f"{factor}\\,{name}".removesuffix("\\,"))
+            shown.append(
+                name if factor == 1 and name else f"{factor:g}\\,{name}".removesuffix("\\,")
+            )
     return " + ".join(shown) or "0"

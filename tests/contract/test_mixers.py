@@ -53,9 +53,10 @@ def stepwise(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
 def test_dynamics_are_heads_of_the_input(case: str) -> None:
     mixer, x = build(case), tokens(3, 7)
     dynamics, v = mixer.dynamics(x)
-    assert dynamics.batch_shape == (3, mixer.n_heads)
-    assert (dynamics.length, dynamics.key_dim) == (7, mixer.key_dim)
-    assert v.shape == (3, mixer.n_heads, 7, mixer.value_dim)
+    assert v.shape == (*dynamics.batch_shape, dynamics.length, mixer.value_dim)
+    assert dynamics.batch_shape[0] == 3
+    assert dynamics.key_dim == mixer.key_dim
+    assert mixer.collect(v).shape == (3, mixer.n_heads, 7, mixer.value_dim)
     assert mixer(x).shape == x.shape
 
 

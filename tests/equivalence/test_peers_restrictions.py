@@ -97,30 +97,6 @@ def test_sinks_are_those_of_gpt_oss(method: str) -> None:
     compare(parameters(mixer), dynamics.apply(v, method=method), theirs[0].transpose(1, 2))
 
 
-@pytest.mark.parametrize("method", ["recurrent", "chunked"])
-def test_rwkv7_is_its_recurrence(method: str) -> None:
-    """S_t = diag(w) S - (a * z)(z^T S) + k~ v^T, y = S^T q + (q . u * k~) v (its section 4)."""
-    mixer, x = build("RWKV7"), tokens(2, LENGTH)
-    dynamics, v = mixer.dynamics(x)
-    found = mixer.tokens(x)[0]
-    heads = [
-        part(x).sigmoid().unflatten(-1, (2, -1)).transpose(1, 2)
-        for part in (mixer.decay, mixer.rate)
-    ]
-    w, a = torch.exp(-torch.exp(torch.tensor(-0.5, dtype=F64)) * heads[0]), heads[1]
-    z = functional.normalize(mixer.erase * found.k, dim=-1, eps=0.0)
-    k = found.k * (1 + (a - 1) * mixer.strength)
-    state, outputs = torch.zeros(2, 2, k.shape[-1], v.shape[-1], dtype=F64), []
-    for t in range(LENGTH):
-        read = (z[:, :, t, :, None] * state).sum(-2, keepdim=True)
-        state = w[:, :, t, :, None] * state - (a * z)[:, :, t, :, None] * read
-        state = state + k[:, :, t, :, None] * v[:, :, t, None, :]
-        bonus = (found.q[:, :, t] * mixer.bonus[:, 0] * k[:, :, t]).sum(-1, keepdim=True)
-        outputs.append((found.q[:, :, t, :, None] * state).sum(-2) + bonus * v[:, :, t])
-    error = (dynamics.apply(v, method=method) - torch.stack(outputs, 2)).norm()
-    assert error / torch.stack(outputs, 2).norm() < 1e-5  # eps 1e-6 inside our norm of z
-
-
 def linear(x: dict, evolved: evolution.Evolution, **ingredients: object) -> CoefficientDynamics:
     choices = {"q": x["q"], "k": x["k"], "scaling": 1.0, **ingredients}
     return CoefficientDynamics(

@@ -10,12 +10,16 @@ import math
 
 import pytest
 import torch
+from fla.ops.gated_delta_product.naive import naive_recurrent_gated_delta_product
+from fla.ops.generalized_delta_rule.dplr.naive import dplr_recurrence
 from fla.ops.gla.naive import naive_recurrent_gla
 from fla.ops.gsa.naive import naive_recurrent_gsa
+from fla.ops.log_linear_attn.naive import naive_log_linear_attn
 from fla.ops.mesa_net.naive import naive_mesa_net_exact
 from fla.ops.momentum_delta_rule.naive import recurrent_momentum_delta_rule_ref
 from fla.ops.path_attn.naive import naive_path_attn
 from fla.ops.retention.naive import naive_retention
+from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
 from fla.ops.wall_attn import naive as wall
 from mixer_cases import build, tokens
 from tolerances import assert_agree
@@ -101,6 +105,90 @@ def momentum(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
     return recurrent_momentum_delta_rule_ref(*parts)[0].transpose(1, 2)
 
 
+def unit(one: torch.Tensor) -> torch.Tensor:
+    return one / (one.square().sum(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def rwkv6(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = heads(mixer, x)
+    gate = -split_heads(mixer.decay(x), mixer.n_heads).exp()
+    assert gate.min() > -5  # nothing is bounded here
+    return naive_recurrent_rwkv6(q, k, v, gate, mixer.bonus[:, 0], scale=1.0)[0]
+
+
+def rwkv7(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, raw, v = heads(mixer, x)
+    gate, rate = (
+        split_heads(part(x).sigmoid(), mixer.n_heads) for part in (mixer.decay, mixer.rate)
+    )
+    z, k = unit(mixer.erase * raw), raw * (1 + (rate - 1) * mixer.strength)
+    whole = q * math.sqrt(mixer.key_dim)  # theirs divides by the root
+    state = dplr_recurrence(whole, k, v, -z, rate * z, -math.exp(-0.5) * gate)[0]
+    return state + (q * mixer.bonus * k).sum(-1, keepdim=True) * v
+
+
+def delta_product(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    def in_turn(one: torch.Tensor) -> torch.Tensor:
+        """(B, H m, L, c) to fla's (B, L m, H, c)."""
+        return one.unflatten(1, (mixer.n_heads, -1)).permute(0, 3, 2, 1, 4).flatten(1, 2)
+
+    q, k, v = heads(mixer, x)
+    beta = in_turn(2 * torch.sigmoid(mixer.beta.linear(x)).transpose(1, 2)[..., None])
+    gate = mixer.decay(x)[0].transpose(1, 2) if hasattr(mixer, "decay") else None
+    return naive_recurrent_gated_delta_product(
+        unit(q).transpose(1, 2),
+        in_turn(unit(k)),
+        in_turn(v),
+        gate,
+        beta[..., 0],
+        scale=mixer.key_dim**-0.5,
+        num_householder=mixer.steps,
+    )[0].transpose(1, 2)
+
+
+def log_linear(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    gate = mixer.decay(x)[0]
+    levels = functional.softplus(mixer.weights(x)).unflatten(-1, (mixer.n_heads, -1))
+    parts = time_first(*heads(mixer, x), gate)
+    return naive_log_linear_attn(*parts, levels, scale=None).transpose(1, 2)
+
+
+def mamba3(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    """The recurrence of the paper; a rotated pair of channels is one complex number."""
+
+    def pairs(name: str) -> torch.Tensor:
+        one, weight = mixer.project[name](x)[0], getattr(mixer, f"{name}_weight")
+        one = one / (one.square().mean(-1, keepdim=True) + 1e-5).sqrt() * weight
+        return torch.complex(*(one + getattr(mixer, f"{name}_bias")).chunk(2, dim=-1))
+
+    c, b, v = pairs("query"), pairs("key"), mixer.project["value"](x)[0]
+    step = functional.softplus(mixer.timestep.linear(x)).transpose(1, 2)
+    rate = functional.softplus(mixer.rate.linear(x)).transpose(1, 2)
+    share = torch.sigmoid(mixer.share.linear(x)).transpose(1, 2)
+    theta = mixer.speed(x)[:, None]
+    state = torch.zeros(*v.shape[:2], b.shape[-1], v.shape[-1], dtype=torch.complex128)
+    written, outputs = torch.zeros_like(state), []
+    for t in range(x.shape[1]):
+        a, d, s = (one[:, :, t, None, None] for one in ((-step * rate).exp(), step, share))
+        turn = torch.polar(torch.ones_like(d), d * theta[:, :, t, :, None])
+        now = b[:, :, t, :, None] * v[:, :, t, None, :]
+        state = a * turn * (state + (1 - s) * d * written) + s * d * now
+        written = now
+        outputs.append((c[:, :, t, :, None].conj() * state).real.sum(-2))
+    return torch.stack(outputs, dim=2) + mixer.skip[:, None, None] * v
+
+
+def differential(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = heads(mixer, x)
+    scores = rotate_positions(q, 0) @ rotate_positions(k, 0).mT / math.sqrt(mixer.key_dim)
+    future = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1)
+    weights = scores.masked_fill(future, -torch.inf).softmax(-1)
+    (q1, q2), (k1, k2) = mixer.rates
+    first = 0.8 - 0.6 * math.exp(-0.3)
+    weight = torch.exp(q1 @ k1) - torch.exp(q2 @ k2) + first
+    return (weights[:, 0::2] - weight * weights[:, 1::2]) @ v
+
+
 PEERS = {
     "RetNet": retnet,
     "HGRN2": hgrn2,
@@ -110,6 +198,13 @@ PEERS = {
     "SigmoidAttention": sigmoid_attention,
     "MesaNet": mesanet,
     "MomentumDeltaNet": momentum,
+    "RWKV6": rwkv6,
+    "RWKV7": rwkv7,
+    "Mamba3": mamba3,
+    "DeltaProduct": delta_product,
+    "GatedDeltaProduct": delta_product,
+    "LogLinearAttention": log_linear,
+    "DifferentialAttention": differential,
     "GSA": gsa,
     "GSA-slots": gsa,
 }
@@ -142,9 +237,10 @@ def test_the_row_is_its_authors(case: str) -> None:
         return dict(zip(named, values, strict=True))
 
     wanted = slopes(expected)
-    last = "recurrent" if case == "MomentumDeltaNet" else "chunked"  # dense has no chunks
+    unchunked = ("MomentumDeltaNet", "LogLinearAttention")  # dense, and levels
+    last = "recurrent" if case in unchunked else "chunked"
     for method in ("reference", "auto", last):
-        y = found.apply(v, method=method)
+        y = mixer.collect(found.apply(v, method=method))
         assert_agree(y, expected, method="peer", dtype=F64, quantity="output", what=method)
         for name, got in slopes(y).items():
             if wanted[name] is None:

@@ -99,12 +99,18 @@ SINCE = {
     "RetNet": ("scalar", "identity", "linear", "n d_v"),
     "LightningAttention": ("scalar", "identity", "linear", "n d_v"),
     "HGRN2": ("diagonal", "identity", "linear", "n d_v"),
+    "RWKV6": ("diagonal", "identity", "linear", "n d_v"),
+    "Mamba3": ("scalar", "identity", "linear", "n d_v + 1.5\\,n + d_v"),
+    "LogLinearAttention": ("levels that carry over", "identity", "linear", "12\\,n d_v"),
     "GSA": ("diagonal", "identity", "linear", "n d_v + n^2"),
     "MesaNet": ("scalar", "identity", "linear", "n d_v + n^2"),
     "KDA": ("diagonal plus rank one", "identity", "linear", "n d_v"),
     "GatedDeltaNet2": ("diagonal plus rank one", "identity", "linear", "n d_v"),
     "Comba": ("diagonal plus rank one", "identity", "linear", "n d_v"),
+    "RWKV7": ("diagonal plus rank one", "identity", "linear", "n d_v"),
     "MomentumDeltaNet": ("dense", "identity", "linear", "2\\,n d_v"),
+    "DeltaProduct": ("Householder along the key", "identity", "linear", "n d_v"),
+    "GatedDeltaProduct": ("scaled Householder along the key", "identity", "linear", "n d_v"),
     "SigmoidAttention": ("identity", "sigmoid", "conical", "(n + d_v)\\, L"),
     "WallAttention": ("diagonal", "exp", "convex", "(n + d_v)\\, L"),
     "PaTHAttention": (
@@ -113,6 +119,11 @@ SINCE = {
         "convex",
         "(n + d_v)\\, L",
     ),
+    "ALiBiAttention": ("identity", "exp", "convex", "(n + d_v + 1)\\, L"),
+    "ForgettingAttention": ("identity", "exp", "convex", "(n + d_v + 1)\\, L"),
+    "SlidingWindowAttention": ("identity", "exp", "convex", "(n + d_v)\\, L"),
+    "SinkAttention": ("identity", "exp", "conical", "(n + d_v)\\, L"),
+    "DifferentialAttention": ("identity", "exp", "linear", "(2\\,n + 2\\,d_v)\\, L"),
 }
 
 
@@ -122,7 +133,7 @@ def test_rows_since_table_1() -> None:
     for name, row in found.items():
         got = (row.evolution, row.readout, row.combination, row.state)
         assert got == SINCE[name], name
-        assert 2023 <= row.symbols.year <= 2026, name
+        assert 2020 <= row.symbols.year <= 2026, name
         assert (row.symbols.normalizer == "1") == (row.normalizer == "1"), name
         if row.scaling != "depends on x_j":
             assert (r"\sqrt{n}" in row.symbols.scaling) == ("sqrt(n)" in row.scaling), name
@@ -131,3 +142,19 @@ def test_rows_since_table_1() -> None:
 def test_unknown_row() -> None:
     with pytest.raises(ValueError, match="no row 'S4'; known: SoftmaxAttention"):
         describe("S4")
+
+
+def test_what_stands_beside_the_four_choices() -> None:
+    found = {row.mixer: row.beside for row in (*table1(), *rows_since()) if row.beside}
+    assert found == {
+        "RWKV6": "own term",
+        "Mamba3": "own term",
+        "RWKV7": "own term",
+        "DeltaProduct": "2 steps per token",
+        "GatedDeltaProduct": "2 steps per token",
+        "ALiBiAttention": "outer decay",
+        "ForgettingAttention": "outer decay",
+        "SlidingWindowAttention": "mask",
+        "SinkAttention": "sink",
+        "DifferentialAttention": "weighted sum of 2",
+    }
