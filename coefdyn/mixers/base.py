@@ -44,12 +44,13 @@ class Tokens:
     """What a mixer builds its dynamics from.
 
     ``x`` (..., L, d_model); ``q``, ``k`` (..., H, L, n); ``v`` (..., H, L, d_v); ``z`` a learned
-    direction (..., H, L, n) or None; ``start`` the index of the first token, 0-based.
+    direction (..., H, L, n) or None; ``start`` the index of the first token, 0-based. A mixer of
+    several steps per token has more rows in q, k and v than in x.
     """
 
-    x: Float[Tensor, "*batch L d"]
+    x: Float[Tensor, "*batch tokens d"]
     q: Float[Tensor, "*heads L n"]
-    k: Float[Tensor, "*heads L n"]
+    k: Float[Tensor, "*keys L n"]
     v: Float[Tensor, "*heads2 L dv"]
     z: Float[Tensor, "*heads L n"] | None = None
     start: int
@@ -161,14 +162,15 @@ class Mixer(nn.Module, ABC):
 
     def dynamics(
         self, x: Float[Tensor, "*batch L d"]
-    ) -> tuple[CoefficientDynamics, Float[Tensor, "*heads L dv"]]:
+    ) -> tuple[CoefficientDynamics, Float[Tensor, "*heads rows dv"]]:
         """The coefficient dynamics of x and the values; heads are the last leading axis.
 
         Args:
             x: ``(..., L, d_model)``.
 
         Returns:
-            dynamics with batch shape ``(..., H)``, and v ``(..., H, L, d_v)``.
+            dynamics with batch shape ``(..., H)``, and v ``(..., H, L, d_v)``; more heads or rows
+            where ``collect`` says so.
         """
         tokens = self.tokens(x)[0]
         return self.build(tokens), tokens.v

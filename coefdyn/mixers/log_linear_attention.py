@@ -102,7 +102,11 @@ class LogLinearAttention(HeadMixer):
     def tokens(
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Any]]:
-        """Queries and keys over all levels."""
+        """Queries and keys over all levels.
+
+        Raises:
+            ValueError: for a sequence longer than ``longest``.
+        """
         tokens, past = super().tokens(x, state)
         if tokens.start + x.shape[-2] > self.longest:
             raise ValueError(
