@@ -156,7 +156,7 @@ def test_dragging_along_the_bars_moves_the_output(open_page: Open) -> None:
 def test_dragging_in_the_plane_turns_the_query(open_page: Open) -> None:
     page = open_page(Explorer("gla"), width=1122)
     before = number(page, "row-sum")
-    _point(page, "plane", 0.6, 0.5)
+    _point(page, "plane", 0.5, 0.9)
     page.mouse.down()
     _point(page, "plane", 0.5, 0.1)
     page.mouse.up()
@@ -164,3 +164,24 @@ def test_dragging_in_the_plane_turns_the_query(open_page: Open) -> None:
     x, y = re.search(r"q13=(-?[\d.]+),(-?[\d.]+)", page.evaluate("location.hash")).groups()
     assert abs(float(x)) <= 0.02 and abs(float(y) - 2**0.5) <= 0.01, "straight up, to the pixel"
     assert number(page, "row-sum") != before
+
+
+@pytest.mark.parametrize("preset", ["gla", "gated_deltanet"])
+def test_a_state_taken_at_its_tip_goes_with_the_hand(open_page: Open, preset: str) -> None:
+    explorer = Explorer(preset, tokens="random", length=10, row=7, column=4, beta=0.3)
+    page = open_page(explorer, width=1122)
+    path = explorer.shown().path[:4]
+    box = page.locator("[data-cd=plane]").bounding_box()
+    reach = 1.15 * path.norm(dim=-1).max().item()
+    scale = (min(box["width"], box["height"]) / 2 - 8) / reach
+    middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    x, y = path[3].tolist()
+    page.mouse.move(middle[0] + scale * x, middle[1] - scale * y)
+    page.mouse.down()
+    page.mouse.move(middle[0] + 20, middle[1] - 30, steps=4)
+    page.mouse.up()
+    page.evaluate(SETTLE)
+    assert "k4=" in page.evaluate("location.hash")
+    told = page.get_attribute("[data-cd=plane]", "aria-label").replace("\u2212", "-")
+    found = [float(part) for part in told.rstrip(".").partition("output 7: ")[2].split(", ")]
+    assert found == pytest.approx([20 / scale, 30 / scale], abs=0.02)

@@ -125,7 +125,7 @@ function makeFigure(app, name, title, draw) {
   if (name === "impulse") caption.append(shortSlider("column", "j =", app));
   if (name === "plane") caption.append(shortSlider("row", "i =", app), playButton(app));
   if (name === "impulse") dragAlong(app, canvas);
-  if (name === "plane") dragQuery(app, canvas);
+  if (name === "plane") dragPlane(app, canvas);
   app.painters.push((chosen) => draw(canvas, lookedAt(app, chosen), app.theme));
   app.updaters.push((chosen) => {
     const model = lookedAt(app, chosen);
@@ -158,22 +158,58 @@ function dragAlong(app, canvas) {
   canvas.addEventListener("pointerup", () => app.commit());
 }
 
-// In the plane the query turns after the pointer, at its own length.
-function dragQuery(app, canvas) {
-  const follow = (event) => {
+// In the plane the query turns after the pointer, at its own length; taken at its tip, the state h goes with the hand.
+const TIP = 16; // pixels around the tip of h
+
+function dragPlane(app, canvas) {
+  let hold = null;
+  const placeOf = (event) => [event.offsetX / textZoom, event.offsetY / textZoom];
+  const change = (name, values) => app.change({ points: { ...app.settings.points, [name]: values.map((x) => Math.round(100 * x) / 100) } }, false);
+  const turn = ([x, y], { cx, cy }) => {
     const { g, row } = app.model;
-    if (g.n !== 2 || isGiven(app.data)) return;
-    const [width, height] = sizeOf(canvas);
-    const [x, y] = [event.offsetX / textZoom - width / 2, height / 2 - event.offsetY / textZoom];
-    const far = Math.hypot(x, y);
+    const far = Math.hypot(x - cx, cy - y);
     if (far < 6) return;
     const length = Math.hypot(g.q[2 * row], g.q[2 * row + 1]) || 1;
-    const turned = [x, y].map((v) => Math.round((100 * length * v) / far) / 100);
-    app.change({ points: { ...app.settings.points, [`q${row + 1}`]: turned } }, false);
+    change(`q${row + 1}`, [x - cx, cy - y].map((v) => (length * v) / far));
   };
-  canvas.addEventListener("pointerdown", (event) => canvas.setPointerCapture(event.pointerId));
-  canvas.addEventListener("pointermove", (event) => canvas.hasPointerCapture(event.pointerId) && follow(event));
-  canvas.addEventListener("pointerup", () => app.commit());
+  const draw = ([x, y], { cx, cy, scale }) => {
+    const key = keyFor(app.model, [(x - cx) / scale, (cy - y) / scale]);
+    if (key && Math.max(...key.map(Math.abs)) <= 8) change(`k${app.model.column + 1}`, key);
+  };
+  const start = (event) => {
+    const { model } = app;
+    if (model.g.n !== 2 || isGiven(app.data) || model.g.blend) return;
+    const view = planeView(model, ...sizeOf(canvas));
+    const tip = view.points[model.row - model.column];
+    const [x, y] = placeOf(event);
+    const [tx, ty] = tip ? view.at(tip) : [Infinity, 0];
+    const taken = Math.hypot(tx - x, ty - y) < TIP && Math.hypot(tx - view.cx, ty - view.cy) > 6;
+    canvas.reach = taken ? view.reach : undefined;
+    hold = { view, follow: taken ? draw : turn };
+    canvas.setPointerCapture(event.pointerId);
+  };
+  const end = () => {
+    if (!hold) return;
+    hold = canvas.reach = undefined;
+    app.commit();
+  };
+  canvas.addEventListener("pointerdown", start);
+  canvas.addEventListener("pointermove", (event) => hold && hold.follow(placeOf(event), hold.view));
+  canvas.addEventListener("pointerup", end);
+  canvas.addEventListener("pointercancel", end);
+}
+
+// The key of token j whose state at output i is h: what A_t and b_j made of the two axes, turned round. Null where
+// erasing has left no way back.
+function keyFor({ g, row, column }, [hx, hy]) {
+  const images = [0, 1].map((c) => {
+    const image = Float64Array.from([0, 1], (at) => (at === c ? g.b[column] : 0));
+    for (let t = column + 1; t <= row; t++) advance(g, image, t);
+    return image;
+  });
+  const [[a, c], [b, d]] = images;
+  const det = a * d - b * c;
+  return Math.abs(det) < 1e-9 ? null : [(d * hx - b * hy) / det, (a * hy - c * hx) / det];
 }
 
 function shortSlider(key, text, app) {

@@ -49,7 +49,7 @@ function drawStems(ctx, model, theme, { values, top, zero, unit, xAt, bar, plot 
 // the state has shrunk, outside it has grown. The query shows the direction it reads along.
 function drawPlane(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
-  const view = planeView(model, width, height);
+  const view = planeView(model, width, height, canvas.reach);
   const { at } = view;
   stroke(ctx, [[0, view.cy], [width, view.cy]], theme.line);
   stroke(ctx, [[view.cx, 0], [view.cx, height]], theme.line);
@@ -109,11 +109,11 @@ function planePoints(model) {
   return points;
 }
 
-// The scale follows the path up to output i, so that growth does not hide where it began.
-function planeView(model, width, height) {
+// The scale follows the path up to output i, so that growth does not hide where it began; it rests while a hand draws.
+function planeView(model, width, height, held) {
   const points = planePoints(model);
   const upTo = points.slice(0, Math.max(model.row - model.column, 0) + 1);
-  const reach = Math.max(1e-12, ...upTo.map(([x, y]) => Math.hypot(x, y))) * 1.15;
+  const reach = held ?? Math.max(1e-12, ...upTo.map(([x, y]) => Math.hypot(x, y))) * 1.15;
   const scale = (Math.min(width, height) / 2 - 8) / reach;
   const [cx, cy] = [width / 2, height / 2];
   return { cx, cy, scale, reach, points, start: Math.hypot(...points[0]), at: ([x, y]) => [cx + x * scale, cy - y * scale] };
