@@ -1,4 +1,4 @@
-"""What the explorer can be set to: names, limits and the rows of Table 1.
+"""What the explorer can be set to: names, limits, the rows of Table 1 and some since.
 
 ``schema.json`` is the one list; the browser reads the same file. Positions are counted from 1 here,
 as in the paper; ``CoefficientDynamics.states(j)`` counts from 0.
@@ -40,12 +40,12 @@ _PARTS = ("choices", "ranges", "integers", "flags", "texts")
 
 @cache
 def schema() -> dict[str, Any]:
-    """The explorer's settings: choices, ranges, integers, flags, and Table 1's rows."""
+    """The explorer's settings: choices, ranges, integers, flags, and the rows."""
     return json.loads((Path(__file__).parent / "schema.json").read_text(encoding="utf-8"))
 
 
 ROWS: tuple[str, ...] = tuple(schema()["rows"])
-"""Names of the rows of Table 1, in its order."""
+"""Names of the rows of Table 1, in its order, then of rows since that the explorer can show."""
 
 
 @cache
@@ -80,7 +80,7 @@ _FACTS_START = {"variation": 0, "scale": 1}
 
 
 def with_preset(settings: Mapping[str, Any], preset: str) -> Settings:
-    """The settings with the kinds and starting values of a row of Table 1; tokens stay.
+    """The settings with the kinds and starting values of a row; tokens stay.
 
     Raises:
         ValueError: for a name that is no row.
@@ -105,7 +105,7 @@ def with_tokens(settings: Mapping[str, Any], tokens: str) -> Settings:
 
 
 def row_of(settings: Mapping[str, Any]) -> str:
-    """The row of Table 1 these settings are a case of, or "own"."""
+    """The row these settings are a case of, or "own"."""
     rows = schema()["rows"]
 
     def fits(name: str) -> bool:

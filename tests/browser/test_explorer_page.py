@@ -34,7 +34,7 @@ def test_slider_moves_the_numbers_the_library_gives(open_page: Open) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_every_row_of_table_1(row: str, open_page: Open) -> None:
+def test_every_row(row: str, open_page: Open) -> None:
     page = open_page(Explorer("softmax_attention"))
     page.click(f"[data-cd=preset-{row}]")
     page.wait_for_function(
@@ -45,6 +45,8 @@ def test_every_row_of_table_1(row: str, open_page: Open) -> None:
     kinds = {
         "softmax_attention": "convex",
         "linear_attention": "convex",
+        "wall_attention": "convex",
+        "path_attention": "convex",
     }
     assert page.inner_text("[data-cd=class]") == kinds.get(row, "linear")
 

@@ -140,7 +140,7 @@ function makeMix(group, app) {
 
 function makePresets(app) {
   const buttons = Object.entries(SCHEMA.rows).map(([name, row]) => element("button", {
-    type: "button", class: "cdx-chip", "data-cd": `preset-${name}`, title: row.label, text: row.short,
+    type: "button", class: "cdx-chip", "data-cd": `preset-${name}`, title: `${row.label}: ${STOP_WORDS[name]}`, text: row.short,
     onclick: () => {
       startFade(app);
       app.change({ ...withPreset(app.settings, name), morph: 0 }, true);
@@ -151,16 +151,17 @@ function makePresets(app) {
     setText(button, SCHEMA.rows[names[m]].short + (share > 0 && share < 1 ? ` ${Math.round(100 * share)} %` : ""));
     setAttribute(button, "aria-pressed", share > 0 && share < 1 ? "mixed" : share === 1);
   }));
-  return element("div", { class: "cdx-chips cdx-presets", "data-locks": true, role: "group", "aria-label": "Rows of Table 1" }, ...buttons);
+  return element("div", { class: "cdx-chips cdx-presets", "data-locks": true, role: "group", "aria-label": "Rows of Table 1, and since" }, ...buttons);
 }
 
-// How much of a row of Table 1 is on show, from 0 to 1.
+// How much of a row is on show, from 0 to 1.
 function shareOf(name, s) {
   const share = isMorphing(s) ? s.morph : 0;
   return (name === s.preset ? 1 - share : 0) + (name === s.morph_to ? share : 0);
 }
 
-// The name of what is on show; between two designs how far, and the way back.
+// The name of what is on show; between two designs how far, and the way back. A row since Table 1 says what it
+// changed.
 function makeDesign(app, always) {
   const words = element("span", { "data-cd": "design-words" });
   const end = element("button", { type: "button", class: "cdx-button cdx-end", "data-cd": "morph-end", text: "×",
@@ -171,7 +172,7 @@ function makeDesign(app, always) {
   const node = element("p", { class: "cdx-design", "data-cd": "design" }, words, end);
   app.updaters.push(({ settings }) => {
     const morphing = isMorphing(settings) && !isGiven(app.data);
-    node.hidden = isGiven(app.data) || !(morphing || (always && settings.preset === "own"));
+    node.hidden = isGiven(app.data) || !(morphing || (always && !(settings.preset in SCHEMA.rows && !SCHEMA.rows[settings.preset].since)));
     setText(words, designWords(settings));
     end.hidden = !morphing;
     setAttribute(node, "data-morphing", morphing);

@@ -1,10 +1,10 @@
-// From the design on show to a row of Table 1. The cells that differ light up.
+// From the design on show to a row. The cells that differ light up.
 
 const MORPH_PARTS = [["structure", "A_t", "evolution"], ["scaling", "b_j", "scaling"], ["readout", "φ", "readout"], ["normalizer", "η_i", "normalizer"]];
 
 function makeMorph(app, box) {
   const id = freshId("morph-to");
-  const options = [["", "choose a row of Table 1"], ...Object.entries(SCHEMA.rows).map(([name, row]) => [name, row.label])];
+  const options = [["", "choose a row"], ...Object.entries(SCHEMA.rows).map(([name, row]) => [name, row.label])];
   const select = element("select", { id, "data-cd": "control-morph_to",
     onchange: () => app.change({ morph_to: select.value, morph: 0 }, true) },
     ...options.map(([value, text]) => element("option", { value, text })));

@@ -1,4 +1,4 @@
-// From one row of Table 1 to another, one ingredient a step, with what each step brings.
+// From one row to another, one ingredient a step, with what each step brings.
 
 const PATH_ROWS = ["softmax_attention", "linear_attention", "mamba2", "deltanet", "gated_deltanet"];
 const PATH_ORDER = ["readout", "normalizer", "structure", "scaling"];
@@ -47,6 +47,10 @@ const STOP_WORDS = {
   deltanet: "a new fact overwrites the old one under the same key",
   gated_deltanet: "a new fact overwrites the old one, and everything fades a little",
   mlstm: "facts fade, loud gates write, and a floor keeps rows from exploding",
+  retnet: "linear attention without a divisor, and everything fades at one fixed pace",
+  lightning_attention: "keys are written at full strength, and everything fades at one fixed pace",
+  wall_attention: "softmax attention whose stored keys fade, every channel at a pace of its own",
+  path_attention: "softmax attention in which every token turns the stored keys along a direction of its own",
 };
 
 // Designs from row to row, each one ingredient away from the one before: [{row, part, kinds}].

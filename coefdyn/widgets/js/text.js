@@ -72,7 +72,7 @@ const DESIGN_PARTS = [["structure", "A", "evolution"], ["scaling", "b", "scaling
 
 const kindWords = (key, kind) => SCHEMA.choices[key].options[kind].split(":")[0];
 
-// The four kinds of a design of one's own, and the row of Table 1 that shares most of them.
+// The four kinds of a design of one's own, and the row that shares most of them.
 function ownWords(s) {
   const differing = (name) => DESIGN_PARTS.filter(([key]) => SCHEMA.rows[name].kinds[key] !== s[key]);
   const nearest = Object.keys(SCHEMA.rows).reduce((best, name) => (differing(name).length < differing(best).length ? name : best));
@@ -82,9 +82,10 @@ function ownWords(s) {
   return `Own design: ${parts}; nearest ${SCHEMA.rows[nearest].label}, ${gap}`;
 }
 
-// What is on show, always in one line.
+// What is on show, always in one line; a row since Table 1 with what it changed.
 function designWords(s) {
-  const start = s.preset === "own" ? ownWords(s) : nameOf(s);
+  const since = s.preset !== "own" && SCHEMA.rows[s.preset].since && !isMorphing(s);
+  const start = s.preset === "own" ? ownWords(s) : nameOf(s) + (since ? `: ${STOP_WORDS[s.preset]}` : "");
   return isMorphing(s) ? `${start}, ${Math.round(100 * s.morph)} % towards ${SCHEMA.rows[s.morph_to].label}` : start;
 }
 
