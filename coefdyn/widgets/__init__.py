@@ -22,6 +22,7 @@ from coefdyn.widgets.small_states import (
     StringView,
     TurningView,
 )
+from coefdyn.widgets.small_swing import SampledSwing
 
 __all__ = [
     "CapacityView",
@@ -37,6 +38,7 @@ __all__ = [
     "GrowthView",
     "MemoryView",
     "ReadoutView",
+    "SampledSwing",
     "ScoreVariance",
     "SmallFigure",
     "StepView",

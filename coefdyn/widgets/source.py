@@ -60,6 +60,7 @@ _FIGURES = (
     "cost",
     "turning",
     "fading",
+    "swing",
     "rows",
     "ranges",
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import torch
 from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
 
 from coefdyn.lab.films import TrainingFilm
-from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance
+from coefdyn.widgets import ChunkView, CostView, Explorer, SampledSwing, ScoreVariance
 from coefdyn.widgets.draws import draw_normal
 from coefdyn.widgets.source import arithmetic_source
 
@@ -49,6 +50,27 @@ def test_chunks_count_steps_and_work(open_page: Open) -> None:
     assert number(page, "multiplications") == 55 * 16
 
 
+@pytest.mark.parametrize("rule", ["tangent", "bilinear", "hold"])
+def test_a_step_of_the_swing_is_the_matrix_s(rule: str, open_page: Open) -> None:
+    """Eigenvalues of the sampled 2 x 2 matrix, by torch."""
+    page = open_page(SampledSwing(step=30, friction=20, rule=rule), ready="small")
+    for step in (30, 120):
+        slide(page, "step", step)
+        A = step / 100 * torch.tensor([[0.0, 1.0], [-4.0, -0.4]], dtype=torch.float64)
+        eye = torch.eye(2, dtype=torch.float64)
+        matrix = {
+            "tangent": eye + A,
+            "bilinear": torch.linalg.solve(eye - A / 2, eye + A / 2),
+            "hold": torch.linalg.matrix_exp(A),
+        }[rule]
+        upper = torch.linalg.eigvals(matrix)[0]
+        assert number(page, "swing-kept") == pytest.approx(upper.abs().item(), rel=1e-9)
+        assert number(page, "swing-angle") == pytest.approx(upper.angle().abs().item(), rel=1e-9)
+        assert number(page, "swing-true") == pytest.approx(math.exp(-0.2 * step / 100))
+        swing = SampledSwing(step=step, friction=20, rule=rule)
+        assert abs(swing.eigenvalue()) == pytest.approx(upper.abs().item(), rel=1e-9)
+
+
 def test_the_picture_of_chunks_walks(open_page: Open) -> None:
     page = open_page(ChunkView(length=10, chunk=4), ready="small")
     for expected in ("1", "2", "3", "1"):
@@ -76,7 +98,7 @@ def test_no_serious_accessibility_finding(open_page: Open) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     question = {"id": "a", "question": "?", "number": "row-sum", "control": "decay"}
     for theme in ("light", "dark"):
-        figures = (ScoreVariance(), ChunkView(), CostView(), _film(), Explorer(predict=question))
+        figures = (ScoreVariance(), ChunkView(), CostView(), SampledSwing(), _film(), Explorer(predict=question))
         page = open_page(*figures, theme=theme, ready="explorer")
         found = axe.Axe().run(page).response["violations"]
         serious = [v for v in found if v["impact"] in ("serious", "critical")]

@@ -61,7 +61,8 @@ def test_wrong_settings_are_told_apart(wrong: dict, message: str) -> None:
 def test_preset_follows_the_kinds() -> None:
     assert [row_of(validate({"preset": name})) for name in ROWS] == list(ROWS)
     assert validate({"preset": "gla", "decay": 0.5})["preset"] == "gla"
-    assert validate({"preset": "gla", "structure": "scalar"})["preset"] == "own"
+    assert validate({"preset": "gla", "structure": "scalar"})["preset"] == "retnet"
+    assert validate({"preset": "gla", "readout": "relu"})["preset"] == "own"
     assert validate({"preset": "gla", "structure": "identity", "normalizer": "gate"})["preset"] == (
         "normalized_attention"
     )

@@ -273,6 +273,125 @@ def _chunk_keys_undecayed(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor)
     return g.sum().exp() * S + k.T @ v, _chunk(S, q, k, v, g)[1]
 
 
+# -- rows since Table 1 ----------------------------------------------------------------------------
+
+
+def _forgetting_inputs(case: int) -> dict[str, Any]:
+    L, n, d_v = SIZES[case]
+    q, k, v, f = _draw(case, (L, n), (L, n), (L, d_v), (L,))
+    return {"q": q, "k": k, "v": v, "log_f": -f.abs() - 0.1}
+
+
+def _forgetting(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Tensor:
+    total = log_f.cumsum(0)
+    return _causal_softmax(q @ k.T + total[:, None] - total, v)
+
+
+def _causal_softmax(scores: Tensor, v: Tensor) -> Tensor:
+    ahead = torch.ones_like(scores).triu(1).bool()
+    return scores.masked_fill(ahead, -torch.inf).softmax(-1) @ v
+
+
+def _forgets_the_new(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Tensor:
+    total = log_f.cumsum(0)
+    return _causal_softmax(q @ k.T + total[:, None] - total + log_f, v)
+
+
+def _fades_inside(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Tensor:
+    total = log_f.cumsum(0)
+    kept = (total[:, None] - total).tril().exp()
+    return _causal_softmax(kept * (q @ k.T), v)
+
+
+def _fades_after_dividing(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Tensor:
+    total = log_f.cumsum(0)
+    scores = (q @ k.T).masked_fill(torch.ones_like(q @ k.T).triu(1).bool(), -torch.inf)
+    return (scores.softmax(-1) * (total[:, None] - total).tril().exp()) @ v
+
+
+def _product_inputs(case: int) -> dict[str, Any]:
+    m, n, d_v = SIZES[case]
+    S, q, keys, values, g = _draw(case, (n, d_v), (n,), (m, n), (m, d_v), (m,))
+    return {
+        "S": S,
+        "q": q,
+        "keys": normalize(keys, dim=-1),
+        "values": values,
+        "beta": 2 * g.sigmoid(),
+    }
+
+
+def _product(S: Tensor, q: Tensor, keys: Tensor, values: Tensor, beta: Tensor) -> Step:
+    for key, value, strength in zip(keys, values, beta, strict=True):
+        S = S + strength * torch.outer(key, value - key @ S)
+    return S, q @ S
+
+
+def _product_at_once(S: Tensor, q: Tensor, keys: Tensor, values: Tensor, beta: Tensor) -> Step:
+    S = S + (beta[:, None] * keys).T @ (values - keys @ S)
+    return S, q @ S
+
+
+def _product_backwards(S: Tensor, q: Tensor, keys: Tensor, values: Tensor, beta: Tensor) -> Step:
+    return _product(S, q, keys.flip(0), values.flip(0), beta.flip(0))
+
+
+def _product_read_first(S: Tensor, q: Tensor, keys: Tensor, values: Tensor, beta: Tensor) -> Step:
+    return _product(S, q, keys, values, beta)[0], q @ S
+
+
+def _bilinear_inputs(case: int) -> dict[str, Any]:
+    n = SIZES[case][1]
+    A, B, step = _draw(case, (n, n), (n,), (1,))
+    return {"A": A - 2 * torch.eye(n, dtype=A.dtype), "B": B, "delta": step.abs()[0] / 2 + 0.1}
+
+
+def _bilinear(A: Tensor, B: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    eye = torch.eye(len(A), dtype=A.dtype)
+    left = torch.linalg.inv(eye - delta / 2 * A)
+    return left @ (eye + delta / 2 * A), left @ (delta * B)
+
+
+def _forward_euler(A: Tensor, B: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    return torch.eye(len(A), dtype=A.dtype) + delta * A, delta * B
+
+
+def _backward_euler(A: Tensor, B: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    left = torch.linalg.inv(torch.eye(len(A), dtype=A.dtype) - delta * A)
+    return left, left @ (delta * B)
+
+
+def _bilinear_plain_write(A: Tensor, B: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    return _bilinear(A, B, delta)[0], delta * B
+
+
+def _held(A: Tensor, B: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
+    moved = torch.linalg.matrix_exp(delta * A)
+    return moved, torch.linalg.solve(A, (moved - torch.eye(len(A), dtype=A.dtype)) @ B)
+
+
+def _many_inputs(case: int) -> dict[str, Any]:
+    L, H, d_v = SIZES[case]
+    alpha, v, W = _draw(case, (H, L, L), (H, L, d_v), (H * d_v, 4))
+    return {"alpha": alpha.tril(), "v": v, "W": W}
+
+
+def _many(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
+    return (alpha @ v).transpose(0, 1).flatten(1) @ W
+
+
+def _heads_reshaped(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
+    return (alpha @ v).reshape(alpha.shape[-1], -1) @ W
+
+
+def _heads_averaged(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
+    return (alpha.mean(0) @ v).transpose(0, 1).flatten(1) @ W
+
+
+def _channels_first(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
+    return (alpha @ v).permute(1, 2, 0).flatten(1) @ W
+
+
 _PAIR = "(S, y): the new state (n, d_v), and the output (d_v,)"
 
 _ALL = (
@@ -384,6 +503,60 @@ _ALL = (
                 _chunk_state_undecayed
             ),
             "a key written early in the chunk has faded by the end of it.": _chunk_keys_undecayed,
+        },
+    ),
+    Exercise(
+        name="forgetting attention",
+        inputs=_forgetting_inputs,
+        solution=_forgetting,
+        returns="the outputs, a tensor of shape (L, d_v)",
+        mistakes={
+            "a token is not faded by its own gate: the sum runs from j + 1 to i.": _forgets_the_new,
+            "the decay is added to the score, or multiplies exp of it; it is not a factor of "
+            "the score.": _fades_inside,
+            "the row is divided by the sum of the faded coefficients.": _fades_after_dividing,
+        },
+    ),
+    Exercise(
+        name="delta product",
+        inputs=_product_inputs,
+        solution=_product,
+        returns=_PAIR,
+        mistakes={
+            "every step looks up in the state that the step before it left.": _product_at_once,
+            "the first key acts first; later factors stand on the left.": _product_backwards,
+            "the token reads after its last step.": _product_read_first,
+        },
+    ),
+    Exercise(
+        name="bilinear rule",
+        inputs=_bilinear_inputs,
+        solution=_bilinear,
+        returns="the pair of the sampled A, of shape (n, n), and B, of shape (n,)",
+        mistakes={
+            "that is Euler's step, which looks at the start of the interval only.": _forward_euler,
+            "that looks at the end of the interval only; the bilinear rule takes the mean.": (
+                _backward_euler
+            ),
+            "the inverse multiplies B as well.": _bilinear_plain_write,
+            "that is the exact step for a held input; the bilinear rule has no exponential.": _held,
+        },
+    ),
+    Exercise(
+        name="many heads",
+        inputs=_many_inputs,
+        solution=_many,
+        returns="the outputs, a tensor of shape (L, d)",
+        mistakes={
+            "reshaping (H, L, d_v) mixes tokens; move the heads behind the tokens first.": (
+                _heads_reshaped
+            ),
+            "every head reads with coefficients of its own; they are not averaged.": (
+                _heads_averaged
+            ),
+            "the channels of one head stay together: head by head, then channel by channel.": (
+                _channels_first
+            ),
         },
     ),
 )

@@ -181,5 +181,5 @@ const CAPACITY = {
 const FIGURES = {
   variance: VARIANCE, chunks: CHUNKS, cost: COST, turning: TURNING, string: STRING, erasing: ERASING, memory: MEMORY, distance: DISTANCE,
   eigenvalues: EIGENVALUES, step: STEP, facts: FACTS_VIEW, "empty-row": EMPTY_ROW, combination: COMBINATION, growth: GROWTH,
-  readout: READOUT_VIEW, capacity: CAPACITY,
+  readout: READOUT_VIEW, capacity: CAPACITY, swing: SWING,
 };

@@ -1,0 +1,67 @@
+"""A smaller figure about time: a swing, its samples, and the rule between two of them."""
+
+from __future__ import annotations
+
+import cmath
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+from coefdyn.widgets.small import Limits, Real, SmallFigure
+
+__all__ = ["SampledSwing"]
+
+
+class SampledSwing(SmallFigure):
+    """A swing let go at place 1 and photographed every step, and what a rule makes of it.
+
+        h'' = -omega^2 h - 2 gamma h',  omega = 2;   lambda = -gamma +- i sqrt(omega^2 - gamma^2)
+        tangent: 1 + Delta lambda     hold: exp(Delta lambda)
+        bilinear: (1 + Delta lambda / 2) / (1 - Delta lambda / 2)
+
+    Args:
+        step: Delta in seconds, 0.02 to 1.5.
+        friction: gamma per second, 0 to 1.
+        rule: "tangent", "bilinear" or "hold".
+        controls, caption: as for ``SmallFigure``.
+
+    Raises:
+        ValueError: for a value out of range or an unknown rule.
+    """
+
+    _figure = "swing"
+    _numbers: ClassVar[tuple[str, ...]] = (
+        "swing-kept",
+        "swing-true",
+        "swing-angle",
+        "swing-true-angle",
+    )
+    _limits: ClassVar[dict[str, Limits]] = {"step": (0.02, 1.5), "friction": (0.0, 1.0)}
+    _choices: ClassVar[dict[str, tuple[str, ...]]] = {"rule": ("tangent", "bilinear", "hold")}
+
+    def __init__(
+        self,
+        *,
+        step: Real = 0.2,
+        friction: Real = 0.1,
+        rule: str = "tangent",
+        controls: Sequence[str] = (),
+        caption: str = "",
+    ) -> None:
+        super().__init__(controls=controls, caption=caption, step=step, friction=friction, rule=rule)
+
+    def eigenvalue(self) -> complex:
+        """The upper eigenvalue of one step of the rule."""
+        delta, gamma = self.settings["step"], self.settings["friction"]
+        z = delta * complex(-gamma, math.sqrt(4 - gamma**2))
+        rules = {"tangent": 1 + z, "bilinear": (1 + z / 2) / (1 - z / 2), "hold": cmath.exp(z)}
+        return rules[self.settings["rule"]]
+
+    def words(self) -> str:
+        """What the figure shows, for paper and where no script runs."""
+        step, friction = self.settings["step"], self.settings["friction"]
+        return (
+            f"A swing with a photograph every {step:g} seconds. By the rule named "
+            f"{self.settings['rule']} each step keeps {abs(self.eigenvalue()):.4f} of it, in truth "
+            f"{math.exp(-friction * step):.4f}."
+        )
