@@ -48,7 +48,9 @@ class SampledSwing(SmallFigure):
         controls: Sequence[str] = (),
         caption: str = "",
     ) -> None:
-        super().__init__(controls=controls, caption=caption, step=step, friction=friction, rule=rule)
+        super().__init__(
+            controls=controls, caption=caption, step=step, friction=friction, rule=rule
+        )
 
     def eigenvalue(self) -> complex:
         """The upper eigenvalue of one step of the rule."""

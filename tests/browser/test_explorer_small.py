@@ -53,10 +53,10 @@ def test_chunks_count_steps_and_work(open_page: Open) -> None:
 @pytest.mark.parametrize("rule", ["tangent", "bilinear", "hold"])
 def test_a_step_of_the_swing_is_the_matrix_s(rule: str, open_page: Open) -> None:
     """Eigenvalues of the sampled 2 x 2 matrix, by torch."""
-    page = open_page(SampledSwing(step=30, friction=20, rule=rule), ready="small")
-    for step in (30, 120):
+    page = open_page(SampledSwing(step=0.3, friction=0.2, rule=rule), ready="small")
+    for step in (0.3, 1.2):
         slide(page, "step", step)
-        A = step / 100 * torch.tensor([[0.0, 1.0], [-4.0, -0.4]], dtype=torch.float64)
+        A = step * torch.tensor([[0.0, 1.0], [-4.0, -0.4]], dtype=torch.float64)
         eye = torch.eye(2, dtype=torch.float64)
         matrix = {
             "tangent": eye + A,
@@ -66,8 +66,8 @@ def test_a_step_of_the_swing_is_the_matrix_s(rule: str, open_page: Open) -> None
         upper = torch.linalg.eigvals(matrix)[0]
         assert number(page, "swing-kept") == pytest.approx(upper.abs().item(), rel=1e-9)
         assert number(page, "swing-angle") == pytest.approx(upper.angle().abs().item(), rel=1e-9)
-        assert number(page, "swing-true") == pytest.approx(math.exp(-0.2 * step / 100))
-        swing = SampledSwing(step=step, friction=20, rule=rule)
+        assert number(page, "swing-true") == pytest.approx(math.exp(-0.2 * step))
+        swing = SampledSwing(step=step, friction=0.2, rule=rule)
         assert abs(swing.eigenvalue()) == pytest.approx(upper.abs().item(), rel=1e-9)
 
 

@@ -28,7 +28,7 @@ def test_every_pair_has_numbers_and_most_have_dynamics(start: str, end: str) -> 
     alpha, weights = explorer.coefficients(), explorer.coefficients(normalized=True)
     assert bool(alpha.isfinite().all() and weights.isfinite().all())
     assert explorer.shown().row_sum == alpha[explorer.settings["row"] - 1].sum().item()
-    if {start, end} == {"softmax_attention", "linear_attention"}:
+    if {Explorer(name).settings["readout"] for name in (start, end)} == {"exp", "feature_elu"}:
         with pytest.raises(ValueError, match=r"35% of the way .* explorer.coefficients\(\)"):
             explorer.dynamics()
         return
