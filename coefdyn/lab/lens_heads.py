@@ -60,9 +60,9 @@ def load(path: Path) -> tuple[nn.Module, Any]:
     """Model and tokenizer, in float32; takes about a minute.
 
     Raises:
-        ImportError: if transformers, or gguf with which it reads the file, is missing.
+        ImportError: if transformers is missing, or gguf and accelerate, with which it reads this.
     """
-    for name in ("transformers", "gguf"):
+    for name in ("transformers", "gguf", "accelerate"):
         if importlib.util.find_spec(name) is None:
             raise ImportError(
                 f"the package {name} is missing; `make lens` installs what is needed."
@@ -71,8 +71,8 @@ def load(path: Path) -> tuple[nn.Module, Any]:
 
     named = {"gguf_file": path.name, "local_files_only": True}
     tokenizer = AutoTokenizer.from_pretrained(path.parent, **named)
-    model = AutoModelForCausalLM.from_pretrained(path.parent, **named)
-    return model.float().eval(), tokenizer
+    model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **named)
+    return model.eval(), tokenizer
 
 
 def scores(seen: Trace, twice: Trace, tokens: Int[Tensor, "1 L"]) -> Float[Tensor, "heads columns"]:
