@@ -309,3 +309,30 @@ def test_the_schedule_ends_where_it_should(run: Callable[..., Any]) -> None:
     assert rates[3] == pytest.approx(0.01) and rates[0] == pytest.approx(0.0025)
     assert rates[19] == rates[22] and 1e-3 < rates[19] < 1.1e-3
     assert TRAIN["warmup"] > 0 and TRAIN["clip"] is not None
+
+
+def test_products_are_the_same_with_and_without_simd(run: Callable[..., Any]) -> None:
+    """Every form that a linear map needs, also where rows and columns are no multiples of 4."""
+    script = """() => {
+      const draw = (size, seed) => {
+        const generator = new Generator(seed);
+        return Float32Array.from({ length: size }, () => generator.uniform() - 0.5);
+      };
+      const found = [];
+      for (const [rows, columns, inner] of [[55, 9, 16], [64, 32, 48], [7, 3, 200], [4, 18, 65]]) {
+        const forms = [[inner, 1, 1, inner], [inner, 1, columns, 1], [1, rows, columns, 1]];
+        for (const [leftRow, leftStep, rightStep, rightColumn] of forms) {
+          for (const add of [false, true]) {
+            const [left, right] = [draw(rows * inner, 1), draw(inner * columns, 2)];
+            const [plain, fast] = [draw(rows * columns, 3), draw(rows * columns, 3)];
+            const sizes = [rows, columns, inner, left, leftRow, leftStep];
+            multiplyTiled(plain, ...sizes, right, rightStep, rightColumn, add);
+            simd.multiply(fast, ...sizes, right, rightStep, rightColumn, add);
+            found.push(Math.max(...plain.map((x, at) => Math.abs(x - fast[at]))));
+          }
+        }
+      }
+      return found;
+    }"""
+    found = run(script)
+    assert len(found) == 24 and max(found) < 1e-5

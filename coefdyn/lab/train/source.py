@@ -22,6 +22,7 @@ ENGINE = tuple(
     f"engine/{name}"
     for name in (
         "space",
+        "simd",
         "linear",
         "gates",
         "readout",

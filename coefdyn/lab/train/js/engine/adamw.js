@@ -18,7 +18,7 @@ function learningRateAt(t, { learningRate, steps, schedule, warmup, finalLearnin
 class AdamW {
   constructor(parameters, options) {
     this.parameters = parameters;
-    this.options = { ...TRAIN_DEFAULTS, ...options };
+    this.options = { ...TRAIN_DEFAULTS, ...givenOnly(options) };
     this.t = 0;
     const zeros = () => parameters.map(({ data }) => new data.constructor(data.length));
     [this.first, this.second] = [zeros(), zeros()];

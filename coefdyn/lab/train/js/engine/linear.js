@@ -1,9 +1,19 @@
 // Products of matrices, and linear maps made of them.
 
-// out[m, n] = sum_k left[m, k] right[k, n] (added to what is there if `add`), in tiles of 4 x 4 whose sums stay in
-// registers. Strides say where elements lie, so a transpose is no copy: left[m, k] is left[m leftRow + k leftStep],
-// right[k, n] is right[k rightStep + n rightColumn]. The rows of out are contiguous.
-function multiply(out, rows, columns, inner, left, leftRow, leftStep, right, rightStep, rightColumn, add) {
+// Below so many products the copies of `simd` cost more than they save.
+const SIMD_PAYS = 2048;
+
+// out[m, n] = sum_k left[m, k] right[k, n] (added to what is there if `add`). Strides say where elements lie, so a
+// transpose is no copy: left[m, k] is left[m leftRow + k leftStep], right[k, n] is right[k rightStep + n rightColumn].
+// Each matrix fills its array from the start, and the rows of out are contiguous.
+function multiply(out, rows, columns, inner, ...operands) {
+  const fast = simd && out instanceof Float32Array && rows * columns * inner >= SIMD_PAYS;
+  if (fast) simd.multiply(out, rows, columns, inner, ...operands);
+  else multiplyTiled(out, rows, columns, inner, ...operands);
+}
+
+// In tiles of 4 x 4 whose sums stay in registers.
+function multiplyTiled(out, rows, columns, inner, left, leftRow, leftStep, right, rightStep, rightColumn, add) {
   const [tiledRows, tiledColumns] = [rows & ~3, columns & ~3];
   if (!add) out.fill(0, 0, rows * columns);
   for (let n = 0; n < tiledColumns; n += 4) {

@@ -1,7 +1,9 @@
 // Options of a model, checked; what cannot be is said in words.
 
+const givenOnly = (given) => Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+
 function checkedOptions(given) {
-  const options = { ...MODEL_DEFAULTS, ...given };
+  const options = { ...MODEL_DEFAULTS, ...givenOnly(given) };
   options.design = checkedDesign(options.design || {});
   const { width, heads } = options;
   if (options.mlp === undefined) options.mlp = 2 * width;
@@ -21,7 +23,7 @@ function checkedOptions(given) {
 
 function checkedDesign(given) {
   for (const name of Object.keys(given)) checkOneOf("a design's option", name, Object.keys(DESIGN_DEFAULTS));
-  const design = { ...DESIGN_DEFAULTS, ...given };
+  const design = { ...DESIGN_DEFAULTS, ...givenOnly(given) };
   for (const [name, known] of Object.entries(DESIGN_CHOICES)) {
     if (name === "scaling" && typeof design.scaling === "number") checkReal("scaling", design.scaling, (x) => x > 0, "positive");
     else checkOneOf(name, design[name], known);
