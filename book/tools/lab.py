@@ -83,6 +83,12 @@ def _link(found: re.Match[str]) -> str:
     return f'[{text}]({entries[0].fields.get("url", "")} "{role} {keys}")'
 
 
+def _citation(found: re.Match[str]) -> str:
+    """What ``_link`` made a link of; a link of the reader's own stays."""
+    cited = f"{{{found[1]}}}`{found[2]}`"
+    return cited if CITATION.sub(_link, cited) == found[0] else found[0]
+
+
 def lend(notebook: Any) -> None:
     """Put the macros before the first cell, and links where citations are."""
     for cell in notebook["cells"]:
@@ -99,7 +105,7 @@ def take_back(notebook: Any) -> None:
     notebook["cells"] = [cell for cell in cells if TAG not in cell["metadata"].get("tags", ())]
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
-            cell["source"] = LINK.sub(r"{\1}`\2`", cell["source"])
+            cell["source"] = LINK.sub(_citation, cell["source"])
 
 
 class ChapterContents(TextFileContentsManager):  # type: ignore[misc]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -135,18 +135,17 @@ def _side_by_side(parts: Sequence[CoefficientDynamics]) -> CoefficientDynamics:
     if any(part.mask is not None for part in parts):
         raise ValueError("heads with masks are shown layer by layer; use [name].dynamics.")
 
-    def join(read: Callable[[CoefficientDynamics], Any]) -> Any:
-        values = [read(part) for part in parts]
+    def join(values: list[Any]) -> Any:
         return torch.cat(values, 1)[0] if isinstance(values[0], Tensor) else values[0]
 
     def joined(part: str) -> dict[str, Tensor]:
-        names = getattr(first, part).tensors()
-        return {name: join(lambda d, n=name: getattr(d, part).tensors()[n]) for name in names}
+        held = [getattr(one, part).tensors() for one in parts]
+        return {name: join([one[name] for one in held]) for name in held[0]}
 
     plain = ("q", "k", "scaling", "log_scaling", "own", "outer_log_decay")
     return replace(
         first,
-        **{name: join(lambda d, n=name: getattr(d, n)) for name in plain},
+        **{name: join([getattr(one, name) for one in parts]) for name in plain},
         evolution=replace(first.evolution, **joined("evolution")),
         normalizer=replace(first.normalizer, **joined("normalizer")),
     )

@@ -63,6 +63,11 @@ def pick_heads(
             f"an explorer shows at most {longest} tokens, got L = {dynamics.length}; "
             f"cut with dynamics.narrow(start, {longest})."
         )
+    if 0 in batch:
+        raise ValueError(
+            f"an explorer shows one head at a time, and the leading axes {tuple(batch)} hold none; "
+            "give at least one sequence and one head."
+        )
     rest = batch[len(start) :]
     places = [start + place for place in itertools.product(*map(range, rest))]
     if len(places) > most:

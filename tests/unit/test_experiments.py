@@ -340,8 +340,13 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     assert {one["key"] for one in again.records} == {one["key"] for one in result.records}
 
 
-def test_core_seconds_stand_beside_a_plain_torch_model():
-    rows = core_seconds(3, compiled=False)
+@pytest.fixture(scope="module")
+def few_core_seconds():
+    return core_seconds(3, compiled=False)
+
+
+def test_core_seconds_stand_beside_a_plain_torch_model(few_core_seconds):
+    rows = few_core_seconds
     assert [row.name for row in rows][-1] == "plain torch, fused attention"
     assert all(row.steps > 0 and row.start >= 0 for row in rows)
     assert rows[0].steps / rows[-1].steps == pytest.approx(
@@ -349,10 +354,18 @@ def test_core_seconds_stand_beside_a_plain_torch_model():
     )
 
 
-def test_the_throughput_table_compares_with_runs_in_sequence(capsys):
+def test_the_throughput_table_compares_with_runs_in_sequence(capsys, monkeypatch, few_core_seconds):
+    asked = []
+
+    def kept(steps, *, compiled):
+        asked.append((steps, compiled))
+        return few_core_seconds
+
+    monkeypatch.setattr("coefdyn.lab.core_seconds.core_seconds", kept)
     command = ["throughput", "--device", "cpu", "--steps", "2", "--replicas", "2", "--no-compile"]
     assert main(command) == 0
     replicas, cores = capsys.readouterr().out.split("\n\n")
+    assert asked == [(2, False)]
     assert "s per 1500 steps" in cores and "plain torch, fused attention" in cores
     head, first, *others = replicas.splitlines()
     assert head.split() == ["way", "seconds", "steps/s", "factor"]

@@ -46,6 +46,11 @@ def test_the_worked_example():
     assert listops_parse(EXAMPLE.split()) == (8, 4)
 
 
+def test_any_depth_is_as_fast_as_the_length_allows():
+    config = ListOpsConfig.quick().with_changes({"max_depth": 10**12})
+    assert config.max_length < config.longest < 10**6
+
+
 @pytest.mark.parametrize(
     ("config", "n"), [(ListOpsConfig.paper(), 60), (ListOpsConfig.quick(), 1000)]
 )

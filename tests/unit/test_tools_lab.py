@@ -54,6 +54,14 @@ def test_a_citation_reads_as_on_the_page():
     assert shown.endswith("{cite}`nobody`")
 
 
+def test_a_link_of_the_readers_own_stays_a_link():
+    text = '[mine](https://x.org "cite x"), [also](https://x.org "cite gu2023mamba")'
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
+    lend(notebook)
+    take_back(notebook)
+    assert sources(notebook) == [text]
+
+
 def test_the_server_lends_and_the_file_stays_free(tmp_path):
     (tmp_path / "book").mkdir()
     path = tmp_path / "book" / "x.ipynb"

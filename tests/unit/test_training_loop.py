@@ -255,7 +255,19 @@ def test_a_record_of_a_changed_default_is_not_taken_for_this_run():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"steps": 0}, {"learning_rate": -1.0}, {"precision": "float8"}, {"schedule": "step"}]
+    "bad",
+    [
+        {"steps": 0},
+        {"steps": 1.5},
+        {"warmup": -1},
+        {"learning_rate": -1.0},
+        {"final_learning_rate": -1.0},
+        {"epsilon": -1.0},
+        {"betas": (2, 3)},
+        {"clip": -1},
+        {"precision": "float8"},
+        {"schedule": "step"},
+    ],
 )
 def test_train_config_refuses(bad):
     with pytest.raises(ValueError, match=next(iter(bad))):

@@ -149,3 +149,13 @@ def test_dense_eigenvalues_are_points_of_the_plane() -> None:
         assert [re for re, _ in points] == pytest.approx([0.0, 0.0])
     got = sorted(value.imag for value in explorer.shown().eigenvalues)
     assert got == pytest.approx([-0.5, 0.5])
+
+
+def test_a_batch_of_nothing_is_answered_in_words() -> None:
+    q = torch.ones(0, 3, 2)
+    parts = {"q": q, "k": q, "scaling": 1.0, "readout": readout.identity}
+    dynamics = CoefficientDynamics(
+        evolution=evolution.Identity(), normalizer=normalizer.One(), **parts
+    )
+    with pytest.raises(ValueError, match=r"\(0,\) hold none; give at least one"):
+        Explorer.from_dynamics(dynamics)

@@ -9,7 +9,7 @@ from typing import Any
 from coefdyn.lab.tasks import TaskConfig, config_from_dict
 from coefdyn.lab.training.results import config_key, plain
 from coefdyn.models import ModelConfig
-from coefdyn.options import check_choice, from_plain
+from coefdyn.options import check_choice, check_count, check_number, from_plain
 
 __all__ = ["PRECISIONS", "RunConfig", "TrainConfig"]
 
@@ -62,11 +62,15 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch", "evaluate_every"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)!r}.")
-        for name in ("learning_rate", "weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, got {getattr(self, name)!r}.")
+            check_count(name, getattr(self, name))
+        for name in ("warmup", "validation"):
+            check_count(name, getattr(self, name), least=0)
+        for name in ("learning_rate", "weight_decay", "final_learning_rate", "epsilon"):
+            check_number(name, getattr(self, name), least=0.0)
+        if len(self.betas) != 2 or not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must be two numbers in [0, 1), got {self.betas!r}.")
+        if self.clip is not None and not check_number("clip", self.clip) > 0:
+            raise ValueError(f"clip must be a norm > 0, or None for none, got {self.clip!r}.")
         check_choice("schedule", self.schedule, ("cosine", "constant"))
         check_choice("precision", self.precision, PRECISIONS)
 
