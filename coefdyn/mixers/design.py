@@ -134,15 +134,17 @@ class DesignMixer(HeadMixer):
         ones = tokens.q.new_ones(tokens.q.shape[-2])
         if self.evolution == "constant":
             sign = -ones if self.constant < 0 else None
-            log_decay = math.log(abs(self.constant)) * ones
-            return evolution.Scalar(log_decay=log_decay, sign=sign), None
-        log_decay, delta = None, None
+            growth = math.log(abs(self.constant)) * ones
+            return evolution.Scalar(log_decay=growth, sign=sign), None
+        log_decay: Tensor | None = None
+        delta: Tensor | None = None
         if self.decay is not None:
             decay = self.decay(tokens.x)
-            log_decay, delta = decay if isinstance(decay, tuple) else (decay, None)
-            log_decay = tokens.match(log_decay)
+            found, delta = decay if isinstance(decay, tuple) else (decay, None)
+            log_decay = tokens.match(found)
         if self.evolution in ("scalar", "diagonal"):
             form = evolution.Scalar if self.evolution == "scalar" else evolution.Diagonal
+            assert log_decay is not None, "these two have a decay"
             return form(log_decay=log_decay), delta
         beta = 2.0 * ones if self.beta is None else tokens.match(self.beta(tokens.x))
         direction = l2_normalize(tokens.k if tokens.z is None else tokens.z)
