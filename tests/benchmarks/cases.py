@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 
 __all__ = ["CASES", "Case", "Pair", "Size"]
+
+#: tokens that one reads under the sliding window
+WINDOW = 512
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +50,10 @@ class Case:
     forward_repeats: int = 7
     both_repeats: int = 5
     memory_target: float | None = None
+    #: whether both sides compute the same; otherwise the peer is a yardstick
+    same: bool = True
+    #: sizes of this case that differ from those of the others
+    sizes: dict[str, int] = field(default_factory=dict)
 
 
 def _draw(size: Size) -> dict[str, Tensor]:
@@ -229,6 +236,71 @@ def softmax_torch(size: Size) -> Pair:
     return _attention_like(size, readout.exp, theirs)
 
 
+def _faded(size: Size) -> tuple[list[Tensor], Callable[..., Tensor]]:
+    """Softmax attention with a forget gate: its leaves, and ours."""
+    x = _draw(size)
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, c: Tensor) -> Tensor:
+        return CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.Identity(),
+            scaling=size.dim**-0.5,
+            readout=readout.exp,
+            normalizer=normalizer.RowSum(),
+            outer_log_decay=c,
+        ).apply(v, method="chunked")
+
+    return [x["q"], x["k"] * size.dim**0.5, x["v"], x["log_decay"]], ours
+
+
+def outer_decay_matrix(size: Size) -> Pair:
+    parts, ours = _faded(size)
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor, c: Tensor) -> Tensor:
+        sums = c.cumsum(-1)
+        bias = sums[..., :, None] - sums[..., None, :]
+        future = torch.ones(size.length, size.length, dtype=torch.bool).triu(1)
+        scores = q @ k.transpose(-1, -2) * size.dim**-0.5 + bias
+        return scores.masked_fill(future, -torch.inf).softmax(-1) @ v
+
+    return Pair(ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_leaves(*parts))
+
+
+def outer_decay_plain(size: Size) -> Pair:
+    """What the decay costs: the peer is softmax attention without one."""
+    parts, ours = _faded(size)
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    return Pair(ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_leaves(*parts[:3]))
+
+
+def window_torch(size: Size) -> Pair:
+    """Sliding window of 512 tokens; torch reads it from a mask."""
+    x = _draw(size)
+    parts = (x["q"], x["k"] * size.dim**0.5, x["v"])
+
+    def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return CoefficientDynamics(
+            q=q,
+            k=k,
+            evolution=evolution.Identity(),
+            scaling=size.dim**-0.5,
+            readout=readout.exp,
+            normalizer=normalizer.RowSum(),
+            mask=mask.Window(WINDOW),
+        ).apply(v, method="chunked")
+
+    near = torch.ones(size.length, size.length, dtype=torch.bool).tril().triu(1 - WINDOW)
+
+    def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(q, k, v, attn_mask=near)
+
+    return Pair(ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_leaves(*parts))
+
+
 CASES = (
     Case(
         name="Gated DeltaNet",
@@ -295,5 +367,29 @@ CASES = (
         both_target=0.95,
         forward_repeats=9,
         both_repeats=7,
+    ),
+    Case(
+        name="softmax with an outer decay",
+        peer="torch scaled_dot_product_attention without one",
+        build=outer_decay_plain,
+        both_target=1 / 1.2,
+        both_repeats=7,
+        same=False,
+    ),
+    Case(
+        name="softmax with an outer decay",
+        peer="the L x L matrix in plain torch",
+        build=outer_decay_matrix,
+        forward_repeats=3,
+        both_repeats=3,
+    ),
+    Case(
+        name="sliding window of 512, L = 16,384",
+        peer="torch scaled_dot_product_attention with a mask",
+        build=window_torch,
+        both_target=5.0,
+        forward_repeats=1,
+        both_repeats=1,
+        sizes={"batch": 1, "length": 16_384},
     ),
 )

@@ -22,6 +22,8 @@ from crossover import crossover_rows, print_crossover
 from growth import growth_rows, print_growth
 from measure import paired_ms, peak_mib, provenance
 
+#: tokens of the sequence on which the two sides must agree
+SHORT = 600
 OUTPUT = Path(__file__).resolve().parents[2] / "data" / "benchmarks" / "cpu.json"
 
 
@@ -66,9 +68,11 @@ def gradient_like(pair: Pair) -> torch.Tensor:
 
 def run_case(case: Case, size: Size) -> dict[str, object]:
     """Agreement on a short sequence, then times and peak memory at full size."""
-    short = case.build(replace(size, length=min(size.length, 256)))
-    error = relative_error(short, gradient_like(short))
-    assert error < 1e-4, f"{case.name} and {case.peer} disagree by {error:.1e}"
+    error = None
+    if case.same:
+        short = case.build(replace(size, length=min(size.length, SHORT)))
+        error = relative_error(short, gradient_like(short))
+        assert error < 1e-4, f"{case.name} and {case.peer} disagree by {error:.1e}"
     pair = case.build(size)
     grad = gradient_like(pair)
     ours, theirs = (
@@ -132,7 +136,8 @@ def main(arguments: list[str]) -> None:
     rows = []
     for case in CASES:
         if options.only in f"{case.name} {case.peer}":
-            rows.append(run_case(case, size))
+            sizes = {} if options.quick else case.sizes
+            rows.append(run_case(case, replace(size, **sizes)))
             print_row(rows[-1])
     result = {"provenance": provenance(peer_versions()), "cases": rows}
     if options.only in "growth":

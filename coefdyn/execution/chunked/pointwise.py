@@ -13,6 +13,7 @@ from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne, Identity
 from coefdyn.dynamics.normalizer import One, RowSum
+from coefdyn.execution.chunked.fused import fused_attention, fused_rows
 from coefdyn.execution.chunked.operators import Kernel, flatten_batch, once
 from coefdyn.execution.chunked.pointwise_scores import (
     DiagonalScores,
@@ -132,6 +133,9 @@ def apply_pointwise(
     batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     if is_softmax(dynamics) and dynamics.own is None and v.shape[-1] == dynamics.key_dim:
         return softmax_attention(dynamics, v, batch)
+    tiles = fused_rows(dynamics, v.shape[-1])
+    if tiles is not None:
+        return fused_attention(dynamics, v, tiles)
     if needs_rows(dynamics) or grows(dynamics):
         return apply_rows(dynamics, v, rows)
     phi, eta, weighted = dynamics.readout, dynamics.normalizer, weighs_row_sums(dynamics)

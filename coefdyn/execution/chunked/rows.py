@@ -27,7 +27,7 @@ from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply_rows"]
 
-RawRows = Callable[[int, int], Tensor]
+RawRows = Callable[[int, int, int], Tensor]
 
 
 def apply_rows(
@@ -78,19 +78,22 @@ def _token_tile(
 
 
 def _raw(dynamics: CoefficientDynamics) -> RawRows:
-    """Scores of rows start .. stop - 1 with columns 0 .. stop - 1, without log weights."""
+    """Scores of rows start .. stop - 1 with columns first .. stop - 1, without log weights.
+
+    ``first`` is what a mask says; keys before it cost nothing where A_t is a number.
+    """
     evolution, sign = dynamics.evolution, flips(dynamics.evolution)
     q, k = dynamics.q, dynamics.scaled_keys()
     q, k = (q, k) if sign is None else (q * sign, k * sign)
     if type(evolution) in (Diagonal, DiagonalPlusRankOne):
         sums = parallel.split_resets(evolution.log_decay, -2)
 
-        def written(start: int, stop: int) -> Tensor:
-            return parallel.diagonal_rows(q, k, sums, start, stop)
+        def written(start: int, stop: int, first: int) -> Tensor:
+            return parallel.diagonal_rows(q, k, sums, start, stop)[..., first:]
     else:
 
-        def written(start: int, stop: int) -> Tensor:
-            return q[..., start:stop, :] @ k[..., :stop, :].mT
+        def written(start: int, stop: int, first: int) -> Tensor:
+            return q[..., start:stop, :] @ k[..., first:stop, :].mT
 
     if not erases(dynamics):
         return written
@@ -98,23 +101,26 @@ def _raw(dynamics: CoefficientDynamics) -> RawRows:
     if type(evolution) is DiagonalPlusRankOne:
         amounts = parallel.rank_one_amounts
     read, erased = amounts(q, k, evolution)
-    return lambda start, stop: (
-        written(start, stop) - read[..., start:stop, :stop].tril(start) @ erased[..., :stop, :stop]
+    return lambda start, stop, first: (
+        written(start, stop, first)
+        - read[..., start:stop, :stop].tril(start) @ erased[..., :stop, first:stop]
     )
 
 
 def _tile(
     dynamics: CoefficientDynamics, v: Tensor, raw: RawRows, start: int, stop: int
 ) -> Float[Tensor, "*batch rows dv"]:
+    first = 0 if dynamics.mask is None else max(0, dynamics.mask.first(start) or 0)
     log_weights = parallel.pair_log_weights(dynamics, start, stop)
+    outer = parallel.outer_sums(dynamics, start, stop)
     eta, own = dynamics.normalizer.narrow(start, stop - start), dynamics.own
     values, offset = read(
-        raw(start, stop),
-        log_weights,
-        allowed(dynamics, start, stop),
+        raw(start, stop, first),
+        None if log_weights is None else log_weights[..., first:],
+        allowed(dynamics, start, stop, first),
         dynamics.readout,
         eta,
-        parallel.outer_sums(dynamics, start, stop),
+        None if outer is None else outer[..., first:],
         None if own is None else own[..., start:stop],
     )
-    return normalize(values @ v[..., :stop, :], values.sum(-1, keepdim=True), offset, eta)
+    return normalize(values @ v[..., first:stop, :], values.sum(-1, keepdim=True), offset, eta)
