@@ -18,7 +18,7 @@ from designs import STRUCTURES, Inputs
 from methods import cpu_methods
 from tolerances import assert_agree
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.execution.policy import PARALLEL_UP_TO
 
 LENGTHS = (1, 2, 9, *(limit + more for limit in (32, 64, 128) for more in (0, 1)))
@@ -121,3 +121,51 @@ def test_future_scores_out_of_range(seed: int) -> None:
         y, slopes = found(d, inputs, method)
         assert torch.isfinite(y).all()
         assert all(torch.isfinite(g).all() for g in slopes.values()), method
+
+
+def restricted(rng: random.Random) -> tuple[CoefficientDynamics, Inputs]:
+    """A design with an own term, an outer decay, a mask or a sink, or several of them."""
+    phi = rng.choice((readout.identity, readout.exp, readout.softplus, readout.relu))
+    eta = rng.choice(("one", "given") if phi.is_linear else ("one", "given", "row_sum"))
+    length = rng.choice((1, 2, 9, 33, 65))
+    inputs = Inputs.draw(
+        batch=rng.choice([(), (2,), (1, 2)]),
+        length=length,
+        n=3,
+        dv=rng.choice([3, 2]),
+        seed=rng.randrange(10**6),
+    )
+    x = inputs.leaves
+    d = inputs.dynamics(rng.choice(STRUCTURES), "identity", eta)
+    row = x["q"].detach()[..., 0]
+    drawn_rows = torch.Generator().manual_seed(rng.randrange(10**6))
+    for name, factor in (("own", 1.0), ("outer", -rng.choice((0.02, 0.3, 2.0))), ("sink", 3.0)):
+        noise = torch.rand(row.shape, generator=drawn_rows, dtype=torch.float64)
+        x[name] = (factor * noise).requires_grad_()
+    allowed = torch.rand(length, length, generator=drawn_rows) > 0.4
+    masks = (mask.Window(rng.choice((1, 4, 40))), mask.Blocks(5, before=1), mask.Given(allowed))
+    changed: dict[str, object] = {"readout": phi}
+    if rng.random() < 0.5:
+        changed["own"] = x["own"]
+    if rng.random() < 0.5:
+        changed["outer_log_decay"] = x["outer"]
+    if rng.random() < 0.5:
+        changed["mask"] = rng.choice(masks)
+    if eta == "row_sum" and rng.random() < 0.5:
+        changed["normalizer"] = normalizer.RowSum(sink=x["sink"])
+    return replace(d, **changed), inputs
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_restrictions(seed: int) -> None:
+    rng = random.Random(1000 + seed)
+    for _ in range(4):
+        d, inputs = restricted(rng)
+        want, slopes = found(d, inputs, "reference")
+        for method in ("auto", *cpu_methods(d)[1:]):
+            y, got = found(d, inputs, method)
+            about = {"method": "parallel", "dtype": torch.float64, "what": f"{method} {d}"}
+            assert_agree(y, want, quantity="output", **about)
+            for name, slope in slopes.items():
+                if slope.norm() > 1e-6 * max(g.norm() for g in slopes.values()):
+                    assert_agree(got[name], slope, quantity="gradient", **about)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.execution.chunked.dispatch import apply_chunked, continue_chunked
 from coefdyn.mixers import GLA
 
@@ -36,6 +36,11 @@ DECAY = evolution.Scalar(log_decay=-normal(LENGTH).abs())
 WIDE = {"q": normal(LENGTH, 5), "k": normal(LENGTH, 5)}
 MIXER = GLA(d_model=4, n_heads=1)
 LONG = {"q": normal(80, 5), "k": normal(80, 5)}
+
+
+def rank_one(**changed: torch.Tensor) -> evolution.DiagonalPlusRankOne:
+    whole = {name: normal(LENGTH, WIDTH) for name in ("log_decay", "left", "right")}
+    return evolution.DiagonalPlusRankOne(**{**whole, **changed})
 
 
 def after(**changed: object) -> object:
@@ -73,6 +78,23 @@ CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
         "sign",
         "magnitudes belong in log_decay",
     ),
+    "left of another width": (
+        lambda: design(evolution=rank_one(left=normal(6, 3))),
+        r"evolution\.left.*got \(6, 3\)",
+        "n=4",
+    ),
+    "right of another length": (
+        lambda: design(evolution=rank_one(right=normal(5, 4))),
+        r"evolution\.right.*got \(5, 4\)",
+        "L=6",
+    ),
+    "sink of a linear readout": (
+        lambda: design(normalizer=normalizer.RowSum(sink=0.0)),
+        "linear readout",
+        r"readout\.exp",
+    ),
+    "mask by name": (lambda: design(mask="window"), "'window'", r"coefdyn\.mask"),
+    "window of no token": (lambda: mask.Window(0), "got 0", "at least 1"),
     "class": (lambda: design(normalizer=normalizer.RowSum), "RowSum", "not the class"),
     "name": (lambda: design(evolution="scaled_householder"), "'scaled", r"\.ScaledHouseholder"),
     "name of phi": (lambda: design(readout="exp"), "'exp'", r"readout\.exp"),
