@@ -46,7 +46,7 @@ def test_two_processes_on_one_file_do_not_interleave(tmp_path):
     writers = [
         subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, "40"]) for name in "ab"
     ]
-    assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
+    assert [writer.wait(timeout=600) for writer in writers] == [0, 0]
     lines = path.read_text().splitlines()
     assert len(lines) == 80
     assert {json.loads(line)["key"] for line in lines} == {
