@@ -21,7 +21,8 @@ CELL = re.compile(
 #: What code calls when all it does is show: figures, tables, explorers.
 SHOWS = re.compile(
     r"\b(subplots|plt|pyplot|imshow|set_title|Markdown|display|show|Explorer|TrainingFilm|\w+View|"
-    r"SampledSwing|ScoreVariance|TrainingBench|use_style)\b|\b\w+_(plot|figure|view|table)\("
+    r"PageTraining|SampledSwing|ScoreVariance|TrainingBench|use_style)\b|"
+    r"\b\w+_(plot|figure|view|table)\("
 )
 #: What code does when it says something of its own.
 SAYS = re.compile(r"^\s*(assert|def|class)\b|assert_close|\bprint\(", re.MULTILINE)

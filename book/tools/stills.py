@@ -113,6 +113,10 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
         return Still(explorer.shown().words(), lambda: explorer_still(explorer, with_words=False))
     if name == "TrainingFilm":
         return _film(record)
+    if name == "PageTraining":
+        from coefdyn.lab.train import PageTraining
+
+        return Still(PageTraining.from_state(state).words())
     figure = getattr(widgets, name, None)
     if isinstance(figure, type) and issubclass(figure, SmallFigure):
         return Still(figure.from_state(state).words())

@@ -15,7 +15,9 @@ __all__ = [
     "arithmetic_source",
     "figures_source",
     "film_source",
+    "join_files",
     "module_source",
+    "pack",
     "packed_source",
     "style_source",
 ]
@@ -66,7 +68,8 @@ _FIGURES = (
 )
 
 
-def _join(names: tuple[str, ...]) -> str:
+def join_files(names: tuple[str, ...]) -> str:
+    """The named files of ``js/`` after the schema, without comments and indentation."""
     schema = json.loads((_HERE / "schema.json").read_text(encoding="utf-8"))
     compact = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
     parts = [f"const SCHEMA = {compact};"]
@@ -79,22 +82,22 @@ def _join(names: tuple[str, ...]) -> str:
 @cache
 def arithmetic_source() -> str:
     """The arithmetic alone, as plain top-level functions."""
-    return _join(ARITHMETIC)
+    return join_files(ARITHMETIC)
 
 
 @cache
 def module_source() -> str:
     """One self-contained ES module: no imports, nothing from another host."""
-    return _join(ARITHMETIC + _PAGE)
+    return join_files(ARITHMETIC + _PAGE)
 
 
 @cache
 def packed_source() -> str:
     """The explorer's module as a page carries it, compressed."""
-    return _packed(module_source())
+    return pack(module_source())
 
 
-def _packed(module: str) -> str:
+def pack(module: str) -> str:
     """A module compressed, in a few lines that unpack it. Equal modules have equal texts, so that a
     page carries each once."""
     packed = base64.b64encode(gzip.compress(module.encode(), mtime=0)).decode()
@@ -115,7 +118,7 @@ def figures_source() -> str:
     start = (
         "export default { render: (page) => renderSmall(FIGURES[page.model.get('figure')], page) };"
     )
-    return _packed(f"{_join(ARITHMETIC + _FIGURES)}\n{start}")
+    return pack(f"{join_files(ARITHMETIC + _FIGURES)}\n{start}")
 
 
 @cache
@@ -134,7 +137,7 @@ def film_source() -> str:
         "film_draw",
         "film",
     )
-    return _join(names) + "\nexport default { render: renderFilm };"
+    return join_files(names) + "\nexport default { render: renderFilm };"
 
 
 @cache

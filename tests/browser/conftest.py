@@ -14,6 +14,9 @@ import pytest
 
 from book.tools import html
 
+#: Roots of the interactive figures.
+FIGURES = "[data-cd=explorer], [data-cd=small], [data-cd=trainer]"
+
 
 @dataclass
 class Visit:
@@ -29,7 +32,7 @@ class Visit:
         self.page.wait_for_load_state("load")
         views = self.page.locator('script[type="application/vnd.jupyter.widget-view+json"]')
         for number in range(views.count()):
-            self.page.locator("[data-cd=explorer], [data-cd=small]").nth(number).wait_for()
+            self.page.locator(FIGURES).nth(number).wait_for()
         return self
 
 

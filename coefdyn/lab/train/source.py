@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
 from pathlib import Path
+from typing import Any
 
-from coefdyn.widgets.lean import lean_script
+from coefdyn.widgets.lean import lean_script, lean_style
+from coefdyn.widgets.source import join_files, pack, style_source
 
-__all__ = ["ENGINE", "TASKS", "engine_source", "join", "tasks_source"]
+__all__ = [
+    "ENGINE",
+    "TASKS",
+    "engine_source",
+    "join",
+    "page_source",
+    "page_style",
+    "tasks_source",
+    "worker_source",
+]
 
 _JS = Path(__file__).parent / "js"
 
@@ -40,6 +52,25 @@ ENGINE = tuple(
     )
 )
 
+#: the figure; what it draws with is the explorer's and the training film's
+DRAWING = ("text", "theme", "dom", "matrix", "small", "film_draw", "film")
+NUMBERS = ("tokens", "math", "blend")
+PAGE = tuple(
+    f"page/{name}"
+    for name in (
+        "settings",
+        "pace",
+        "lane",
+        "words",
+        "curves",
+        "look",
+        "train_controls",
+        "keep",
+        "run",
+        "trainer",
+    )
+)
+
 
 def join(names: tuple[str, ...]) -> str:
     """The named files one after another, without comments and indentation."""
@@ -57,3 +88,42 @@ def tasks_source() -> str:
 def engine_source() -> str:
     """The model, its gradient and its optimiser alone, as plain top-level functions."""
     return join((TASKS[0], *ENGINE))
+
+
+def worker_source(offered: dict[str, Any]) -> str:
+    """What the worker runs: tasks, engine, and the run that they make.
+
+    Args:
+        offered: what the page offers, ``coefdyn.lab.train.offers.offered()``.
+    """
+    return f"{_constant(offered)}\n{join((*TASKS, *ENGINE, 'worker/trainer'))}"
+
+
+@cache
+def page_source(offered: str) -> str:
+    """The module of the figure, compressed; its worker's text travels in it.
+
+    Args:
+        offered: as for ``worker_source``, in JSON, so that equal figures share a module.
+    """
+    values = json.loads(offered)
+    worker = json.dumps(worker_source(values), ensure_ascii=False)
+    parts = [
+        join_files((*NUMBERS, *DRAWING)),
+        _constant(values),
+        f"const trainWorkerText = () => {worker};",
+        join((*TASKS, *PAGE)),
+        "export default { render: renderTrainer };",
+    ]
+    return pack("\n".join(parts))
+
+
+def _constant(offered: dict[str, Any]) -> str:
+    return f"const TRAIN = {json.dumps(offered, ensure_ascii=False, separators=(',', ':'))};"
+
+
+@cache
+def page_style() -> str:
+    """The stylesheet: the explorer's, and what this figure adds."""
+    own = Path(__file__).parent / "css" / "train.css"
+    return f"{style_source()}\n{lean_style(own.read_text(encoding='utf-8'))}"

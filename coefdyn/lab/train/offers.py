@@ -1,0 +1,178 @@
+"""What the page can train: contests, rows of Table 1 as far as its mixer reaches, and choices."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from coefdyn.lab.experiments.baselines import baseline
+from coefdyn.lab.tasks import (
+    IGNORE,
+    MqarConfig,
+    NoisyRecallConfig,
+    OverwriteConfig,
+    ParityConfig,
+    SelectiveCopyingConfig,
+    TaskConfig,
+)
+
+__all__ = ["CONTESTS", "MOST_CONSTANT", "POSITIONS", "RATES", "ROWS", "SIZE", "contests", "offered"]
+
+_SETS = {"train_examples": 6_400, "test_examples": 128}
+
+#: label, what is asked, and the sequences
+CONTESTS: dict[str, tuple[str, str, TaskConfig]] = {
+    "noisy-recall": (
+        "Noisy recall, 16 tokens",
+        "Keys and values in pairs, noise between them: at a key that came before, recall its "
+        "value.",
+        NoisyRecallConfig(vocab_size=12, seq_len=16, noise_vocab=4, **_SETS),
+    ),
+    "noisy-recall-32": (
+        "Noisy recall, 32 tokens",
+        "The same over twice the length, with six keys, six values and six noise ids.",
+        NoisyRecallConfig(vocab_size=18, seq_len=32, noise_vocab=6, **_SETS),
+    ),
+    "mqar": (
+        "Many questions (MQAR)",
+        "Three pairs first; later each key comes once more, and its value is asked.",
+        MqarConfig(vocab_size=18, seq_len=16, pairs=3, **_SETS),
+    ),
+    "selective-copying": (
+        "Selective copying",
+        "After “copy”, repeat the four content tokens in order, without the blanks between them.",
+        SelectiveCopyingConfig(vocab_size=8, seq_len=16, tokens_to_copy=4, **_SETS),
+    ),
+    "overwrite": (
+        "Overwritten facts",
+        "Each of three keys is written twice; at the end give each key's last value.",
+        OverwriteConfig(vocab_size=12, pairs=3, writes=2, seq_len=15, **_SETS),
+    ),
+    "parity": (
+        "Parity",
+        "At every bit, say whether the number of ones so far is odd.",
+        ParityConfig(seq_len=16, **_SETS),
+    ),
+}
+
+#: the model and the batch of every run: two layers of four heads, each with a SwiGLU
+SIZE = {"width": 32, "layers": 2, "heads": 4, "mlp": 64, "batch": 16}
+RATES = (1e-3, 3e-3, 1e-2, 3e-2)
+#: largest |lambda| of one's own A_t = lambda I, and test sequences that can be looked at
+MOST_CONSTANT, SEQUENCES = 1.2, 20
+#: training steps between two looks at the test set
+EVERY = 25
+POSITIONS = {"none": "none", "rotary": "rotary", "learned": "learned"}
+
+
+def _row(
+    label: str, short: str, evolution: str, scaling: str, readout: str, normalizer: str, **more: Any
+) -> dict[str, Any]:
+    options = {"evolution": evolution, "readout": readout, "normalizer": normalizer}
+    return {"label": label, "short": short, "options": {**options, "scaling": scaling, **more}}
+
+
+#: by name: label, the word on its chip, and the keywords of ``DesignMixer``
+ROWS: dict[str, dict[str, Any]] = {
+    "softmax_attention": _row(
+        "Softmax attention", "Softmax", "identity", "inverse_sqrt", "exp", "row_sum"
+    ),
+    "linear_attention": _row(
+        "Linear attention", "Linear", "identity", "inverse_sqrt", "psi_elu1", "row_sum"
+    ),
+    "normalized_attention": _row(
+        "Normalized attention", "Normalized", "identity", "inverse_sqrt", "identity", "exp"
+    ),
+    "gla": _row(
+        "Gated linear attention", "GLA", "diagonal", "inverse_sqrt", "identity", "one", decay="gla"
+    ),
+    "mamba2": _row("Mamba-2", "Mamba-2", "scalar", "delta", "identity", "one"),
+    "deltanet": _row(
+        "DeltaNet with a write gate of its own",
+        "Delta rule",
+        "householder",
+        "gate",
+        "identity",
+        "one",
+        query_key_norm=True,
+    ),
+    "gated_deltanet": _row(
+        "Gated DeltaNet with a write gate of its own",
+        "Gated delta rule",
+        "scaled_householder",
+        "gate",
+        "identity",
+        "one",
+        query_key_norm=True,
+    ),
+}
+
+CHOICES: dict[str, dict[str, str]] = {
+    "evolution": {
+        "identity": "I",
+        "constant": "λ I, fixed",
+        "scalar": "a_t I, learned",
+        "diagonal": "diag(a_t), learned",
+        "householder": "I − β k kᵀ",
+        "scaled_householder": "a_t (I − β k kᵀ)",
+    },
+    "readout": {
+        "identity": "Id",
+        "exp": "exp",
+        "relu": "ReLU",
+        "softplus": "softplus",
+        "psi_elu1": "ψ = elu + 1",
+        "psi_relu": "ψ = ReLU",
+    },
+    "normalizer": {
+        "one": "1",
+        "row_sum": "row sum",
+        "floored": "max(|row sum|, 1)",
+        "exp": "exp(w x), learned",
+        "sigmoid": "σ(w x), learned",
+    },
+    "scaling": {
+        "one": "1",
+        "inverse_sqrt": "1/√n",
+        "gate": "σ(w x), learned",
+        "delta": "Δ, learned",
+    },
+}
+
+SPEEDS: dict[str, tuple[str, float]] = {
+    "full": ("as fast as it goes", 0.0),
+    "ten": ("10 steps a second", 10.0),
+    "two": ("2 steps a second", 2.0),
+}
+
+
+def offered() -> dict[str, Any]:
+    """All of it as plain values, for the page and its worker."""
+    return {
+        "tasks": {
+            name: {"label": label, "about": about} for name, (label, about, _) in CONTESTS.items()
+        },
+        "rows": ROWS,
+        "choices": CHOICES,
+        "positions": POSITIONS,
+        "rates": list(RATES),
+        "speeds": {name: label for name, (label, _) in SPEEDS.items()},
+        "speeds_per_second": {name: rate for name, (_, rate) in SPEEDS.items()},
+        "size": SIZE,
+        "most_constant": MOST_CONSTANT,
+        "sequences": SEQUENCES,
+        "every": EVERY,
+    }
+
+
+@cache
+def contests() -> dict[str, dict[str, Any]]:
+    """Each contest's configuration, and what a guess scores on 1000 test sequences of it."""
+    found = {}
+    for name, (_, _, config) in CONTESTS.items():
+        base, guess = baseline(config.with_changes({"test_examples": 1_000}))
+        found[name] = {"config": config.to_dict(), "base": round(base, 4), "guess": guess}
+    return found
+
+
+assert IGNORE == -100, "js/tasks/tasks.js has the same number"

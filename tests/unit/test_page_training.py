@@ -1,0 +1,97 @@
+"""The figure that trains in the page: what Python checks before a page is written."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coefdyn.lab import train
+from coefdyn.lab.tasks import config_from_dict
+from coefdyn.lab.train import PageTraining
+from coefdyn.lab.train.offers import CHOICES, CONTESTS, ROWS, SIZE, contests, offered
+from coefdyn.lab.train.source import ENGINE, PAGE, TASKS, page_source, worker_source
+from coefdyn.mixers.design import DesignMixer
+
+JS = Path(train.__file__).parent / "js"
+#: bytes that the figure may add to a page
+HEAVIEST = 80_000
+GLOBAL = re.compile(r"^(?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
+
+
+def globals_of(*names: str) -> list[str]:
+    """Names that files below ``js/`` define at their top."""
+    texts = ((JS / f"{name}.js").read_text(encoding="utf-8") for name in names)
+    return [found for text in texts for found in GLOBAL.findall(text)]
+
+
+def test_the_module_is_light() -> None:
+    assert len(PageTraining._esm.encode()) < HEAVIEST
+
+
+def test_the_workers_names_are_told_apart() -> None:
+    names = globals_of(*TASKS, *ENGINE, "worker/trainer")
+    assert sorted(names) == sorted(set(names))
+    for name in ("createModel", "adamw", "TaskData", "Trainer"):
+        assert name in names
+        assert name in worker_source(offered())
+
+
+def test_the_pages_own_files_tell_their_names_apart() -> None:
+    names = globals_of(*TASKS, *PAGE)
+    assert sorted(names) == sorted(set(names))
+
+
+def test_equal_figures_share_a_module() -> None:
+    assert PageTraining("gla")._esm == PageTraining("mamba2", seed=4)._esm
+    text = json.dumps(offered(), ensure_ascii=False)
+    assert page_source(text) == PageTraining._esm
+
+
+def test_every_row_is_a_mixer_of_the_library() -> None:
+    for row in ROWS.values():
+        DesignMixer(d_model=SIZE["width"], n_heads=SIZE["heads"], **row["options"])
+
+
+def test_every_choice_is_a_mixers() -> None:
+    for key, known in CHOICES.items():
+        for name in known:
+            DesignMixer(d_model=SIZE["width"], n_heads=SIZE["heads"], **{key: name})
+
+
+def test_contests_carry_their_configuration_and_what_a_guess_scores() -> None:
+    for name, contest in contests().items():
+        assert config_from_dict(contest["config"]) == CONTESTS[name][2]
+        assert 1 / contest["config"]["vocab_size"] < contest["base"] < 0.7
+
+
+def test_a_link_names_everything() -> None:
+    figure = PageTraining({"constant": 1.05, "evolution": "constant"}, "gla", seed=3)
+    assert figure.link().startswith("#cd-train?task=noisy-recall&rate=0.01&seed=3")
+    assert "left=own%2Cconstant%2C1.05%2Cexp%2Crow_sum%2Cinverse_sqrt" in figure.link()
+    assert "right=gla" in figure.link()
+    assert "A = 1.05 I" in figure.words() and "Gated linear attention" in figure.words()
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"left": "softmax"}, "unknown row 'softmax'"),
+        ({"left": {"readout": "epx"}}, "did you mean 'exp'"),
+        ({"left": {"phi": "exp"}}, "unknown ingredient 'phi'"),
+        ({"left": {"constant": 0}}, "not be 0"),
+        ({"left": {"constant": 9.0}}, "must lie within -1.2 and 1.2"),
+        ({"task": "recal"}, "task"),
+        ({"learning_rate": 0.5}, "must be one of 0.001"),
+        ({"seed": -1}, "seed must lie between 0 and 9999"),
+        ({"layer": 3}, "layer must lie between 1 and 2"),
+        ({"name": "a b"}, "cannot stand in an address"),
+        ({"heads": 3}, "unknown setting 'heads'"),
+    ],
+)
+def test_what_cannot_be_is_said_in_words(given: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(message)):
+        PageTraining(**given)
