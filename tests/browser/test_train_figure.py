@@ -160,7 +160,7 @@ HOSTILE = [
 def test_a_hostile_address_is_refused_in_words(part: str, open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining(), fragment=f"#cd-train?{part}")
     assert "address was not all readable" in text(page, "train-status")
-    assert page.input_value("[data-cd=control-task]") == "noisy-recall"
+    assert page.input_value("[data-cd=control-task]") == "selective-copying"
     assert text(page, "train-name") == "Softmax attention"
     assert page.locator("[data-cd=trainer] img").count() == 0
     steps(page, 1)
@@ -223,7 +223,7 @@ def test_python_reads_the_saved_weights(open_page: Open, tmp_path: Path) -> None
     config = ModelConfig(
         width=32, layers=2, mlp=64, options={**ROWS["softmax_attention"]["options"], "n_heads": 4}
     )
-    model = SequenceModel(config, vocab=12)
+    model = SequenceModel(config, vocab=8)
     model.load_state_dict(safetensors.load_file(tmp_path / "weights.safetensors"))
 
 
@@ -323,8 +323,9 @@ def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
     until_words(page, "train-status", "Paused")
 
 
-def test_it_learns_the_default_contest(open_page: Open) -> None:
-    page = open_trainer(open_page, PageTraining(FADING))
+@pytest.mark.parametrize("width", [1440, 360])
+def test_it_learns_to_copy(width: int, open_page: Open) -> None:
+    page = open_trainer(open_page, PageTraining(positions="learned"), width=width)
     page.click("[data-cd=train-start]")
     page.wait_for_function(
         "() => Number(document.querySelector('[data-cd=train-accuracy]').dataset.value) > 0.9",

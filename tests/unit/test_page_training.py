@@ -70,7 +70,7 @@ def test_contests_carry_their_configuration_and_what_a_guess_scores() -> None:
 
 def test_a_link_names_everything() -> None:
     figure = PageTraining({"constant": 1.05, "evolution": "constant"}, "gla", seed=3)
-    assert figure.link().startswith("#cd-train?task=noisy-recall&rate=0.01&seed=3")
+    assert figure.link().startswith("#cd-train?task=selective-copying&rate=0.01&seed=3")
     assert "left=own%2Cconstant%2C1.05%2Cexp%2Crow_sum%2Cinverse_sqrt" in figure.link()
     assert "right=gla" in figure.link()
     assert "A = 1.05 I" in figure.words() and "Gated linear attention" in figure.words()

@@ -70,7 +70,7 @@ class PageTraining(anywidget.AnyWidget):
         left: Design = "softmax_attention",
         right: Design | None = None,
         *,
-        task: str = "noisy-recall",
+        task: str = "selective-copying",
         learning_rate: float = 1e-2,
         seed: int = 0,
         positions: str = "none",

@@ -9,7 +9,6 @@ class Pace {
   constructor() {
     this.share = 1;
     this.most = 1;
-    this.why = "";
     this.perStep = MESSAGE_MS;
     this.rate = 0;
     this.times = [];
@@ -27,9 +26,8 @@ class Pace {
     this.perStep = Math.max(0.05, 0.5 * this.perStep + 0.5 * (ms / steps));
   }
 
-  halve(why) {
+  halve() {
     if (this.share > LEAST_SHARE) this.share /= 2;
-    this.why = why;
     this.slowed = performance.now();
   }
 
@@ -47,12 +45,15 @@ class Pace {
       }
       return;
     }
-    this.halve("the page drew fewer than 30 frames a second");
+    this.halve();
     this.times = [];
   }
 
   words() {
-    return this.share < 1 ? `Since ${this.why}, it does ${formatNumber(100 * this.share)} % of the work it could.` : "";
+    const reasons = [];
+    if (this.most < 1) reasons.push("the device runs on its battery");
+    if (this.share < this.most) reasons.push("the page drew fewer than 30 frames a second");
+    return reasons.length ? `Since ${reasons.join(" and ")}, it does ${formatNumber(100 * this.share)} % of the work it could.` : "";
   }
 }
 
@@ -62,7 +63,7 @@ async function mindBattery(pace) {
     const battery = await navigator.getBattery();
     if (battery.charging) return;
     pace.most = 1 / 2;
-    pace.halve("the device runs on its battery");
+    pace.halve();
   } catch {
     // Nothing is known of a battery.
   }
