@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -289,8 +288,8 @@ def test_the_film_plays_here_and_in_python(open_page: Open, tmp_path: Path) -> N
     page.focus("[data-cd=control-frame]")
     page.keyboard.press("End")
     page.wait_for_function(
-        "(want) => document.querySelector('[data-cd=accuracy]').dataset.value === want",
-        arg=json.dumps(film.runs[0].accuracy[-1]),
+        "(want) => Number(document.querySelector('[data-cd=accuracy]').dataset.value) === want",
+        arg=film.runs[0].accuracy[-1],
     )
     page.click("[data-cd=train-film]")
     assert page.locator("[data-cd=film]").count() == 0

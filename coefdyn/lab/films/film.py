@@ -204,7 +204,7 @@ def check_steps(steps: Sequence[int], frames: int) -> None:
 
 def _run_from(values: dict[str, Any]) -> FilmRun:
     frames = base64.b64decode(values["frames"])
-    tuples = {key: tuple(values[key]) for key in ("loss", "accuracy", "scales")}
+    tuples = {key: tuple(map(float, values[key])) for key in ("loss", "accuracy", "scales")}
     return FilmRun(**{**values, **tuples, "frames": frames})
 
 
