@@ -10,8 +10,11 @@ import torch
 import zoo
 
 from coefdyn.lab import lens_heads
+from coefdyn.lab.places import data_folder
 from coefdyn.lens import SCORES, head_scores, induction, load_heads, looks, trace
 from coefdyn.widgets import Explorer
+
+KEPT = data_folder() / "lens"
 
 
 class Tokenizer:
@@ -82,3 +85,21 @@ def test_missing_weights_are_told_with_the_remedy(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(lens_heads, "PACKAGE", "no_such_package")
     with pytest.raises(FileNotFoundError, match="make lens"):
         lens_heads.weights_file()
+
+
+def test_the_kept_files_say_where_they_come_from() -> None:
+    record = json.loads((KEPT / "smollm2_scores.json").read_text())
+    kept = load_heads(KEPT / "smollm2_heads.npz")
+    assert (KEPT / "smollm2_heads.npz").stat().st_size < 2_000_000
+    assert record["licence"] == "Apache-2.0" and len(record["sha256"]) == 64
+    assert "version" not in record["provenance"]["revision"]
+    assert record["next"] == "Rome" and record["error"] <= 1e-5
+    assert len(record["table"]) == 270
+    for layer in kept.layers:
+        torch.testing.assert_close(layer.dynamics.apply(layer.values), layer.output)
+        alpha = layer.dynamics.coefficients(normalized=True)[0]
+        number = int(layer.name.split(".")[2])
+        for head, matrix in zip(kept.numbers[layer.name], alpha, strict=True):
+            row = record["table"][number * record["heads_per_layer"] + head]
+            first = row[record["columns"].index("first")]
+            assert matrix[1:, 0].mean().item() == pytest.approx(first, abs=1e-3)

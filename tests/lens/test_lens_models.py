@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -70,10 +72,26 @@ def test_the_record_says_the_accuracy_of_the_kept_weights() -> None:
     assert abs(lens_models.accuracy(model, config) - record["accuracy"]) < 0.01
 
 
-def test_two_steps_write_everything(tmp_path: Path) -> None:
-    lens_models.write(tmp_path, lens_models.FactsConfig(steps=2, batch=2))
+@pytest.mark.parametrize("name", lens_models.CONFIGS)
+def test_two_steps_write_everything(name: str, tmp_path: Path) -> None:
+    config = replace(lens_models.CONFIGS[name], steps=2, batch=2)
+    lens_models.write(tmp_path, config)
+    stem = lens_models.FILES[name]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "facts.json",
-        "facts.safetensors",
-        "facts_heads.npz",
+        f"{stem}.json",
+        f"{stem}.safetensors",
+        f"{stem}_heads.npz",
     ]
+    kept = load_heads(tmp_path / f"{stem}_heads.npz")
+    assert all(layer.error <= 1e-5 and layer.probe_error <= 1e-5 for layer in kept.layers)
+    assert (tmp_path / f"{stem}.safetensors").stat().st_size < 2_000_000
+
+
+def test_the_record_names_a_commit() -> None:
+    record = json.loads((KEPT / "facts.json").read_text())
+    assert not record["provenance"]["revision"].startswith("version")
+
+
+def test_a_model_that_is_not_known_is_told() -> None:
+    with pytest.raises(ValueError, match="did you mean 'mamba2'"):
+        lens_models.build_model("mamba")
