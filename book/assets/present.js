@@ -9,19 +9,20 @@
 
   /** The buttons that one steps through, in order. */
   function steps() {
-    const path = explorer().querySelectorAll("[data-cd^=step-]");
+    const path = explorer().querySelectorAll("[data-cd^=stop-]");
     return [...(path.length ? path : explorer().querySelectorAll("[data-cd^=preset-]"))];
   }
 
+  /** From the last step to the first, and back: a class sees the path more than once. */
   function step(by) {
     const all = steps();
-    const at = all.findIndex((one) => one.matches("[aria-pressed=true], [aria-current], [aria-selected=true]"));
-    all[Math.max(0, Math.min(all.length - 1, at + by))]?.click();
+    const at = all.findIndex((one) => one.matches("[aria-pressed=true], [aria-current=step]"));
+    all[(Math.max(at, by > 0 ? -1 : 0) + by + all.length) % all.length]?.click();
   }
 
   function keys(event) {
-    if (event.target.closest("input, select, textarea, canvas, [role=application]")) return;
-    if (event.key === "ArrowRight" || event.key === " ") step(1);
+    if (event.defaultPrevented || event.target.closest("input, select, textarea, canvas, [role=application]")) return;
+    if (event.key === "ArrowRight" || (event.key === " " && !event.target.closest("button"))) step(1);
     else if (event.key === "ArrowLeft") step(-1);
     else return;
     event.preventDefault();
@@ -33,7 +34,7 @@
     document.documentElement.toggleAttribute("data-present", on);
     if (on) {
       document.addEventListener("keydown", keys);
-      steps()[0]?.focus();
+      (explorer().querySelector("[data-cd=path-next]") ?? steps()[0])?.focus();
     } else {
       document.removeEventListener("keydown", keys);
       button.focus();

@@ -9,7 +9,8 @@ Each touch is a function from a page's text to its text, and finds nothing to do
 - the font of formulas is asked for at once, and a page is drawn when its letters are there;
 - interactive figures that share a module carry it once (`widget-host.js` follows the reference);
 - pictures state their size, so that nothing moves when they arrive;
-- code can be folded, and a page has the switches it has a use for (`folds`).
+- code can be folded, and a page has the switches it has a use for (`folds`);
+- a chapter's number is known to the style sheet, which numbers its figures.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ ICON_FONT = re.compile(r'\s*<link href="[^"]*vendor/fontawesome/[^"]*" rel="styl
 FORMULA_LINK = re.compile(
     r'<a class="([^"]*)" href="([^"]*)">((?:<span[^>]*>)*)(<math.*?</math>)((?:</span>)*)</a>'
 )
+CHAPTER = re.compile(r'<h1><span class="section-number">(\d+)')
 OTHER_SYMBOLS = ("cv-fla", "cv-mamba")
 PICTURE = re.compile(r'<img (?![^>]*\bwidth=")([^>]*?)src="((?:\.\./)*_images/[^"]+\.png)"')
 #: Not for a page opened as a file: there a browser refuses to load a font ahead of its use.
@@ -79,8 +81,17 @@ def finish_page(page: Path, site: Path) -> str:
     text = STATE.sub(_modules_once, text)
     if WAIT not in text:
         text = text.replace("</head>", f"{WAIT}</head>", 1)
-    text = with_switches(fold_code(text))
+    text = _with_number(with_switches(fold_code(text)))
     return _with_early_font(text, "../" * (len(page.relative_to(site).parts) - 1))
+
+
+def _with_number(text: str) -> str:
+    """The page with its chapter's number where the style sheet finds it: Figure 8.2."""
+    found = CHAPTER.search(text)
+    if not found:
+        return text
+    style = f'<article class="bd-article" style=\'--cd-chapter:"{found[1]}."\'>'
+    return text.replace('<article class="bd-article">', style, 1)
 
 
 def _modules_once(found: re.Match[str]) -> str:

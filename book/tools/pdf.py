@@ -38,7 +38,7 @@ MAC_BROWSERS = (
 #: Seconds.
 PATIENCE = 600
 
-ARTICLE = re.compile(r'<article class="bd-article">(.*)</article>', re.DOTALL)
+ARTICLE = re.compile(r'<article class="bd-article"([^>]*)>(.*)</article>', re.DOTALL)
 HEAD = re.compile(r'<link [^>]*href="([^"]*\.css[^"]*)"[^>]*>')
 DROPPED = re.compile(
     r"<script\b.*?</script>|<noscript>.*?</noscript>|<div class=\"cd-switches.*?</div>|"
@@ -118,7 +118,7 @@ def _article(page: str, text: str, known: frozenset[str]) -> str:
     found = ARTICLE.search(text)
     if found is None:
         raise ValueError(f"{page} has no article; build the pages again: make book")
-    body = DROPPED.sub("", found[1])
+    body = DROPPED.sub("", found[2])
     body = body.replace("<details", "<details open").replace("open open", "open")
     seen: set[str] = set()
 
@@ -130,7 +130,7 @@ def _article(page: str, text: str, known: frozenset[str]) -> str:
 
     body = ID.sub(renamed, body)
     body = ADDRESS.sub(lambda m: f'{m[1]}="{_moved(page, m[2], known)}"', body)
-    return f'<article class="bd-article bd-content" id="{_name(page)}">{body}</article>'
+    return f'<article class="bd-article bd-content" id="{_name(page)}"{found[1]}>{body}</article>'
 
 
 def _moved(page: str, address: str, known: frozenset[str]) -> str:

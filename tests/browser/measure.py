@@ -1,12 +1,14 @@
 """Measures the built pages in Chromium; run by hand, from the top of the repository.
 
     python tests/browser/measure.py speed [--pages index.html,...] [--site book/_build/html]
+        [--save FILE] [--against FILE]
     python tests/browser/measure.py heights
 
 ``speed`` prints one line a page and device: bytes without pictures, first paint, the time at which
 its first explorer is ready, the end of loading, how far the layout shifted, the longest task. A
 phone is 360 pixels wide with the processor slowed four times. ``heights`` writes the heights of all
-figures to `book/tools/rooms.json`, from which `make book` reserves them.
+figures to `book/tools/rooms.json`, from which `make book` reserves them. ``--save`` keeps the
+measured numbers; ``--against`` puts those kept before in front of each, as "before > now".
 """
 
 from __future__ import annotations
@@ -127,19 +129,35 @@ def load(browser: Any, address: str, device: Device) -> dict[str, float]:
     return {"kB": weight / 1000, **told}
 
 
-def speed(site: Path, pages: list[str], repeats: int) -> None:
-    """Print the table: medians over a few cold loads."""
+def speed(
+    site: Path, pages: list[str], repeats: int, save: Path | None, against: Path | None
+) -> None:
+    """Print the table: medians over a few cold loads, behind those kept before."""
+    kept = json.loads(against.read_text(encoding="utf-8")) if against else {}
+    found: dict[str, dict[str, float]] = {}
+
+    def told(place: str, name: str, digits: int = 0) -> str:
+        before = kept.get(place, {}).get(name)
+        now = f"{found[place][name]:.{digits}f}"
+        return now if before is None else f"{before:.{digits}f} > {now}"
+
     print(
-        "| page | device | kB without pictures | first paint ms | explorer ready | load | shift |"
+        "| page | device | kB without pictures | first paint ms | explorer ready | load | shift "
+        "| longest task |"
     )
     with served(site) as home, chromium() as browser:
         for path in pages:
             for device in DEVICES:
                 runs = [load(browser, home + path, device) for _ in range(repeats)]
-                mid = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
-                times = " | ".join(f"{mid[name]:.0f}" for name in ("kB", "paint", "ready", "load"))
-                shift = f"{mid['shift']:.3f} | longest task {mid['task']:.0f}"
+                place = f"{path} {device.name}"
+                found[place] = {
+                    name: statistics.median(run[name] for run in runs) for name in runs[0]
+                }
+                times = " | ".join(told(place, name) for name in ("kB", "paint", "ready", "load"))
+                shift = f"{told(place, 'shift', 3)} | {told(place, 'task')}"
                 print(f"| {path} | {device.name} | {times} | {shift} |", flush=True)
+    if save:
+        save.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
 def heights(site: Path) -> None:
@@ -166,11 +184,13 @@ def main() -> None:
     parser.add_argument("--site", type=Path, default=HTML)
     parser.add_argument("--pages", default=",".join(PAGES))
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--save", type=Path, help="keep the numbers of speed in this file")
+    parser.add_argument("--against", type=Path, help="numbers kept before, shown in front")
     given = parser.parse_args()
     if given.what == "heights":
         heights(given.site)
     else:
-        speed(given.site, given.pages.split(","), given.repeats)
+        speed(given.site, given.pages.split(","), given.repeats, given.save, given.against)
 
 
 if __name__ == "__main__":

@@ -171,3 +171,33 @@ def test_header_icons_are_drawn(visit: Open) -> None:
         box = icon.bounding_box()
         assert box["width"] >= 12 and box["x"] + box["width"] <= PHONE, name
         assert "svg" in icon.evaluate("(e) => getComputedStyle(e).maskImage"), name
+
+
+def test_equations_lemmas_and_figures_carry_the_chapter_s_number(site: Path) -> None:
+    counted = 0
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        chapter = re.search(r'<h1><span class="section-number">(\d+)', text)
+        if chapter is None:
+            continue
+        assert f'--cd-chapter:"{chapter[1]}."' in text, path.name
+        numbers = re.findall(r'class="eqno">\(([^)]*)\)', text)
+        numbers += re.findall(r'<span class="caption-number">[A-Z][a-z]+ ([\d.]+)', text)
+        assert all(number.startswith(f"{chapter[1]}.") for number in numbers), path.name
+        counted += len(numbers)
+    assert counted > 40
+
+
+def test_figures_are_numbered_in_their_order(visit: Open) -> None:
+    page = visit(CHAPTER).page
+    shown = page.locator("div.cell_output > a.image-reference")
+    assert shown.count() >= 2
+    told = "e => getComputedStyle(e, '::after').content"
+    assert all("Figure " in content for content in shown.evaluate_all(f"all => all.map({told})"))
+
+
+def test_every_column_of_table_1_s_principles_says_what_it_is(visit: Open) -> None:
+    heads = visit("architectures/table1.html").page.locator("table").nth(2).locator("th")
+    words = heads.all_inner_texts()
+    assert len(words) >= 6
+    assert all(re.search(r"[a-z]{3}", word) for word in words if word.strip())

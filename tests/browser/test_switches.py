@@ -86,6 +86,11 @@ def test_present_fills_the_screen_and_arrows_step(visit: Open) -> None:
     page.wait_for_function(
         "(old) => document.querySelector('[data-cd=explorer]').innerText !== old", arg=before
     )
+    page.wait_for_selector("[data-cd=stop-softmax_attention][aria-current=step]")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("[data-cd^=stop-linear_attention][aria-current=step]")
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_selector("[data-cd=stop-softmax_attention][aria-current=step]")
     page.evaluate("() => document.exitFullscreen()")
     page.wait_for_function("() => !document.documentElement.hasAttribute('data-present')")
     assert page.evaluate("() => document.activeElement.dataset.cd") == "present"

@@ -1,0 +1,100 @@
+"""The first minute of three readers: one who is new, one who designs, one who teaches."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from browser.conftest import Visit
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Visit]
+NEXT_FRAME = """() => new Promise((done) =>
+  requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"""
+#: The size of an explorer's letters on the screen, in pixels.
+LETTERS = """(e) => parseFloat(getComputedStyle(e).fontSize)
+  * parseFloat(getComputedStyle(e.closest(".coefdyn-widget")).zoom)"""
+EXPLORER = "[data-cd=explorer] >> nth=0"
+
+
+def settle(page: Any) -> None:
+    page.evaluate(NEXT_FRAME)
+
+
+def said(page: Any) -> str:
+    """The answer in words, of the page's first explorer."""
+    settle(page)
+    return page.locator("[data-cd=answer-words]").first.inner_text()
+
+
+def within_the_first_screen(page: Any, selector: str, height: int = 900) -> bool:
+    box = page.locator(selector).first.bounding_box()
+    return box is not None and box["y"] < height
+
+
+def test_someone_new_learns_that_models_keep_different_things(visit: Open) -> None:
+    page = visit("index.html", width=1440).page
+    assert "Attention, Mamba and DeltaNet are one equation" in page.inner_text(".cd-lead")
+    for part in ("control-text", "path-play", "matrix", "answer-words"):
+        assert within_the_first_screen(page, f"[data-cd={part}]"), part
+    assert "white" in said(page) and "black" not in said(page)
+    page.click("[data-cd=stop-softmax_attention] >> nth=0")
+    assert "black 0.50" in said(page) and "white 0.50" in said(page)
+    page.fill("[data-cd=control-text] >> nth=0", "the moon is full; the moon is new; ask: moon")
+    assert "full 0.50" in said(page)
+    page.click("[data-cd=stop-gated_deltanet] >> nth=0")
+    assert said(page).startswith("Asked for “moon”, this mixer answers: new ")
+    page.locator(".cd-doors .sd-card", has_text="New to this?").click()
+    page.wait_for_load_state("load")
+    assert "Coefficient dynamics" in page.inner_text("h1")
+    page.locator("input[name=cd-reading][value=ideas]").check(force=True)
+    assert page.locator("details.cd-says[open]").count() == 0
+
+
+def test_a_researcher_compares_a_design_of_their_own_and_keeps_it(visit: Open) -> None:
+    page = visit("index.html", width=1440).page
+    page.locator(".cd-doors .sd-card", has_text="Designing a mixer?").click()
+    page.wait_for_load_state("load")
+    assert page.url.endswith("architectures/table1.html")
+    assert page.locator("table").count() >= 3
+    page.wait_for_selector("[data-cd=explorer]")
+    settle(page)
+    if page.locator("[data-cd=predict-rises]").count():
+        page.click("[data-cd=predict-rises] >> nth=0")
+    page.click("[data-cd=preset-gated_deltanet]")
+    page.click("[data-cd=pin]")
+    page.select_option("[data-cd=control-readout]", "exp")
+    page.select_option("[data-cd=control-normalizer]", "row_sum")
+    settle(page)
+    assert "Own design" in page.inner_text("[data-cd=design-words]")
+    assert page.locator("[data-cd=pinned]").is_visible()
+    assert page.inner_text("[data-cd=class]").strip() == "convex"
+    link = page.url
+    assert "readout=exp" in link and "normalizer=row_sum" in link
+    weights = page.get_attribute("[data-cd=matrix]", "aria-label")
+    again = page.context.new_page()
+    again.goto(link)
+    again.wait_for_selector("[data-cd=explorer]")
+    settle(again)
+    assert again.get_attribute("[data-cd=matrix]", "aria-label") == weights
+
+
+def test_a_teacher_opens_a_demonstration_and_presents_it(visit: Open) -> None:
+    page = visit("index.html", width=1440).page
+    page.locator(".cd-doors .sd-card", has_text="Teaching?").click()
+    page.wait_for_load_state("load")
+    links = page.locator(".bd-article a[href*='index.html#cd?']")
+    assert links.count() == 8
+    assert page.locator(".bd-article blockquote").count() >= 8
+    links.first.click()
+    page.wait_for_selector("[data-cd=preset-softmax_attention][aria-pressed=true]")
+    page.click("[data-cd=present]")
+    page.wait_for_function("() => document.documentElement.hasAttribute('data-present')")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("[data-cd^=stop-linear_attention][aria-current=step]")
+    caption = page.inner_text("[data-cd=path-caption]")
+    assert len(caption.split()) > 5
+    assert page.locator(EXPLORER).evaluate(LETTERS) >= 16
+    page.evaluate("() => document.exitFullscreen()")
+    page.wait_for_function("() => !document.documentElement.hasAttribute('data-present')")
