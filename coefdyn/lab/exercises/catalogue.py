@@ -8,25 +8,18 @@ import torch
 from torch.nn.functional import normalize
 
 from coefdyn.lab.exercises.exercise import Exercise
+from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.lab.exercises.readings import READINGS
 from coefdyn.shapes import Tensor
 
 __all__ = ["EXERCISES"]
-
-#: (L, n, d_v) of the hidden cases; the first is the smallest in which a mistake can show
-SIZES = ((2, 2, 1), (5, 3, 2), (9, 4, 3), (24, 6, 2))
-
-
-def _draw(case: int, *shapes: tuple[int, ...]) -> list[Tensor]:
-    rng = torch.Generator().manual_seed(100 + case)
-    return [torch.randn(shape, generator=rng, dtype=torch.float64) for shape in shapes]
-
 
 # -- coefficient dynamics --------------------------------------------------------------------------
 
 
 def _coefficient_inputs(case: int) -> dict[str, Any]:
     L, n, _ = SIZES[case]
-    q, k, A, b = _draw(case, (L, n), (L, n), (L, n, n), (L,))
+    q, k, A, b = draw(case, (L, n), (L, n), (L, n, n), (L,))
     return {"q": q, "k": k, "A": A / n**0.5, "b": b.abs() + 0.5}
 
 
@@ -63,7 +56,7 @@ def _acausal(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
 
 def _row_inputs(case: int) -> dict[str, Any]:
     L, _, d_v = SIZES[case]
-    scores, v = _draw(case, (L,), (L, d_v))
+    scores, v = draw(case, (L,), (L, d_v))
     return {"scores": scores * (1, 1, 1, 600)[case], "v": v}
 
 
@@ -98,13 +91,13 @@ Step = tuple[Tensor, Tensor]
 def _memory(case: int, gates: int) -> tuple[dict[str, Any], Tensor]:
     """S, q, a unit key, v, and ``gates`` numbers in (0, 1)."""
     _, n, d_v = SIZES[case]
-    S, q, k, v, g = _draw(case, (n, d_v), (n,), (n,), (d_v,), (gates,))
+    S, q, k, v, g = draw(case, (n, d_v), (n,), (n,), (d_v,), (gates,))
     return {"S": S, "q": q, "k": normalize(k, dim=-1), "v": v}, g.sigmoid()
 
 
 def _gla_inputs(case: int) -> dict[str, Any]:
     tensors, _ = _memory(case, 1)
-    return {**tensors, "a": _draw(50 + case, tuple(tensors["q"].shape))[0].sigmoid()}
+    return {**tensors, "a": draw(50 + case, tuple(tensors["q"].shape))[0].sigmoid()}
 
 
 def _gla_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Step:
@@ -194,7 +187,7 @@ def _gated_looks_up_undecayed(
 
 def _stable_inputs(case: int) -> dict[str, Any]:
     L = SIZES[case][0]
-    f, i = _draw(case, (L,), (L,))
+    f, i = draw(case, (L,), (L,))
     return {"f": -f.abs() * (1, 2, 1, 3)[case], "i": 4 * i}
 
 
@@ -223,7 +216,7 @@ def _starts_empty(f: Tensor, i: Tensor) -> Tensor:
 
 def _features(case: int) -> dict[str, Any]:
     L, n, d_v = SIZES[case]
-    q, k, v = _draw(case, (L, n), (L, n), (L, d_v))
+    q, k, v = draw(case, (L, n), (L, n), (L, d_v))
     return {"q": q.exp(), "k": k.exp(), "v": v}
 
 
@@ -247,7 +240,7 @@ def _undivided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
 
 def _chunk_inputs(case: int) -> dict[str, Any]:
     L, n, d_v = SIZES[case]
-    S, q, k, v, g = _draw(case, (n, d_v), (L, n), (L, n), (L, d_v), (L,))
+    S, q, k, v, g = draw(case, (n, d_v), (L, n), (L, n), (L, d_v), (L,))
     return {"S": S, "q": q, "k": k, "v": v, "g": -g.abs()}
 
 
@@ -562,4 +555,4 @@ _ALL = (
 )
 
 #: name -> exercise
-EXERCISES: dict[str, Exercise] = {exercise.name: exercise for exercise in _ALL}
+EXERCISES: dict[str, Exercise] = {exercise.name: exercise for exercise in (*_ALL, *READINGS)}

@@ -1,0 +1,208 @@
+"""What each chapter offers a reader: `python -m book.tools.survey`, generated from the sources.
+
+Per chapter: its question, what fails and what mends it; where the first picture stands; the share
+of code lines that stand open; figures that a reader can move; self-checks and exercises by kind;
+and the sentences that stand in more than two chapters. A chapter that lacks what it should have is
+named at the end, and the exit status is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+
+from book.tools.chapters import BOOK, Chapter, find_chapters
+
+__all__ = ["MOST_CHAPTERS", "Survey", "repeated_sentences", "sentences", "survey"]
+
+#: a sentence may stand in so many chapters
+MOST_CHAPTERS = 2
+#: shorter ones are no sentences that a reader recognises ("Solution 1 in code", "By hand:")
+FEWEST_WORDS = 8
+#: a screen of a laptop shows about so many lines of text of about so many characters
+SCREEN_LINES, LINE_CHARACTERS = 34, 92
+
+CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+HEAD = re.compile(r"\A(?:---\n.*?^---\n|(?::[^\n]*\n)+)", re.DOTALL | re.MULTILINE)
+FOLDED = re.compile(r"\b(?:hide|remove)-(?:cell|input)\b")
+PICTURE = re.compile(
+    r"\balt: >-|plt\.subplots|^\w*Explorer\(|TrainingFilm|\.figure\(|\.matrices\(|<svg",
+    re.MULTILINE,
+)
+WIDGET = re.compile(
+    r"^(?:\w+ = )?(?:Explorer|ChunkView|CostView|ScoreVariance|TrainingFilm(?:\.load)?)\(",
+    re.MULTILINE,
+)
+EXERCISE = re.compile(r"^:{3,}\{admonition\} Exercise ([^\n]*)", re.MULTILINE)
+LABEL = re.compile(
+    r"\*\*(Question|What\s+fails|What\s+mends\s+it)\.\*\*\s+(.*?)(?=\s\*\*(?:Question|What)|\n:::)",
+    re.DOTALL,
+)
+#: what every architecture chapter has
+KINDS = ("write it", "find the bug", "open")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Survey:
+    """One chapter in numbers.
+
+    Args:
+        name: as in ``find_chapters``.
+        question, fails, mends: from the box at its top; "" where it says none.
+        first_picture: screens above the first picture, an estimate; None without one.
+        open_code: share of its code lines that stand open in the "Code" reading, 0 to 1.
+        movable: figures that a reader can move.
+        checks: self-checks.
+        exercises: how many of each kind; "other" are shown, computed or proved.
+    """
+
+    name: str
+    question: str
+    fails: str
+    mends: str
+    first_picture: float | None
+    open_code: float
+    movable: int
+    checks: int
+    exercises: dict[str, int]
+
+
+def survey(chapter: Chapter) -> Survey:
+    """The numbers of one chapter."""
+    text = HEAD.sub("", chapter.source.read_text("utf-8"), count=1)
+    said = {" ".join(key.split()): " ".join(value.split()) for key, value in LABEL.findall(text)}
+    return Survey(
+        name=chapter.name,
+        question=said.get("Question", "") or _first_question(text),
+        fails=said.get("What fails", ""),
+        mends=said.get("What mends it", ""),
+        first_picture=_first_picture(text),
+        open_code=_open_code(text),
+        movable=sum(len(WIDGET.findall(cell)) for cell in CELL.findall(text)),
+        checks=len(re.findall(r"^:class: selfcheck$", text, re.MULTILINE)),
+        exercises=_exercises(text),
+    )
+
+
+def _first_question(text: str) -> str:
+    """The first heading that asks."""
+    found = re.search(r"^## ([^\n]*\?)$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _first_picture(text: str) -> float | None:
+    """Screens from the title to the first picture: lines of text as set, and of open code."""
+    title = text.find("\n# ")
+    for cell in CELL.finditer(text):
+        if PICTURE.search(cell[1]):
+            return round(_lines(text[title : cell.start()]) / SCREEN_LINES, 1)
+    return None
+
+
+def _lines(text: str) -> float:
+    """Lines as a page sets them: paragraphs refilled, folded answers left out, code as it is."""
+    code = sum(
+        len(HEAD.sub("", cell).splitlines()) + 2 for cell in CELL.findall(text) if _is_open(cell)
+    )
+    prose = re.sub(r"^:{3,}\{dropdown\}.*?^:{3,}$", "one\n", CELL.sub("", text), flags=re.S | re.M)
+    paragraphs = [one for one in re.split(r"\n\s*\n", prose) if one.strip()]
+    return code + sum(1.6 + len(one) / LINE_CHARACTERS for one in paragraphs)
+
+
+def _is_open(cell: str) -> bool:
+    head = HEAD.match(cell)
+    return not (head and FOLDED.search(head[0]))
+
+
+def _open_code(text: str) -> float:
+    counts = {True: 0, False: 0}
+    for cell in CELL.findall(text):
+        counts[_is_open(cell)] += len([line for line in HEAD.sub("", cell).splitlines() if line])
+    return counts[True] / max(1, sum(counts.values()))
+
+
+def _exercises(text: str) -> dict[str, int]:
+    found = dict.fromkeys((*KINDS, "other"), 0)
+    for title in EXERCISE.findall(text):
+        found[next((kind for kind in KINDS if title.endswith(kind)), "other")] += 1
+    return found
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences of a chapter's prose: no code, formulas, tables, headings or directives."""
+    text = re.sub(r"^(`{3,}|~{3,}).*?^\1", "\n", HEAD.sub("", text, count=1), flags=re.S | re.M)
+    text = re.sub(r"\$\$.*?\$\$", "\n", text, flags=re.S)
+    text = re.sub(r"^\s*(?:[|#:+(]|- \[).*$", "\n", text, flags=re.MULTILINE)
+    found = []
+    for paragraph in re.split(r"\n\s*\n", text):
+        plain = re.sub(r"\]\([^)]*\)|[*_\[\]]", "", " ".join(paragraph.split()))
+        found += re.split(r"(?<=[.?!:])\s+(?=[A-Z*$])", plain)
+    return [one for one in found if len(one.split()) >= FEWEST_WORDS]
+
+
+def repeated_sentences(chapters: list[Chapter], most: int = MOST_CHAPTERS) -> dict[str, list[str]]:
+    """Sentence -> the chapters in which it stands, where these are more than ``most``."""
+    places: dict[str, list[str]] = defaultdict(list)
+    for chapter in chapters:
+        for sentence in dict.fromkeys(sentences(chapter.source.read_text("utf-8"))):
+            places[sentence].append(chapter.name)
+    return {sentence: names for sentence, names in places.items() if len(names) > most}
+
+
+def missing(found: list[Survey]) -> list[str]:
+    """What chapters of the parts that teach lack, in words."""
+    lacking = []
+    for one in found:
+        if not one.name.startswith(("architectures/", "foundations/")):
+            continue
+        needs = [kind for kind in KINDS if not one.exercises[kind]]
+        needs += [] if one.checks else ["self-check"]
+        needs += [] if one.question else ["question"]
+        if needs:
+            lacking.append(f"{one.name} has no {', no '.join(needs)}")
+    return lacking
+
+
+def table(found: list[Survey]) -> str:
+    """The numbers as a Markdown table."""
+    heads = ("chapter", "first picture", "code open", "movable", "checks", *KINDS, "other")
+    lines = [heads, ("---",) * len(heads)]
+    for one in found:
+        screens = "none" if one.first_picture is None else f"{one.first_picture:.1f} screens"
+        counts = (one.movable, one.checks, *one.exercises.values())
+        lines.append((one.name, screens, f"{one.open_code:.0%}", *map(str, counts)))
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def stories(found: list[Survey]) -> str:
+    """Question, failure and win of the chapters that name them, one chapter a paragraph."""
+    told = [one for one in found if one.question]
+    return "\n".join(
+        f"{one.name}: {one.question}"
+        + (f"\n    fails: {one.fails}\n    mends: {one.mends}" if one.fails else "")
+        for one in told
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Print the survey; 1 if something that should be there is not."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--book", type=Path, default=BOOK, help="another book's folder")
+    chapters = find_chapters(parser.parse_args(arguments).book)
+    found = [survey(chapter) for chapter in chapters]
+    print(table(found), stories(found), sep="\n\n")
+    problems = missing(found)
+    problems += [
+        f"in {len(names)} chapters ({', '.join(names)}): {sentence}"
+        for sentence, names in sorted(repeated_sentences(chapters).items())
+    ]
+    print("\n" + ("\n".join(problems) if problems else "nothing is missing, nothing is repeated"))
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

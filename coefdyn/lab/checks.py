@@ -1,0 +1,130 @@
+"""What is checked alike for every row: its methods, its state and where its keys go.
+
+from coefdyn.lab.checks import check_row
+
+print(check_row(dynamics, v, theirs))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from coefdyn import CoefficientDynamics
+from coefdyn.analysis import positional_information, stability
+from coefdyn.dynamics.readout import FeatureMap, Pointwise
+from coefdyn.execution.state import LinearState, State
+from coefdyn.shapes import Float, Tensor
+
+__all__ = ["EXACT", "RowChecks", "check_row", "defined"]
+
+METHODS = ("reference", "recurrent", "parallel", "chunked")
+#: float64, sums of a few dozen terms: rounding alone
+EXACT = 1e-12
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowChecks:
+    """What ``check_row`` found; every equality in it has been asserted.
+
+    Args:
+        methods: that gave the expected outputs.
+        state_numbers: numbers in the state after each token, stepped one by one.
+        grows: whether that state grows.
+        separated: whether two copies of a token get different coefficients from every later one.
+        growth_nats: by how much a stored key can be lengthened at most.
+        ingredients: evolution, readout and normalizer by name.
+    """
+
+    methods: tuple[str, ...]
+    state_numbers: tuple[int, ...]
+    grows: bool
+    separated: bool
+    growth_nats: float
+    ingredients: str
+
+    def __str__(self) -> str:
+        sizes = sorted(set(self.state_numbers))
+        state = (
+            f"{sizes[0]} to {sizes[-1]}, growing" if self.grows else f"{sizes[-1]} at every step"
+        )
+        return "\n".join(
+            [
+                f"ingredients: {self.ingredients}",
+                f"the authors' outputs = the definition = {' = '.join(self.methods)}",
+                f"numbers in the state: {state}",
+                f"two copies of a token told apart: {'yes' if self.separated else 'no'}",
+                f"growth of a stored key, at most: {self.growth_nats:.1f} nats",
+            ]
+        )
+
+
+def check_row(
+    dynamics: CoefficientDynamics, v: Float[Tensor, "L d_v"], expected: Float[Tensor, "L d_v"]
+) -> RowChecks:
+    """Hold a design against its authors' outputs in every way the library can compute it.
+
+    Args:
+        dynamics: the four ingredients, float64, no leading axes.
+        v: values.
+        expected: outputs of the authors' own recurrence or formula.
+
+    Raises:
+        AssertionError: where one of them differs by more than rounding.
+    """
+    alpha = defined(dynamics)
+    torch.testing.assert_close(dynamics.coefficients(), alpha, rtol=EXACT, atol=EXACT)
+    methods = [method for method in METHODS if _agrees(dynamics, v, expected, method)]
+    sizes, state = [], None
+    for t in range(dynamics.length):
+        y, state = dynamics.narrow(t, 1).step(v[t], state)
+        torch.testing.assert_close(y, expected[t], rtol=EXACT, atol=EXACT)
+        sizes.append(_numbers(state))
+    middle = dynamics.length // 2
+    return RowChecks(
+        methods=tuple(methods),
+        state_numbers=tuple(sizes),
+        grows=sizes[-1] > sizes[0],
+        separated=bool(positional_information(dynamics, j=1, later=middle).separated),
+        growth_nats=float(stability(dynamics).growth_nats),
+        ingredients=(
+            f"A_t {type(dynamics.evolution).__name__}, phi {dynamics.readout.name}, "
+            f"eta {type(dynamics.normalizer).__name__}"
+        ),
+    )
+
+
+def defined(dynamics: CoefficientDynamics) -> Float[Tensor, "L L"]:
+    """alpha by its definition: every key moved on by one matrix after another, scored and read."""
+    L, n = dynamics.q.shape
+    alpha, keys, phi = dynamics.q.new_zeros(L, L), dynamics.scaled_keys(), dynamics.readout
+    if dynamics.log_scaling is not None:
+        keys = keys * dynamics.log_scaling.exp()[:, None]
+    for j in range(L):
+        state = keys[j]
+        for i in range(j, L):
+            state = dynamics.evolution.dense(i, n) @ state if i > j else state
+            if isinstance(phi, FeatureMap):
+                alpha[i, j] = phi.features(dynamics.q[i]) @ phi.features(state)
+            else:
+                assert isinstance(phi, Pointwise), f"unknown readout {phi!r}"
+                alpha[i, j] = phi(dynamics.q[i] @ state)
+    return alpha
+
+
+def _agrees(dynamics: CoefficientDynamics, v: Tensor, expected: Tensor, method: str) -> bool:
+    """Whether a method can compute the design at all; that it computes it right is asserted."""
+    try:
+        ours = dynamics.apply(v, method=method)
+    except ValueError:
+        return False
+    torch.testing.assert_close(ours, expected, rtol=EXACT, atol=EXACT)
+    return True
+
+
+def _numbers(state: State) -> int:
+    """How many numbers are kept until the next token."""
+    if isinstance(state, LinearState):
+        return state.matrix.numel()
+    return state.stored.vectors.numel() + state.values.numel()

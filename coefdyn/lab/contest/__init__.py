@@ -1,0 +1,24 @@
+"""A row and its predecessor on the task that separates them, trained while a chapter is read.
+
+    from coefdyn.lab.contest import CONTESTS
+
+    result = CONTESTS["deltanet"].run()
+    result.figure()
+
+One seed and a small size decide nothing in general; what was decided at which size is the book's
+evidence. A contest shows the failure and what mends it.
+"""
+
+from coefdyn.lab.contest.catalogue import CONTESTS
+from coefdyn.lab.contest.contest import Contest, ContestResult, Entrant, Trained, guessing
+from coefdyn.lab.contest.standard import standard_words
+
+__all__ = [
+    "CONTESTS",
+    "Contest",
+    "ContestResult",
+    "Entrant",
+    "Trained",
+    "guessing",
+    "standard_words",
+]

@@ -1,0 +1,271 @@
+"""Two or three mixers, one task, one seed: curves, final accuracy and trained coefficients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.films.recording import coefficients_of, sequence_labels
+from coefdyn.lab.tasks import IGNORE, TaskConfig, splits
+from coefdyn.lab.training import RunConfig, TrainConfig, train_group
+from coefdyn.lab.training.ensemble import Ensemble
+from coefdyn.lab.training.loop import TrainOptions
+from coefdyn.models import ModelConfig, SequenceModel
+from coefdyn.options import check_choice
+from coefdyn.plots import plot_coefficients
+from coefdyn.shapes import Float, Tensor
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["PROFILES", "Contest", "ContestResult", "Entrant", "Trained", "guessing"]
+
+#: seeds, and how many times the steps, layers and width of the quick profile
+PROFILES = {"quick": (1, 1, 1, 1), "paper": (3, 10, 2, 2)}
+#: points of a curve
+LOOKS = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entrant:
+    """One of the mixers that compete.
+
+    Args:
+        mixer: a class of ``coefdyn.mixers``, by name.
+        options: its keywords besides ``d_model``.
+        position: "none", "learned" or "rotary".
+    """
+
+    mixer: str
+    options: dict[str, Any] = field(default_factory=dict)
+    position: str = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """One entrant after training.
+
+    Args:
+        accuracy: on the test sequences at the end, one per seed.
+        steps, curve: test accuracy while it learned, seed 0.
+        model: with the weights of seed 0.
+        seconds: of all its seeds together.
+    """
+
+    accuracy: tuple[float, ...]
+    steps: tuple[int, ...]
+    curve: tuple[float, ...]
+    model: SequenceModel
+    seconds: float
+
+    @property
+    def mean(self) -> float:
+        """Accuracy, mean over seeds."""
+        return fmean(self.accuracy)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contest:
+    """What is trained; every entrant sees the same sequences in the same order.
+
+    Args:
+        task: which sequences.
+        entrants: by name, the predecessor first.
+        steps: optimiser steps of the quick profile; a run that solves the task ends early.
+        learning_rate: AdamW's peak, with warm-up over a twentieth of the steps and a cosine to 0.
+        layers, width, mlp: of the quick profile; no SwiGLU for None.
+    """
+
+    task: TaskConfig
+    entrants: dict[str, Entrant]
+    steps: int
+    learning_rate: float = 1e-2
+    layers: int = 1
+    width: int = 32
+    mlp: int | None = 64
+
+    def config(self, name: str, profile: str = "quick", seed: int = 0) -> RunConfig:
+        """The run of one entrant, as ``coefdyn.lab.training`` takes it.
+
+        Raises:
+            ValueError: for an unknown entrant or profile, naming the nearest one.
+        """
+        check_choice("entrant", name, tuple(self.entrants))
+        check_choice("profile", profile, tuple(PROFILES))
+        _, times, deeper, wider = PROFILES[profile]
+        entrant, steps = self.entrants[name], times * self.steps
+        return RunConfig(
+            task=self.task,
+            model=ModelConfig(
+                width=wider * self.width,
+                layers=deeper * self.layers,
+                mlp=None if self.mlp is None else wider * self.mlp,
+                mixer=entrant.mixer,
+                options=entrant.options,
+                position=entrant.position,
+            ),
+            train=TrainConfig(
+                steps=steps,
+                batch=32,
+                learning_rate=self.learning_rate,
+                final_learning_rate=0.0,
+                warmup=steps // 20,
+                clip=1.0,
+                evaluate_every=max(1, steps // LOOKS),
+            ),
+            seed=seed,
+        )
+
+    def run(
+        self, profile: str = "quick", *, seeds: int | None = None, device: str | None = None
+    ) -> ContestResult:
+        """Train every entrant.
+
+        Args:
+            profile: "quick" for a page, "paper" for a GPU.
+            seeds: how many, from 0; None for the profile's number.
+            device: "cpu" or "cuda"; None for a GPU if there is one.
+
+        Raises:
+            ValueError: for an unknown profile, or fewer than one seed.
+        """
+        check_choice("profile", profile, tuple(PROFILES))
+        count = PROFILES[profile][0] if seeds is None else seeds
+        if count < 1:
+            raise ValueError(f"seeds must be at least 1, got {seeds!r}; None for the profile's.")
+        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        done = {
+            name: _train([self.config(name, profile, seed) for seed in range(count)], device)
+            for name in self.entrants
+        }
+        return ContestResult(contest=self, profile=profile, trained=done)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContestResult:
+    """What came out of it.
+
+    Args:
+        contest: what was trained.
+        profile: at which size.
+        trained: by the entrants' names.
+    """
+
+    contest: Contest
+    profile: str
+    trained: dict[str, Trained]
+
+    @property
+    def guessing(self) -> float:
+        """Test accuracy of the best answer that does not look at the sequence."""
+        return guessing(self.contest.task)
+
+    def accuracy(self, name: str) -> float:
+        """Test accuracy at the end, mean over seeds."""
+        check_choice("entrant", name, tuple(self.trained))
+        return self.trained[name].mean
+
+    def words(self) -> str:
+        """One line per entrant, and what guessing gets."""
+        lines = []
+        for name, one in self.trained.items():
+            seeds = "" if len(one.accuracy) == 1 else f"  ({len(one.accuracy)} seeds)"
+            lines.append(f"{name:24}{one.mean:.2f}{seeds}  after {one.steps[-1]} steps")
+        return "\n".join([*lines, f"{'guessing':24}{self.guessing:.2f}"])
+
+    def labels(self, sequence: int = 0) -> tuple[list[str], list[str]]:
+        """Tokens of a test sequence, and its targets; "" where nothing is asked."""
+        return sequence_labels(self._first(), sequence)
+
+    def coefficients(self, name: str, sequence: int = 0) -> Float[Tensor, "heads L L"]:
+        """alpha / eta of the last layer of a trained entrant on a test sequence."""
+        check_choice("entrant", name, tuple(self.trained))
+        test = splits(self.contest.task, 0).test
+        return coefficients_of(self.trained[name].model, test.inputs[sequence])[-1]
+
+    def reads(self, name: str, sequence: int = 0, rows: int = 4) -> str:
+        """One line per question of a test sequence: which token it reads most, and how strongly.
+
+        Args:
+            name: the entrant; its last layer's first head is looked at.
+            sequence: which test sequence.
+            rows: how many questions, the last ones.
+        """
+        alpha, (tokens, targets) = self.coefficients(name, sequence)[0], self.labels(sequence)
+        asked = [place for place, target in enumerate(targets) if target][-rows:]
+        lines = []
+        for i in asked:
+            j = int(alpha[i].abs().argmax())
+            lines.append(
+                f"asked {tokens[i]:>4} (answer {targets[i]:>4}): reads {tokens[j]:>4} of place "
+                f"{j + 1:2} with {alpha[i, j]:+.2f}"
+            )
+        return "\n".join(lines)
+
+    def figure(self) -> Figure:
+        """Test accuracy while they learn, and the level of guessing."""
+        figure, (axes,) = new_figure(width=6.4, height=3.0)
+        axes.axhline(self.guessing, color="#4A4A4A", linestyle=":", label="guessing")
+        for place, (name, one) in enumerate(self.trained.items()):
+            axes.plot(one.steps, one.curve, color=PALETTE[place], marker="osD"[place % 3],
+                      markersize=4, label=name)  # fmt: skip
+        axes.set(ylim=(0, 1.03), xlabel="training step", ylabel="test accuracy")
+        axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5))
+        return figure
+
+    def matrices(self, names: Sequence[str] | None = None, sequence: int = 0) -> Figure:
+        """The trained coefficients alpha / eta on one test sequence, with its tokens.
+
+        Args:
+            names: which entrants; None for all. The first head of the last layer is shown.
+            sequence: which test sequence.
+        """
+        shown = list(self.trained) if names is None else list(names)
+        figure, panels = new_figure(columns=len(shown), width=4.6, height=4.3)
+        tokens, targets = self.labels(sequence)
+        for axes, name in zip(panels, shown, strict=True):
+            alpha = self.coefficients(name, sequence)[0]
+            image = plot_coefficients(axes, alpha, title=f"{name}, trained")
+            asked = [f"{t} → {a}" if a else t for t, a in zip(tokens, targets, strict=True)]
+            axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize="x-small")
+            axes.set_yticks(range(len(tokens)), asked, fontsize="x-small")
+            figure.colorbar(image, ax=axes, shrink=0.7)
+        return figure
+
+    def _first(self) -> RunConfig:
+        return self.contest.config(next(iter(self.trained)), self.profile)
+
+
+def guessing(task: TaskConfig) -> float:
+    """Test accuracy of answering always the same, the most frequent answer."""
+    targets = splits(task, 0).test.targets
+    counts = Counter(targets[targets != IGNORE].tolist())
+    return max(counts.values()) / sum(counts.values())
+
+
+def _train(configs: list[RunConfig], device: str) -> Trained:
+    """All seeds of one entrant, one after another on a CPU and together on a GPU."""
+    groups = [configs] if device.startswith("cuda") else [[one] for one in configs]
+    records, models = [], []
+    for group in groups:
+        kept: list[SequenceModel] = []
+
+        def look(_: int, __: list[dict[str, float]], ensemble: Ensemble, kept=kept) -> None:
+            kept[:] = [ensemble.model(0)]
+
+        records += train_group(group, TrainOptions(device=device, on_evaluation=look))
+        models += kept
+    first = records[0]["metrics"]
+    return Trained(
+        accuracy=tuple(one["final"]["accuracy"] for one in records),
+        steps=tuple(first["step"]),
+        curve=tuple(first["accuracy"]),
+        model=models[0].cpu(),
+        seconds=sum(one["wall_s"] for one in records),
+    )
