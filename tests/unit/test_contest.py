@@ -64,6 +64,14 @@ def test_the_same_contest_twice_is_the_same() -> None:
     torch.testing.assert_close(first.coefficients("one"), second.coefficients("one"))
 
 
+def test_what_is_learned_does_not_depend_on_the_page_it_runs_in() -> None:
+    first = SMALL.run()
+    torch.set_default_dtype(torch.float64)
+    second = SMALL.run()
+    assert torch.get_default_dtype() is torch.float64
+    torch.testing.assert_close(first.coefficients("two"), second.coefficients("two"))
+
+
 def test_guessing_is_the_most_frequent_answer() -> None:
     half = guessing(ForgetConfig(vocab_size=16, test_examples=64))
     assert half == pytest.approx(0.5)  # of four keys two were not told again

@@ -1,8 +1,8 @@
 """The contests of the architecture chapters: which task, which predecessor, which size.
 
 Each task was made small until one of the rows learns it within the steps; the others then have the
-same steps, learning rate and width. What they reach is whatever they reach: on selective copying the
-earlier row wins.
+same steps, learning rate and width. What they reach is whatever they reach; on selective copying
+the earlier row wins.
 """
 
 from __future__ import annotations

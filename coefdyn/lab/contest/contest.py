@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
@@ -140,10 +141,11 @@ class Contest:
         if count < 1:
             raise ValueError(f"seeds must be at least 1, got {seeds!r}; None for the profile's.")
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        done = {
-            name: _train([self.config(name, profile, seed) for seed in range(count)], device)
-            for name in self.entrants
-        }
+        with _float32():
+            done = {
+                name: _train([self.config(name, profile, seed) for seed in range(count)], device)
+                for name in self.entrants
+            }
         return ContestResult(contest=self, profile=profile, trained=done)
 
 
@@ -232,7 +234,7 @@ class ContestResult:
         for axes, name in zip(panels, shown, strict=True):
             alpha = self.coefficients(name, sequence)[0]
             image = plot_coefficients(axes, alpha, title=f"{name}, trained")
-            asked = [f"{t} → {a}" if a else t for t, a in zip(tokens, targets, strict=True)]
+            asked = [f"{t} ({a})" if a else t for t, a in zip(tokens, targets, strict=True)]
             axes.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize="x-small")
             axes.set_yticks(range(len(tokens)), asked, fontsize="x-small")
             figure.colorbar(image, ax=axes, shrink=0.7)
@@ -247,6 +249,17 @@ def guessing(task: TaskConfig) -> float:
     targets = splits(task, 0).test.targets
     counts = Counter(targets[targets != IGNORE].tolist())
     return max(counts.values()) / sum(counts.values())
+
+
+@contextmanager
+def _float32() -> Iterator[None]:
+    """Weights drawn as in a fresh process, whatever dtype the page computes in."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _train(configs: list[RunConfig], device: str) -> Trained:
