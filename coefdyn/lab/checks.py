@@ -104,7 +104,7 @@ def defined(dynamics: CoefficientDynamics) -> Float[Tensor, "L L"]:
     for j in range(L):
         state = keys[j]
         for i in range(j, L):
-            state = dynamics.evolution.dense(i, n) @ state if i > j else state
+            state = dynamics.evolution.dense(i, n).to(state) @ state if i > j else state
             if isinstance(phi, FeatureMap):
                 alpha[i, j] = phi.features(dynamics.q[i]) @ phi.features(state)
             else:

@@ -14,7 +14,10 @@ from coefdyn.lab.tasks import IGNORE, ForgetConfig, MqarConfig, splits
 BOOK = Path(__file__).resolve().parents[2] / "book" / "architectures"
 SMALL = Contest(
     task=MqarConfig(vocab_size=10, seq_len=8, pairs=2, train_examples=64, test_examples=32),
-    entrants={"one": Entrant(mixer="LinearAttention"), "two": Entrant(mixer="DeltaNet")},
+    entrants={
+        "one": Entrant(mixer="LinearAttention", options={"n_heads": 1}),
+        "two": Entrant(mixer="DeltaNet", options={"n_heads": 1}),
+    },
     steps=4,
     width=8,
     mlp=None,
