@@ -14,7 +14,7 @@ import torch
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.films.recording import coefficients_of, sequence_labels
 from coefdyn.lab.tasks import IGNORE, TaskConfig, splits
-from coefdyn.lab.training import RunConfig, TrainConfig, train_group
+from coefdyn.lab.training import Record, RunConfig, TrainConfig, train_group
 from coefdyn.lab.training.ensemble import Ensemble
 from coefdyn.lab.training.loop import TrainOptions
 from coefdyn.models import ModelConfig, SequenceModel
@@ -265,20 +265,24 @@ def _float32() -> Iterator[None]:
 def _train(configs: list[RunConfig], device: str) -> Trained:
     """All seeds of one entrant, one after another on a CPU and together on a GPU."""
     groups = [configs] if device.startswith("cuda") else [[one] for one in configs]
-    records, models = [], []
-    for group in groups:
-        kept: list[SequenceModel] = []
-
-        def look(_: int, __: list[dict[str, float]], ensemble: Ensemble, kept=kept) -> None:
-            kept[:] = [ensemble.model(0)]
-
-        records += train_group(group, TrainOptions(device=device, on_evaluation=look))
-        models += kept
-    first = records[0]["metrics"]
+    done = [_train_together(group, device) for group in groups]
+    records = [record for found, _ in done for record in found]
+    curves = records[0]["metrics"]
     return Trained(
         accuracy=tuple(one["final"]["accuracy"] for one in records),
-        steps=tuple(first["step"]),
-        curve=tuple(first["accuracy"]),
-        model=models[0].cpu(),
+        steps=tuple(curves["step"]),
+        curve=tuple(curves["accuracy"]),
+        model=done[0][1],
         seconds=sum(one["wall_s"] for one in records),
     )
+
+
+def _train_together(group: list[RunConfig], device: str) -> tuple[list[Record], SequenceModel]:
+    """The records of a group, and the first replica's model as the last evaluation saw it."""
+    seen: list[SequenceModel] = []
+
+    def look(_: int, __: object, ensemble: Ensemble) -> None:
+        seen[:] = [ensemble.model(0)]
+
+    records = train_group(group, TrainOptions(device=device, on_evaluation=look))
+    return records, seen[0].cpu()

@@ -1,0 +1,92 @@
+"""Chapters have what a reader is promised, and no sentence stands in many of them."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from book.tools.chapters import Chapter, find_chapters
+from book.tools.survey import KINDS, main, missing, repeated_sentences, sentences, survey
+from coefdyn.lab.exercises import EXERCISES
+
+TAUGHT = [one for one in find_chapters() if one.name.startswith(("architectures/", "foundations/"))]
+ROWS = [one for one in TAUGHT if "check_row(" in one.source.read_text("utf-8")]
+BOX = re.compile(r"^::::\{admonition\} Check yourself\n:class: selfcheck\n(.*?)^::::$", re.S | re.M)
+
+
+def test_the_first_parts_lack_nothing() -> None:
+    assert missing([survey(one) for one in TAUGHT]) == []
+
+
+def test_no_sentence_stands_in_more_than_two_chapters_of_the_first_parts() -> None:
+    assert repeated_sentences(TAUGHT) == {}
+
+
+@pytest.mark.parametrize("chapter", TAUGHT, ids=lambda one: one.name)
+def test_a_self_check_has_three_choices_of_which_one_is_right(chapter: Chapter) -> None:
+    boxes = BOX.findall(chapter.source.read_text("utf-8"))
+    assert boxes
+    for box in boxes:
+        assert len(re.findall(r"^:::\{dropdown\}", box, re.MULTILINE)) == 3
+        assert box.count(":class-container: cd-right") == box.count("\nRight. ") == 1
+        assert box.count("\nNo. ") == 2
+
+
+def test_each_row_folds_its_checks_into_one_block() -> None:
+    assert len(ROWS) == 8
+    for chapter in ROWS:
+        text = chapter.source.read_text("utf-8")
+        assert text.count("\n## Checks\n") == 1 and text.count("check_row(") == 1
+
+
+def test_every_graded_exercise_has_a_place() -> None:
+    asked = {
+        name
+        for chapter in find_chapters()
+        for name in re.findall(r'grade\("([^"]+)"', chapter.source.read_text("utf-8"))
+    }
+    assert asked == set(EXERCISES)
+
+
+def chapter_of(folder: Path, name: str, text: str) -> Chapter:
+    source = folder / f"{name}.md"
+    source.parent.mkdir(parents=True, exist_ok=True)
+    head = "---\nkernelspec:\n  name: python3\n---\n\n# Title\n\n"
+    source.write_text(head + text, encoding="utf-8")
+    return Chapter(name=name, source=source)
+
+
+def test_what_is_counted(tmp_path: Path) -> None:
+    text = (
+        ":::{admonition} Goal\n:class: goal\n**Goal.** It.\n\n**Question.** Why? **What fails.** "
+        "A\nthing. **What\nmends it.** Another.\n:::\n\n"
+        "```{code-cell} ipython3\na = 1\nb = 2\nc = 3\n```\n\n"
+        "```{code-cell} ipython3\n---\ntags: [hide-cell]\n---\nd = 4\n```\n\n"
+        '```{code-cell} ipython3\nExplorer(preset="gla")\n```\n\n'
+        + "".join(f"::::{{admonition}} Exercise 1 · ★ · 3 min · {kind}\n::::\n\n" for kind in KINDS)
+    )
+    found = survey(chapter_of(tmp_path, "architectures/x", text))
+    assert (found.question, found.fails, found.mends) == ("Why?", "A thing.", "Another.")
+    assert found.open_code == pytest.approx(4 / 5)
+    assert found.movable == 1 and found.first_picture is not None
+    assert found.exercises == {**dict.fromkeys(KINDS, 1), "other": 0}
+    assert missing([found]) == ["architectures/x has no self-check"]
+
+
+def test_a_sentence_in_three_chapters_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    told = "This sentence has more than eight words and stands in three chapters of a book."
+    book = [chapter_of(tmp_path, f"part/{name}", told + "\n") for name in "abc"]
+    assert repeated_sentences(book) == {told: ["part/a", "part/b", "part/c"]}
+    assert repeated_sentences(book[:2]) == {}
+    assert main(["--book", str(tmp_path)]) == 1
+    assert told in capsys.readouterr().out
+
+
+def test_code_formulas_and_tables_are_no_sentences() -> None:
+    words = "one two three four five six seven eight nine ten."
+    text = f"| {words} |\n\n```python\n{words}\n```\n\n$$\n{words}\n$$\n\n# {words}\n\n{words}\n"
+    assert sentences(text) == [words]
