@@ -30,11 +30,11 @@ CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILI
 HEAD = re.compile(r"\A(?:---\n.*?^---\n|(?::[^\n]*\n)+)", re.DOTALL | re.MULTILINE)
 FOLDED = re.compile(r"\b(?:hide|remove)-(?:cell|input)\b")
 PICTURE = re.compile(
-    r"\balt: >-|plt\.subplots|^\w*Explorer\(|TrainingFilm|\.figure\(|\.matrices\(|<svg",
+    r"\balt: >-|plt\.subplots|^\w*Explorer\(|^\w+View\(|TrainingFilm|\.figure\(|\.matrices\(|<svg",
     re.MULTILINE,
 )
 WIDGET = re.compile(
-    r"^(?:\w+ = )?(?:Explorer|ChunkView|CostView|ScoreVariance|TrainingFilm(?:\.load)?)\(",
+    r"^(?:\w+ = )?(?:Explorer|\w+View|ScoreVariance|SampledSwing|TrainingFilm(?:\.load)?)\(",
     re.MULTILINE,
 )
 EXERCISE = re.compile(r"^:{3,}\{admonition\} Exercise ([^\n]*)", re.MULTILINE)
