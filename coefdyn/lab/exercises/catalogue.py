@@ -271,7 +271,7 @@ def _chunk_keys_undecayed(S: Tensor, q: Tensor, k: Tensor, v: Tensor, g: Tensor)
 
 def _forgetting_inputs(case: int) -> dict[str, Any]:
     L, n, d_v = SIZES[case]
-    q, k, v, f = _draw(case, (L, n), (L, n), (L, d_v), (L,))
+    q, k, v, f = draw(case, (L, n), (L, n), (L, d_v), (L,))
     return {"q": q, "k": k, "v": v, "log_f": -f.abs() - 0.1}
 
 
@@ -304,7 +304,7 @@ def _fades_after_dividing(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Ten
 
 def _product_inputs(case: int) -> dict[str, Any]:
     m, n, d_v = SIZES[case]
-    S, q, keys, values, g = _draw(case, (n, d_v), (n,), (m, n), (m, d_v), (m,))
+    S, q, keys, values, g = draw(case, (n, d_v), (n,), (m, n), (m, d_v), (m,))
     return {
         "S": S,
         "q": q,
@@ -335,7 +335,7 @@ def _product_read_first(S: Tensor, q: Tensor, keys: Tensor, values: Tensor, beta
 
 def _bilinear_inputs(case: int) -> dict[str, Any]:
     n = SIZES[case][1]
-    A, B, step = _draw(case, (n, n), (n,), (1,))
+    A, B, step = draw(case, (n, n), (n,), (1,))
     return {"A": A - 2 * torch.eye(n, dtype=A.dtype), "B": B, "delta": step.abs()[0] / 2 + 0.1}
 
 
@@ -365,7 +365,7 @@ def _held(A: Tensor, B: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
 
 def _many_inputs(case: int) -> dict[str, Any]:
     L, H, d_v = SIZES[case]
-    alpha, v, W = _draw(case, (H, L, L), (H, L, d_v), (H * d_v, 4))
+    alpha, v, W = draw(case, (H, L, L), (H, L, d_v), (H * d_v, 4))
     return {"alpha": alpha.tril(), "v": v, "W": W}
 
 
