@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from book.tools.chapters import ROOT
 from coefdyn.lab import train
 from coefdyn.lab.tasks import config_from_dict
 from coefdyn.lab.train import PageTraining
@@ -49,6 +51,15 @@ def test_equal_figures_share_a_module() -> None:
     assert PageTraining("gla")._esm == PageTraining("mamba2", seed=4)._esm
     text = json.dumps(offered(), ensure_ascii=False)
     assert page_source(text) == PageTraining._esm
+
+
+def test_the_wheel_carries_every_file() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    patterns = project["tool"]["setuptools"]["package-data"]["coefdyn.lab.train"]
+    carried = {path for pattern in patterns for path in JS.parent.glob(pattern)}
+    files = [path for kind in ("*.js", "*.css") for path in JS.parent.rglob(kind)]
+    assert len(files) > 30
+    assert set(files) <= carried
 
 
 def test_every_row_is_a_mixer_of_the_library() -> None:
