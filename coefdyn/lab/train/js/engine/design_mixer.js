@@ -78,12 +78,20 @@ class DesignMixer {
     const kept = (this.kept = this.kept || {});
     for (const name of ["weights", "gains"]) kept[name] = space.room(kept[name], pairs * length);
     for (const name of ["etas", "shares"]) kept[name] = space.room(kept[name], pairs);
+    if (this.stored && this.psi) {
+      kept.features = space.room(kept.features, pairs * length * n);
+      kept.qFeatures = space.room(kept.qFeatures, pairs * n);
+    }
     const mixed = (this.mixed = space.room(this.mixed, rows * width));
     for (let m = 0; m < batch; m++) {
       for (let h = 0; h < heads; h++) {
         const head = this.load(m, h);
         (this.stored ? storedScores : pairScores)(head);
         const row = (m * heads + h) * length;
+        if (kept.features) {
+          kept.features.set(head.features, row * length * n);
+          kept.qFeatures.set(head.qFeatures, row * n);
+        }
         for (let i = 0; i < length; i++) normaliseRow(head, i, head.eta[i], row * length, row, kept);
         gatherHead(head.v, v, this.vectorAt(m, h), n, width, length);
         readValues(head, kept.weights, row * length);
@@ -163,6 +171,10 @@ class DesignMixer {
         gatherHead(head.v, project[2].y, this.vectorAt(m, h), n, width, length);
         gatherHead(head.dy, dMixed, this.vectorAt(m, h), n, width, length);
         readBackward(head, row * length, row, kept);
+        if (kept.features) {
+          head.features.set(kept.features.subarray(row * length * n, (row + length) * length * n));
+          head.qFeatures.set(kept.qFeatures.subarray(row * n, (row + length) * n));
+        }
         (this.stored ? storedBackward : pairBackward)(head);
         this.unload(head, m, h);
       }

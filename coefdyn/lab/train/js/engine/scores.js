@@ -84,6 +84,7 @@ function evolveStates(head) {
   }
 }
 
+// psi of the queries and of all states.
 function mapFeatures(head) {
   const { L, n, q, states, features, qFeatures } = head;
   const psi = FEATURES[head.psi];
@@ -105,11 +106,10 @@ function storedScores(head) {
 
 // lambda_j is the gradient of states[i, j], row by row from the last: what row i reads is added, then A_i is passed
 // backwards, and what is left when its own row is reached is the gradient of keys_j. The states are those of one head,
-// so they are made again here.
+// so they are made again here; their features cost more, and are handed in (`features`, `qFeatures`).
 function storedBackward(head) {
   const { L, n, psi, dq, dKeys, dScores, lambda } = head;
   evolveStates(head);
-  if (psi) mapFeatures(head);
   const { q, states, features, qFeatures } = head;
   const slope = psi ? FEATURE_SLOPES[psi] : null;
   dq.fill(0);
