@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import ClassVar, Unpack
+from typing import ClassVar, Unpack, cast
 
 import torch
 from torch import nn
@@ -12,6 +12,7 @@ from torch import nn
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
+from coefdyn.mixers.projections import OutputStage
 from coefdyn.options import check_count
 from coefdyn.shapes import Float, Tensor
 
@@ -54,8 +55,9 @@ class DifferentialAttention(HeadMixer):
         super().__init__(key_heads=2 * check_count("n_heads", heads.get("n_heads", 1)), **heads)
         self.first_weight = 0.8 - 0.6 * math.exp(-0.3 * check_count("layer", layer, least=0))
         self.rates = nn.Parameter(0.1 * torch.randn(2, 2, self.key_dim))
-        if self.output.norm_weight is not None:
-            nn.init.constant_(self.output.norm_weight, 1 - self.first_weight)
+        weight = cast(OutputStage, self.output).norm_weight
+        if weight is not None:
+            nn.init.constant_(weight, 1 - self.first_weight)
 
     def tokens(
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None

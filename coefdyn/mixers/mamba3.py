@@ -14,6 +14,7 @@ from coefdyn.execution.state import LinearState
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import timestep_gate
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
+from coefdyn.mixers.projections import OutputStage
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Mamba3"]
@@ -91,7 +92,7 @@ class Mamba3(HeadMixer):
         return replace(tokens, q=q, k=k), past
 
     def _normed(self, x: Tensor, weight: Tensor, bias: Tensor) -> Float[Tensor, "*heads L n"]:
-        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + self.output.eps)
+        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + cast(OutputStage, self.output).eps)
         return (x * scale * weight + bias).to(x.dtype)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
@@ -282,7 +282,7 @@ def _train_together(group: list[RunConfig], device: str) -> tuple[list[Record], 
     seen: list[SequenceModel] = []
 
     def look(_: int, __: object, ensemble: Ensemble) -> None:
-        seen[:] = [ensemble.model(0)]
+        seen[:] = [cast(SequenceModel, ensemble.model(0))]
 
     records = train_group(group, TrainOptions(device=device, on_evaluation=look))
     return records, seen[0].cpu()

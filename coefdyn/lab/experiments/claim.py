@@ -14,7 +14,7 @@ number that a run produced.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -309,7 +309,11 @@ class _Joined(Test):
 
     tests: tuple[Test, ...]
     conjunction: ClassVar[str]
-    join: ClassVar[Callable[[list[str]], str]]
+
+    @staticmethod
+    @abstractmethod
+    def join(statuses: Sequence[str]) -> str:
+        """The status of all from the status of each."""
 
     @property
     def words(self) -> str:
@@ -318,21 +322,29 @@ class _Joined(Test):
     def judge(self, result: Result) -> Finding:
         found = [test.judge(result) for test in self.tests]
         numbers = "; ".join(f"{one.status}: {one.numbers}" for one in found)
-        return Finding(type(self).join([one.status for one in found]), numbers)
+        return Finding(self.join([one.status for one in found]), numbers)
 
 
 class Every(_Joined):
     """All of several tests."""
 
     conjunction = "and"
-    join = staticmethod(rule.every)
+
+    @staticmethod
+    def join(statuses: Sequence[str]) -> str:
+        """See ``rule.every``."""
+        return rule.every(statuses)
 
 
 class Some(_Joined):
     """At least one of several tests."""
 
     conjunction = "or"
-    join = staticmethod(rule.some)
+
+    @staticmethod
+    def join(statuses: Sequence[str]) -> str:
+        """See ``rule.some``."""
+        return rule.some(statuses)
 
 
 @dataclass(frozen=True, kw_only=True)
