@@ -27,11 +27,13 @@ QUESTION = {
     "control": "angle",
     "direction": "up",
 }
-#: What a chapter with a figure of its own asks is somewhere in one of these.
+#: A figure that can ask; those on given heads or on training of one's own cannot.
+ASKS = re.compile(r"^(Explorer\(|\w+View\(|ScoreVariance\(|SampledSwing\()", re.MULTILINE)
 CHAPTERS = sorted(
     path
     for folder in ("foundations", "architectures", "principles", "second_view", "design", "lens")
     for path in (BOOK / folder).glob("*.md")
+    if ASKS.search(path.read_text(encoding="utf-8"))
 )
 SLIDE = """([key, value]) => {
   const input = document.querySelector(`[data-cd=asked-${key}]`);
