@@ -229,7 +229,7 @@ def test_weight_decay_exemptions_are_named_parameters():
             "classes must be a whole number",
         ),
         (lambda: ModelConfig.from_dict({"widht": 3}), "did you mean 'width'"),
-        (lambda: build_mixer(ModelConfig(mixer="Mamba3")), "did you mean 'Mamba2'"),
+        (lambda: build_mixer(ModelConfig(mixer="Mamba22")), "did you mean 'Mamba2'"),
         (lambda: build_mixer(ModelConfig(options={"heads": 4})), "does not take these options"),
         (
             lambda: SequenceModel(ModelConfig(options={"n_heads": 4}, position="learned"), vocab=8),
