@@ -269,9 +269,9 @@ def test_paper_shows_the_still_and_unfolds_solutions(visit: Open) -> None:
     assert not page.locator(".bd-sidebar-primary").is_visible()
     page = visit("start.html").page
     page.evaluate("() => dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details:not([open])").count() == 0
+    assert page.locator(".bd-content details:not([open])").count() == 0
     page.evaluate("() => dispatchEvent(new Event('afterprint'))")
-    assert page.locator("details[open]").count() == 0
+    assert page.locator(".bd-content details[open]").count() == 0
 
 
 LIGHTEST = """() => {

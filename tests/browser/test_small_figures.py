@@ -248,7 +248,7 @@ def test_every_figure_fits_a_phone_and_answers_keys(open_page: Open, kind: Any) 
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     before = page.get_attribute("canvas", "aria-label")
     page.focus("input[type=range]")
-    for key in ("ArrowLeft", "ArrowLeft", "ArrowRight", "ArrowRight", "ArrowRight"):
+    for key in ("ArrowLeft", "ArrowLeft", "ArrowRight"):  # elsewhere even from either end
         page.keyboard.press(key)
     page.wait_for_function("old => document.querySelector('canvas').ariaLabel !== old", arg=before)
 

@@ -13,7 +13,7 @@ from coefdyn.lab.films.film import Film
 from coefdyn.lab.train import PageTraining
 from coefdyn.lab.train.offers import CONTESTS, EVERY, ROWS
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
 FADING = {"evolution": "constant", "constant": 0.7}
 GROWING = {**FADING, "constant": 1.05, "normalizer": "one", "scaling": "one"}

@@ -69,7 +69,7 @@ function curveWords({ lanes, settings }, contest) {
 function makeSide(side, m, app) {
   const hook = (name) => (m ? `${name}-2` : name);
   const values = ["step", "loss", "accuracy", "speed"].map((key) => [key, element("dt"), element("dd", { "data-cd": hook(`train-${key}`) })]);
-  const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": hook("train-matrix") });
+  const canvas = element("canvas", { class: "cdx-canvas", role: "img", "aria-label": "No matrix yet: nothing was trained.", "data-cd": hook("train-matrix") });
   const caption = element("figcaption", { "data-cd": hook("train-name") });
   const answer = element("p", { class: "cdx-sentence", "data-cd": hook("train-answer") });
   const node = element("figure", { class: `cdx-figure cdx-train-side cdx-train-${side}` }, caption,
