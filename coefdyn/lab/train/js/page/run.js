@@ -16,6 +16,7 @@ function bindRuns(app) {
 
   app.begin = () => {
     app.lanes.forEach((lane) => lane.end());
+    app.wish = false;
     app.onBegin.forEach((call) => call());
     app.runs = [app.settings.left, app.settings.right].filter(Boolean).map(runOf);
     app.lanes = app.runs.map((run) => new Lane(text, run, looking(), hear));
@@ -34,6 +35,7 @@ function bindRuns(app) {
     if (lane.trouble && app.lanes.every((one) => one.trouble || one === lane)) app.pause("Stopped: a number left the range of float32. Below it says why.");
     app.schedule();
     if (app.running) go();
+    else if (app.wish) app.stepOnce();
   }
 
   // The next message, once every design has answered the last one: they stay at the same step.
@@ -74,8 +76,11 @@ function bindRuns(app) {
     app.schedule();
   };
 
+  // Asked for while a run is still being set up, the step is taken as soon as it is.
   app.stepOnce = () => {
-    if (app.running || app.lanes.some((lane) => lane.busy)) return;
+    if (app.running) return;
+    app.wish = app.lanes.some((lane) => lane.busy);
+    if (app.wish) return;
     app.tell("One step.");
     send(1);
   };
