@@ -1,4 +1,8 @@
-"""The exercises of the chapters: hidden inputs, the solution, and the mistakes people make."""
+"""The exercises of the chapters: hidden inputs, the solution, and the mistakes people make.
+
+One long file, since it is a list: each entry is a few lines that are read together and share
+nothing with the next one but the drawing of inputs.
+"""
 
 from __future__ import annotations
 
