@@ -150,6 +150,7 @@ def test_dragging_along_the_bars_moves_the_output(open_page: Open) -> None:
     _point(page, "impulse", 0.55, 0.5)
     assert text(page, "value-row") == "6"
     page.mouse.up()
+    page.evaluate(SETTLE)
     assert "row=6" in page.evaluate("location.hash")
 
 

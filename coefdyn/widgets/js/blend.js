@@ -71,22 +71,31 @@ function eigenvaluesNumeric(g, t) {
   const squares = Array.from({ length: n }, (_, c) => Math.abs(decay[at + c]) * z[at + c] ** 2);
   const sizes = Array.from(decay.subarray(at, at + n), Math.abs);
   const sorted = Float64Array.from(sizes).sort();
-  const isAbove = (x) => {
-    let sum = 0;
-    for (let c = 0; c < n; c++) if (squares[c] > 0) sum += squares[c] / (sizes[c] - x);
-    return beta[t] * sum > 1;
+  const secular = (x) => {
+    let [value, slope] = [-1, 0];
+    for (let c = 0; c < n; c++) {
+      if (squares[c] === 0) continue;
+      const gap = 1 / (sizes[c] - x);
+      value += beta[t] * squares[c] * gap;
+      slope += beta[t] * squares[c] * gap * gap;
+    }
+    return [value, slope];
   };
   const least = sorted[0] - beta[t] * squares.reduce((sum, x) => sum + x, 0);
-  return Array.from(sorted, (high, k) => sign * bisect(isAbove, k > 0 ? sorted[k - 1] : least, high));
+  return Array.from(sorted, (high, k) => sign * risingRoot(secular, k > 0 ? sorted[k - 1] : least, high));
 }
 
-// Where a condition turns true between two numbers, to the last digit.
-function bisect(holds, low, high) {
-  for (let m = 0; m < 100; m++) {
-    const middle = (low + high) / 2;
-    if (middle <= low || middle >= high) break;
-    if (holds(middle)) high = middle;
-    else low = middle;
+// Where a function that rises between two numbers passes zero, to the last digit: Newton's steps, and halves of the
+// interval where one would leave it. `f` gives value and slope.
+function risingRoot(f, low, high) {
+  let x = (low + high) / 2;
+  for (let m = 0; m < 100 && x > low && x < high; m++) {
+    const [value, slope] = f(x);
+    if (value > 0) high = x;
+    else low = x;
+    const next = x - value / slope;
+    if (Math.abs(next - x) <= 4e-16 * Math.abs(x)) return next;
+    x = next > low && next < high ? next : (low + high) / 2;
   }
   return high;
 }

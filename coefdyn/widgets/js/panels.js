@@ -19,13 +19,20 @@ function makePanels(app, side) {
     const box = element("div", { id, class: `cdx-panel cdx-panel-${name}`, hidden: true, role: "region", "aria-label": label,
       "data-locks": ["morph", "positions", "geometry"].includes(name) });
     let update = null;
+    let drawn = null;
     bar.append(button);
     side.append(box);
+    // One that stays open is a picture like the others; one that opens first has to be there.
+    app.painters.push((model) => {
+      if (!update || box.hidden || model.settings.panel !== name) return;
+      update(model);
+      drawn = model;
+    });
     app.updaters.push((model) => {
       const open = model.settings.panel === name;
       setAttribute(button, "aria-expanded", open);
       box.hidden = !open;
-      if (!open) return;
+      if (!open || drawn === model) return;
       if (!update) update = make(app, box);
       update(model);
     });

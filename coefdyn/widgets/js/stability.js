@@ -18,10 +18,10 @@ function makeStability(app, box) {
     const points = Array.from({ length: model.g.L - 1 }, (_, t) => spectrum(model.g, t + 1)).flat();
     const largest = points.reduce((top, point) => Math.max(top, Math.hypot(...point)), 0);
     const words = stabilityWords(model, largest);
-    setText(verdict, words);
     drawEigenvalues(plane, model, points, app.theme);
-    setAttribute(plane, "aria-label", `Eigenvalues of A at step ${model.row + 1}: ${formatSpectrum(model.spectrum)}. The largest over all steps is ${formatNumber(largest)}.`);
     drawGrowth(growth, model, app.theme);
+    setText(verdict, words);
+    setAttribute(plane, "aria-label", `Eigenvalues of A at step ${model.row + 1}: ${formatSpectrum(model.spectrum)}. The largest over all steps is ${formatNumber(largest)}.`);
     setAttribute(growth, "aria-label", words);
     ETA_ANSWERS.forEach(([name], m) => {
       const value = largestWeight(model, name);
