@@ -44,8 +44,8 @@ DESIGNS: dict[str, dict[str, Any]] = {
 def test_a_frame_is_under_16_ms(name: str, open_page: Open) -> None:
     """Compute and draw after a slider move at L = 64, n = 16.
 
-    Judged by the fastest quarter of the best of three rounds: what the page costs, whatever else the
-    machine is doing.
+    Judged by the fastest quarter of the best of three rounds: what the page costs, whatever else
+    the machine is doing.
     """
     page = open_page(Explorer(**{"length": 64, "width": 16, **DESIGNS[name]}))
     if "predict" in DESIGNS[name]:

@@ -92,8 +92,14 @@ def test_gradients(structure: int, phi: int, run: Callable[..., Any]) -> None:
     check_first_step(run, design(structure, phi, eta), "float32")
 
 
-@pytest.mark.parametrize("precision", ["float32", "float64"])
-@pytest.mark.parametrize(("structure", "phi"), CHOICES, ids=NAMES)
+#: as the page trains; in float64 each structure and each readout at least once
+LOSSES = [(a, phi, "float32") for a, phi in CHOICES] + [
+    (m % len(EVOLUTIONS), m % len(READOUTS), "float64")
+    for m in range(max(len(EVOLUTIONS), len(READOUTS)))
+]
+
+
+@pytest.mark.parametrize(("structure", "phi", "precision"), LOSSES)
 def test_fifty_losses(structure: int, phi: int, precision: str, run: Callable[..., Any]) -> None:
     """Forward, backward, AdamW, schedule and clipping together.
 
