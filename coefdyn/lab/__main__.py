@@ -38,6 +38,13 @@ def build_parser() -> argparse.ArgumentParser:
         "--seeds", type=int, nargs="+", help="instead of the profile's; `show` adds complete ones"
     )
     run.add_argument(
+        "--only",
+        type=given.facet,
+        nargs="+",
+        metavar="FACET=VALUE,...",
+        help="these variants alone, for example readout=exp A=1,0.95",
+    )
+    run.add_argument(
         "--device", type=given.device, help="cpu, cuda or cuda:1; default: a GPU if there is one"
     )
     run.add_argument(
@@ -155,7 +162,18 @@ def _run(parsed: argparse.Namespace) -> int:
         experiment = get_experiment(name)
         out = parsed.out or experiment.file(parsed.profile).path.parents[1]
         given.writable(out)
-        result = experiment.run(parsed.profile, seeds=parsed.seeds, out=out, options=options)
+        try:
+            result = experiment.run(
+                parsed.profile,
+                seeds=parsed.seeds,
+                only=dict(parsed.only or ()),
+                out=out,
+                options=options,
+            )
+        except ValueError as wrong:
+            if not parsed.only:
+                raise
+            raise SystemExit(str(wrong)) from None
         print(result.caption())
         _print_claims(experiment.claims(result))
         status = status or int(result.missing > 0)

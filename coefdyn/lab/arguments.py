@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["count", "device", "figure_file", "folder", "seconds", "writable"]
+__all__ = ["count", "device", "facet", "figure_file", "folder", "seconds", "writable"]
 
 FIGURES = (".png", ".svg", ".pdf")
 
@@ -43,6 +43,14 @@ def count(text: str) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"a whole number from 1 on; got {text!r}")
     return int(text)
+
+
+def facet(text: str) -> tuple[str, tuple[str, ...]]:
+    """A facet of an experiment's variants and the values of it that are meant: A=1,0.95."""
+    name, _, values = text.partition("=")
+    if not (name and values):
+        raise argparse.ArgumentTypeError(f"FACET=VALUE or FACET=VALUE,VALUE; got {text!r}")
+    return name, tuple(values.split(","))
 
 
 def figure_file(text: str) -> Path:

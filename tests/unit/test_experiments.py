@@ -340,6 +340,28 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     assert {one["key"] for one in again.records} == {one["key"] for one in result.records}
 
 
+def test_some_variants_alone_go_through_the_whole_protocol(tmp_path):
+    experiment = get_experiment("principle-3")
+    whole = experiment.plan("standard")
+    small = {"train_examples": 16, "test_examples": 8}
+    variants = tuple(replace(one, task=one.task.with_changes(small)) for one in whole.variants[:2])
+    train = replace(whole.train, steps=2, batch=8, warmup=0, evaluate_every=1, validation=4)
+    plan = replace(whole, variants=variants, train=train)
+
+    class Small(type(experiment)):
+        def plan(self, profile):
+            return plan
+
+    options = RunOptions(device="cpu", workers=1, progress=False)
+    only = {"readout": ("exp",), "positions": ("decay", "rotary")}
+    result = Small().run("standard", only=only, out=tmp_path, options=options)
+    assert {one["variant"]["positions"] for one in result.records} == {"decay"}
+    assert len(result.records) == 8, "three rates by two seeds, and the best of them by two more"
+    assert result.missing == 8, "what is left out is not run, and not forgotten"
+    with pytest.raises(ValueError, match="no variant of principle-3 at standard is readout = tanh"):
+        Small().run("standard", only={"readout": ("tanh",)}, out=tmp_path, options=options)
+
+
 @pytest.fixture(scope="module")
 def few_core_seconds():
     return core_seconds(3, compiled=False)

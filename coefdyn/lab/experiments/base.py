@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -91,6 +91,7 @@ class Experiment(ABC):
         profile: str = "quick",
         *,
         seeds: Sequence[int] | None = None,
+        only: Mapping[str, Collection[str]] | None = None,
         device: str | None = None,
         out: Path | str | None = None,
         options: RunOptions | None = None,
@@ -100,14 +101,17 @@ class Experiment(ABC):
         Args:
             profile: one of ``profiles``.
             seeds: instead of the profile's.
+            only: facet -> its values: other variants are left for later.
             device: "cpu" or "cuda"; None for a GPU if there is one. ``options.device`` goes first.
             out: folder of the result files; None keeps nothing on disk and trains everything.
             options: processes, budget, progress.
 
         Raises:
-            ValueError: for an unknown profile.
+            ValueError: for an unknown profile, or where ``only`` leaves no variant.
         """
         plan = self._plan(profile, seeds)
+        if only and not any(_is_among(one, only) for one, _ in plan.runs()):
+            raise ValueError(f"no variant of {self.id} at {profile} is {_facets_in_words(only)}")
         results = None if out is None else self.file(profile, out)
         options = replace(options or RunOptions(), device=(options and options.device) or device)
         end = None if options.budget_s is None else time.monotonic() + options.budget_s
@@ -117,7 +121,8 @@ class Experiment(ABC):
             labelled = replace(options, budget_s=left, extra=self._labels(profile, plan, results))
             if results is not None:
                 self._borrow(plan, results, labelled)
-            missing = [run for _, run in plan.runs() if run.key not in found]
+            wanted = [run for one, run in plan.runs() if not only or _is_among(one, only)]
+            missing = [run for run in wanted if run.key not in found]
             found |= {one["key"]: one for one in train_runs(missing, results, labelled)}
             settled = plan.settled(found) if isinstance(plan, Plan) else plan
             if settled == plan:
@@ -195,6 +200,15 @@ class Experiment(ABC):
             }
 
         return extra
+
+
+def _is_among(variant: Variant | None, only: Mapping[str, Collection[str]]) -> bool:
+    facets = variant.facets if variant else {}  # what measures times has none
+    return all(facets.get(name) in values for name, values in only.items())
+
+
+def _facets_in_words(only: Mapping[str, Collection[str]]) -> str:
+    return ", ".join(f"{name} = {' or '.join(values)}" for name, values in only.items())
 
 
 def _finished(plan: AnyPlan, found: Mapping[str, Record]) -> tuple[Record, ...]:
