@@ -123,10 +123,11 @@ def load(browser: Any, address: str, device: Device) -> dict[str, float]:
     page.wait_for_load_state("load")
     page.wait_for_timeout(1500)
     told = page.evaluate(READ)
-    heavy = [one for one in got if one.headers.get("content-type") != "image/png"]
-    weight = sum(len(one.body()) for one in heavy if not one.url.startswith("blob:"))
+    own = [one for one in got if not one.url.startswith("blob:")]
+    heavy = [one for one in own if one.headers.get("content-type") != "image/png"]
+    weight, whole = (sum(len(one.body()) for one in some) for some in (heavy, own))
     context.close()
-    return {"kB": weight / 1000, **told}
+    return {"kB": weight / 1000, "whole_kB": whole / 1000, **told}
 
 
 def speed(
