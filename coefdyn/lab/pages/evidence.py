@@ -86,9 +86,12 @@ OTHER_FIGURES = (
 )
 
 
+#: of a statement without a run of the standard size
+NOT_TESTED = "**Not tested yet.**"
+
 #: what the sources state, in the order of the book, and the experiments that put it to a test
 STATEMENTS = {
-    "Principle 1: a nonlinear readout has no state of fixed size": ("principle-1",),
+    "Principle 1: quadratic time without a state of fixed size, linear time with one": ("principle-1",),
     "Principle 2: a wide zero set lets a readout suppress tokens": ("principle-2",),
     "Principle 2.1: feature maps have a thinner one": ("principle-2.1",),
     "Principle 2.2: n - 1 exact zeros, and no more": ("principle-2.2",),
@@ -226,6 +229,8 @@ def decision_markdown(experiment: Experiment, results: Mapping[str, Result]) -> 
 def statements_markdown(out: Path | str | None = None) -> str:
     """Every statement of the sources with one plain sentence: supported or not, and why.
 
+    Why nothing has been tested, and the command that does it, is said once, by the page.
+
     Args:
         out: folder of the result files; None for ``data/results``.
     """
@@ -234,7 +239,9 @@ def statements_markdown(out: Path | str | None = None) -> str:
         told = []
         for name in names:
             experiment = get_experiment(name)
-            words = decision_markdown(experiment, load_results(name, out))
+            results = load_results(name, out)
+            started = STANDARD in results and results[STANDARD].records
+            words = _answer(experiment.claims(results[STANDARD])) if started else NOT_TESTED
             told.append(f"{_link(name)}: {words}" if len(names) > 1 else words)
         where = f" ({_link(names[0])})" if len(names) == 1 else ""
         lines.append(f"- {statement}{where}. " + " ".join(told))
@@ -296,18 +303,29 @@ def _why_not_tested(experiment: Experiment, results: Mapping[str, Result]) -> st
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:
-    """Every figure with an experiment: a row per kept profile.
+    """Every figure with an experiment: a row per profile of which something has been run.
 
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    rows = []
+    rows: list[list[str]] = []
+    waiting: dict[str, list[str]] = {profile: [] for profile in KEPT}
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         for profile, result in load_results(name, out).items():
-            rows.append([_figure(experiment, name), KEPT[profile], *_evidence(experiment, result)])
+            if result.records:
+                told = _evidence(experiment, result)
+                rows.append([_figure(experiment, name), KEPT[profile], *told])
+            else:
+                waiting[profile].append(name)
     heads = ["figure", "size", "claims", "runs", "seeds", "training time", "hardware"]
-    return table(heads, rows)
+    missing = [
+        f"Not yet run at {'the ' if profile != 'paper' else ''}"
+        f"{KEPT[profile]}{' size' if profile != 'paper' else ''}: {', '.join(names)}."
+        for profile, names in waiting.items()
+        if names
+    ]
+    return "\n\n".join([table(heads, rows), *missing])
 
 
 def others_markdown() -> str:
@@ -328,10 +346,8 @@ def _link(name: str) -> str:
 
 
 def _evidence(experiment: Experiment, result: Result) -> list[str]:
-    """Verdicts, runs, seeds, training time and hardware of one result."""
+    """Verdicts, runs, seeds, training time and hardware of one result that has runs."""
     records = result.records
-    if not records:
-        return ["not yet run", "", "", "", ""]
     planned = len(records) + result.missing
     smoke = result.profile == "quick" and STANDARD in experiment.profiles
     counts = Counter() if smoke else Counter(one.status for one in experiment.claims(result))
