@@ -17,7 +17,7 @@ from pathlib import Path
 
 from book.tools.chapters import BOOK, Chapter, find_chapters
 
-__all__ = ["MOST_CHAPTERS", "Survey", "repeated_sentences", "sentences", "survey"]
+__all__ = ["MOST_CHAPTERS", "PARTS", "Survey", "repeated_sentences", "sentences", "survey"]
 
 #: a sentence may stand in so many chapters
 MOST_CHAPTERS = 2
@@ -42,8 +42,10 @@ LABEL = re.compile(
     r"\*\*(Question|What\s+fails|What\s+mends\s+it)\.\*\*\s+(.*?)(?=\s\*\*(?:Question|What)|\n:::)",
     re.DOTALL,
 )
-#: what every architecture chapter has
+#: what every chapter that teaches has
 KINDS = ("write it", "find the bug", "open")
+#: the parts that teach
+PARTS = ("architectures/", "foundations/", "principles/")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +159,7 @@ def missing(found: list[Survey]) -> list[str]:
     """What chapters of the parts that teach lack, in words."""
     lacking = []
     for one in found:
-        if not one.name.startswith(("architectures/", "foundations/")):
+        if not one.name.startswith(PARTS):
             continue
         needs = [kind for kind in KINDS if not one.exercises[kind]]
         needs += [] if one.checks else ["self-check"]

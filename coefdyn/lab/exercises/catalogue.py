@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 
 from coefdyn.lab.exercises.exercise import Exercise
 from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.lab.exercises.principles import PRINCIPLES
 from coefdyn.lab.exercises.readings import READINGS
 from coefdyn.shapes import Tensor
 
@@ -559,4 +560,6 @@ _ALL = (
 )
 
 #: name -> exercise
-EXERCISES: dict[str, Exercise] = {exercise.name: exercise for exercise in (*_ALL, *READINGS)}
+EXERCISES: dict[str, Exercise] = {
+    exercise.name: exercise for exercise in (*_ALL, *READINGS, *PRINCIPLES)
+}
