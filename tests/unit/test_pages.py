@@ -30,10 +30,12 @@ def rows_of(table: str) -> list[list[str]]:
 
 
 def test_without_results_every_figure_says_so(tmp_path):
-    rows = rows_of(evidence_markdown(tmp_path))
-    kept = [p for name in EXPERIMENTS for p in load_results(name, tmp_path)]
-    assert len(rows) == len(kept) and {"quick", "standard", "paper"} == set(kept)
-    assert all(row[2:] == ["not yet run", "", "", "", ""] for row in rows)
+    text = evidence_markdown(tmp_path)
+    assert "|" not in text, "no row of a size of which nothing was run"
+    sizes = {"quick": "the quick size", "standard": "the standard size", "paper": "paper scale"}
+    for line, (profile, words) in zip(text.split("\n\n"), sizes.items(), strict=True):
+        names = [name for name in EXPERIMENTS if profile in load_results(name, tmp_path)]
+        assert line == f"Not yet run at {words}: {', '.join(names)}."
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
@@ -113,11 +115,13 @@ def test_every_experiment_belongs_to_one_statement():
     assert sorted(named) == sorted(EXPERIMENTS)
 
 
-def test_without_runs_every_statement_is_untested_and_names_its_command(tmp_path):
+def test_without_runs_every_statement_is_untested_and_its_chapter_names_the_command(tmp_path):
     lines = statements_markdown(tmp_path).splitlines()
     assert len(lines) == len(STATEMENTS)
-    for line in lines:
-        assert "**Not tested yet**, because" in line and "--profile standard`" in line
+    assert all("**Not tested yet.**" in line for line in lines)
+    for name in EXPERIMENTS:
+        words = decision_markdown(get_experiment(name), load_results(name, tmp_path))
+        assert "**Not tested yet**, because" in words and "--profile standard`" in words
 
 
 def test_a_decision_says_what_held_and_what_did_not():

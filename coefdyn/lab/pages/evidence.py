@@ -91,7 +91,7 @@ NOT_TESTED = "**Not tested yet.**"
 
 #: what the sources state, in the order of the book, and the experiments that put it to a test
 STATEMENTS = {
-    "Principle 1: quadratic time without a state of fixed size, linear time with one": ("principle-1",),
+    "Principle 1: quadratic time without a state of fixed size, linear with one": ("principle-1",),
     "Principle 2: a wide zero set lets a readout suppress tokens": ("principle-2",),
     "Principle 2.1: feature maps have a thinner one": ("principle-2.1",),
     "Principle 2.2: n - 1 exact zeros, and no more": ("principle-2.2",),
@@ -325,7 +325,7 @@ def evidence_markdown(out: Path | str | None = None) -> str:
         for profile, names in waiting.items()
         if names
     ]
-    return "\n\n".join([table(heads, rows), *missing])
+    return "\n\n".join([*([table(heads, rows)] if rows else []), *missing])
 
 
 def others_markdown() -> str:
