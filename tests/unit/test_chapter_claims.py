@@ -19,7 +19,7 @@ from coefdyn.widgets.settings import validate
 from coefdyn.widgets.tokens import build_dynamics
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
-LINK = re.compile(r'<a href="#cd\?([^"]*)">(.*?)</a>', re.DOTALL)
+LINK = re.compile(r'<a\s+href="#cd\?([^"]*)">(.*?)</a>', re.DOTALL)
 #: Rounding of the plane's few operations in float64.
 EXACT = 1e-9
 
@@ -34,12 +34,23 @@ def linked(chapter: str, words: str, **changes: object) -> CoefficientDynamics:
     return build_dynamics(validate({**home(text), **settings_of(query), **changes}))
 
 
+def opening(chapter: str, **changes: object) -> CoefficientDynamics:
+    """The dynamics with which the first explorer of a chapter starts, some settings changed."""
+    named = given((BOOK / f"{chapter}.md").read_text("utf-8"))
+    return build_dynamics(validate({**named, **changes}))
+
+
 def home(text: str) -> dict[str, object]:
     """Tokens and length with which the first explorer of a chapter starts."""
+    return {key: value for key, value in given(text).items() if key in ("tokens", "length")}
+
+
+def given(text: str) -> dict[str, object]:
+    """What the first explorer of a chapter is called with, but for its question."""
     call = text[text.index("\nExplorer(") + 1 :]
     (statement, *_) = ast.parse(call[: call.index("```")]).body
-    given = {word.arg: word.value for word in statement.value.keywords}
-    return {key: ast.literal_eval(given[key]) for key in ("tokens", "length") if key in given}
+    words = [word for word in statement.value.keywords if word.arg != "predict"]
+    return {word.arg: ast.literal_eval(word.value) for word in words}
 
 
 def weights(dynamics: CoefficientDynamics) -> torch.Tensor:
@@ -150,3 +161,57 @@ def test_four_designs_show_the_four_classes() -> None:
     for words, kind in named.items():
         found = weights(linked("foundations/combinations", words))
         assert observed_class(found).value == kind
+
+
+def test_a_sentence_read_with_the_identity_has_rank_two_and_under_exp_more() -> None:
+    chapter = "principles/principle_1"
+    words = "Read\n  the same scores through exp."
+    for dynamics, rank in ((opening(chapter), 2), (linked(chapter, words), 7)):
+        scores = dynamics.readout(dynamics.q @ dynamics.k.T * dynamics.k.shape[-1] ** -0.5)
+        assert torch.linalg.matrix_rank(scores) == rank
+
+
+def test_a_query_across_a_key_silences_every_word_stored_under_it() -> None:
+    chapter = "principles/principle_2_2"
+    for turned in ({}, {"points": {"q12": [0.0, 1.4]}}):
+        marked = opening(chapter, **turned).coefficients().abs() <= 0.05
+        assert marked[:, 0].all()
+        assert marked[-1].sum() == (5 if turned else 1)
+    silenced = linked(chapter, "The\n  sentence through ReLU").coefficients()
+    assert (silenced[-1] == 0).sum() > 6
+
+
+def test_keys_that_stay_are_read_evenly_and_keys_that_grow_more_and_more() -> None:
+    chapter, asks = "principles/principle_6", [3, 4, 9, 10, 11, 12]
+    stays, grows = (
+        opening(chapter, normalizer="one", decay=a).coefficients()[asks, 3] for a in (1.0, 1.05)
+    )
+    assert (stays == stays[0]).all()
+    assert (grows.diff() > 0).all()
+    divided = linked(chapter, "ReLU\n  divided by $1.05^i$")
+    torch.testing.assert_close(weights(divided)[asks, 3], weights(divided)[3, 3].expand(6))
+
+
+def test_mamba2_at_one_stores_nothing_and_untied_it_keeps_all() -> None:
+    chapter = "second_view/spectra"
+    assert (opening(chapter, decay=1.0).coefficients() == 0).all()
+    untied = linked(chapter, "Untie\n  the two")
+    black = untied.coefficients()[:, 3]
+    assert black.unique().tolist() == [0.0, 1.0]
+    assert torch.equal(black[3:] == 1, (untied.q[3:] * untied.k[3]).sum(-1) > 0)
+
+
+def test_a_word_that_stores_something_is_mirrored() -> None:
+    mirror = linked("second_view/spectra", r"DeltaNet with $\beta = 2$")
+    found = spectrum(mirror).eigenvalues.real.amin(-1)
+    stores = (mirror.k != 0).any(-1)
+    assert stores[11]
+    torch.testing.assert_close(found, 1.0 - 2.0 * stores, check_dtype=False)
+
+
+def test_of_normalized_attention_only_the_divisor_moves() -> None:
+    dynamics = opening("second_view/dynamical_systems")
+    assert (spectrum(dynamics).eigenvalues == 1).all()
+    black, divided = dynamics.coefficients()[:, 3], weights(dynamics)[:, 3]
+    assert black.unique().tolist() == [0.0, 1.0]
+    assert divided[black == 1].unique().numel() > 3
