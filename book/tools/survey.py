@@ -44,8 +44,15 @@ LABEL = re.compile(
 )
 #: what every chapter that teaches has
 KINDS = ("write it", "find the bug", "open")
-#: the parts that teach
-PARTS = ("architectures/", "foundations/", "principles/")
+#: beginnings of the names of chapters that teach
+PARTS = (
+    "architectures/",
+    "foundations/",
+    "principles/",
+    "second_view/",
+    "design/your_own",
+    "lens/",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

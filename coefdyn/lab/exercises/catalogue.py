@@ -15,6 +15,7 @@ from coefdyn.lab.exercises.exercise import Exercise
 from coefdyn.lab.exercises.hidden import SIZES, draw
 from coefdyn.lab.exercises.principles import PRINCIPLES
 from coefdyn.lab.exercises.readings import READINGS
+from coefdyn.lab.exercises.views import VIEWS
 from coefdyn.shapes import Tensor
 
 __all__ = ["EXERCISES"]
@@ -561,5 +562,5 @@ _ALL = (
 
 #: name -> exercise
 EXERCISES: dict[str, Exercise] = {
-    exercise.name: exercise for exercise in (*_ALL, *READINGS, *PRINCIPLES)
+    exercise.name: exercise for exercise in (*_ALL, *READINGS, *PRINCIPLES, *VIEWS)
 }

@@ -1,0 +1,286 @@
+"""Exercises of the second view, of designs and of trained models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.nn.functional import normalize
+
+from coefdyn.lab.exercises.exercise import Exercise
+from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.shapes import Tensor
+
+__all__ = ["VIEWS"]
+
+
+# -- one state instead of many keys: a step with the divisor inside
+
+
+def _system_inputs(case: int) -> dict[str, Any]:
+    _, n, d_v = SIZES[case]
+    h, A, k, v, eta = draw(case, (n, d_v), (n, n), (n,), (d_v,), (2,))
+    before, now = eta.exp()
+    return {"h": h, "A": A, "k": k, "v": v, "eta_before": before, "eta": now}
+
+
+def _system(h: Tensor, A: Tensor, k: Tensor, v: Tensor, eta_before: Tensor, eta: Tensor) -> Tensor:
+    return (eta_before * A @ h + torch.outer(k, v)) / eta
+
+
+def _upside_down(
+    h: Tensor, A: Tensor, k: Tensor, v: Tensor, eta_before: Tensor, eta: Tensor
+) -> Tensor:
+    return eta / eta_before * A @ h + torch.outer(k, v) / eta
+
+
+def _as_printed(
+    h: Tensor, A: Tensor, k: Tensor, v: Tensor, eta_before: Tensor, eta: Tensor
+) -> Tensor:
+    return eta_before / eta * A @ h + torch.outer(k, v) / eta_before
+
+
+def _writes_undivided(
+    h: Tensor, A: Tensor, k: Tensor, v: Tensor, eta_before: Tensor, eta: Tensor
+) -> Tensor:
+    return eta_before / eta * A @ h + torch.outer(k, v)
+
+
+def _divides_twice(
+    h: Tensor, A: Tensor, k: Tensor, v: Tensor, eta_before: Tensor, eta: Tensor
+) -> Tensor:
+    return (A @ h + torch.outer(k, v)) / eta
+
+
+# -- eigenvalues read off the structure
+
+
+def _moduli_inputs(case: int) -> dict[str, Any]:
+    _, n, _ = SIZES[case]
+    z, g = draw(case, (n,), (3,))
+    return {"z": z, "beta": 2 * g[0].sigmoid(), "a": g[1].sigmoid(), "ratio": g[2].exp()}
+
+
+def _eigenvalues(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
+    along = 1 - beta * (z @ z)
+    return ratio * a * torch.cat([along[None], torch.ones(len(z) - 1, dtype=z.dtype)])
+
+
+def _unit_direction(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
+    return _eigenvalues(normalize(z, dim=0), beta, a, ratio)
+
+
+def _without_ratio(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
+    return _eigenvalues(z, beta, a, torch.ones_like(ratio))
+
+
+def _rest_at_one(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
+    found = _eigenvalues(z, beta, a, ratio)
+    return torch.cat([found[:1], torch.ones_like(found[1:])])
+
+
+def _moduli(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
+    return _eigenvalues(z, beta, a, ratio).abs()
+
+
+# -- a mixer of your own: one row of scores, from the query backwards
+
+
+def _backwards_inputs(case: int) -> dict[str, Any]:
+    L, n, _ = SIZES[case]
+    q, k, beta, a = draw(case, (n,), (L, n), (L,), (L,))
+    return {"q": q, "k": normalize(k, dim=-1), "beta": beta.sigmoid(), "a": a.sigmoid()}
+
+
+def _backwards(q: Tensor, k: Tensor, beta: Tensor, a: Tensor, *, own: bool = False) -> Tensor:
+    """Scores of q on all keys; own: a token's step moves its own key too."""
+    scores = []
+    for j in reversed(range(len(k))):
+        moved = a[j] * (q - beta[j] * (k[j] @ q) * k[j])
+        scores.append((moved if own else q) @ k[j])
+        q = moved
+    return torch.stack(scores[::-1])
+
+
+def _moved_by_own_step(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
+    return _backwards(q, k, beta, a, own=True)
+
+
+def _erases_nothing(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
+    return _backwards(q, k, torch.zeros_like(beta), a)
+
+
+def _fades_nothing(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
+    return _backwards(q, k, beta, torch.ones_like(a))
+
+
+def _forwards(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
+    """The query moved by the first steps first."""
+    scores = []
+    for key, b, decay in zip(k, beta, a, strict=True):
+        scores.append(q @ key)
+        q = decay * (q - b * (key @ q) * key)
+    return torch.stack(scores)
+
+
+# -- a trained model: what is left of a stored key
+
+
+def _left_inputs(case: int) -> dict[str, Any]:
+    L, n, _ = SIZES[case]
+    k, beta, a = draw(case, (L, n), (L,), (L,))
+    return {
+        "k": normalize(k, dim=-1),
+        "beta": beta.sigmoid(),
+        "a": a.sigmoid(),
+        "j": min(case, L - 2),
+    }
+
+
+def _left(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
+    h, lengths = k[j], [k[j].norm()]
+    for t in range(j + 1, len(k)):
+        h = a[t] * (h - beta[t] * (k[t] @ h) * k[t])
+        lengths.append(h.norm())
+    return torch.stack(lengths)
+
+
+def _left_by_gates(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
+    return _left(k, torch.zeros_like(beta), a, j)
+
+
+def _left_by_erasure(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
+    return _left(k, beta, torch.ones_like(a), j)
+
+
+def _left_after_own(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
+    """The key's own step acts on it, too."""
+    first = a[j] * (1 - beta[j])
+    return first.abs() * _left(k, beta, a, j)
+
+
+def _left_along(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
+    h, along = k[j], [k[j] @ k[j]]
+    for t in range(j + 1, len(k)):
+        h = a[t] * (h - beta[t] * (k[t] @ h) * k[t])
+        along.append(h @ k[j])
+    return torch.stack(along)
+
+
+# -- heads: the induction score
+
+
+def _induction_inputs(case: int) -> dict[str, Any]:
+    """Some tokens twice, of which the second case has one twice in a row."""
+    length = SIZES[case][0]
+    tokens = torch.arange(length).repeat(2)
+    if case == 1:
+        tokens[2] = tokens[1]
+    (scores,) = draw(case, (2 * length, 2 * length))
+    above = torch.ones_like(scores).triu(1).bool()
+    return {"alpha": scores.masked_fill(above, -torch.inf).softmax(-1), "tokens": tokens}
+
+
+def _score(alpha: Tensor, target: Tensor) -> Tensor:
+    target = target.tril()
+    return (alpha * target).sum(-1)[target.any(-1)].mean()
+
+
+def _followers(tokens: Tensor) -> Tensor:
+    """Where the token before column j is that of row i."""
+    before = torch.cat([tokens.new_tensor([-1]), tokens[:-1]])
+    return tokens[:, None] == before
+
+
+def _induction(alpha: Tensor, tokens: Tensor) -> Tensor:
+    return _score(alpha, _followers(tokens))
+
+
+def _same_word(alpha: Tensor, tokens: Tensor) -> Tensor:
+    return _score(alpha, (tokens[:, None] == tokens).tril(-1))
+
+
+def _word_before(alpha: Tensor, tokens: Tensor) -> Tensor:
+    after = torch.cat([tokens[1:], tokens.new_tensor([-1])])
+    return _score(alpha, (tokens[:, None] == after).tril(-2))
+
+
+def _all_rows(alpha: Tensor, tokens: Tensor) -> Tensor:
+    return (alpha * _followers(tokens).tril()).sum(-1).mean()
+
+
+VIEWS = (
+    Exercise(
+        name="system step",
+        inputs=_system_inputs,
+        solution=_system,
+        returns="the new state h, a tensor of shape (n, d_v)",
+        mistakes={
+            "the state comes divided by eta_before; multiply by it and divide by eta.": (
+                _upside_down
+            ),
+            "the new token is divided by its own eta, not by the one before.": _as_printed,
+            "what is written now is divided by eta as well.": _writes_undivided,
+            "the incoming state is divided already; take eta_before out of it first.": (
+                _divides_twice
+            ),
+        },
+    ),
+    Exercise(
+        name="eigenvalues of a step",
+        inputs=_moduli_inputs,
+        solution=_eigenvalues,
+        returns="a tensor of shape (n,): the eigenvalue along z first, then the n - 1 others",
+        mistakes={
+            "z need not have length 1; its square belongs to beta.": _unit_direction,
+            "the change of the divisor multiplies every eigenvalue.": _without_ratio,
+            "what stands at a right angle to z still fades, and is divided anew.": _rest_at_one,
+            "an eigenvalue has a sign; where beta z^T z exceeds 1 the key is turned over.": _moduli,
+        },
+    ),
+    Exercise(
+        name="row backwards",
+        inputs=_backwards_inputs,
+        solution=_backwards,
+        returns="the scores, a tensor of shape (L,)",
+        mistakes={
+            "a key is not moved in its own step: score it first, then move the query.": (
+                _moved_by_own_step
+            ),
+            "the part along the erased key has to leave the query.": _erases_nothing,
+            "each step also fades by a.": _fades_nothing,
+            "the last step acts last on a key, so it meets the query first: go backwards.": (
+                _forwards
+            ),
+        },
+    ),
+    Exercise(
+        name="what is left of a key",
+        inputs=_left_inputs,
+        solution=_left,
+        returns="lengths, a tensor of shape (L - j,) that begins with 1",
+        mistakes={
+            "that is what the gates alone would leave; keys that came later erase too.": (
+                _left_by_gates
+            ),
+            "later steps also fade by their gate.": _left_by_erasure,
+            "a key is not moved in its own step; begin at j + 1.": _left_after_own,
+            "that is what is left along the key's old direction; its length is asked for.": (
+                _left_along
+            ),
+        },
+    ),
+    Exercise(
+        name="induction score",
+        inputs=_induction_inputs,
+        solution=_induction,
+        returns="a number, as a tensor without axes",
+        mistakes={
+            "that is the weight on the earlier copy; look at the token behind it.": _same_word,
+            "that is the token before the earlier copy; look at the one behind it.": _word_before,
+            "rows whose token has no earlier copy have nothing to find; leave them out.": (
+                _all_rows
+            ),
+        },
+    ),
+)
