@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -98,7 +98,8 @@ class CoefficientDynamics:
         scaling = self.scaling
         if isinstance(scaling, Tensor):
             return
-        if not isinstance(scaling, (int, float)) or not -math.inf < scaling < math.inf:
+        limit = sys.float_info.max  # an integer may lie beyond it
+        if not isinstance(scaling, (int, float)) or not -limit <= scaling <= limit:
             raise ValueError(
                 f"scaling must be a number or a tensor (..., L), finite, got {scaling!r}; "
                 "use 1.0 for b_j = 1."

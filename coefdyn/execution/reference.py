@@ -109,7 +109,7 @@ def apply(dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"]) -> Te
 
 def states(dynamics: CoefficientDynamics, j: int) -> Float[Tensor, "*batch rows n"]:
     """h_{i,j} for i = j .. L - 1."""
-    if isinstance(j, float) or not -dynamics.length <= j < dynamics.length:
+    if not hasattr(j, "__index__") or not -dynamics.length <= j < dynamics.length:
         raise ValueError(
             f"states(j) needs a position 0 <= j < L = {dynamics.length}, got {j!r} (0-based)."
         )

@@ -103,6 +103,7 @@ CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
     "math function": (lambda: readout.Pointwise(math.exp), "'exp' failed", r"torch\.exp"),
     "softmax": (lambda: readout.Pointwise(lambda s: s.softmax(-1)), "depends", "RowSum"),
     "no number": (lambda: design(scaling=None), "got None", r"1\.0"),
+    "number without a float": (lambda: design(scaling=10**400), "got 1000", "finite"),
     "NaN for b": (lambda: design(scaling=math.nan), "got nan", "a number"),
     "eta of 0": (
         lambda: design(normalizer=normalizer.Given(torch.zeros(6))),
@@ -128,6 +129,7 @@ CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
         "'reference' or",
     ),
     "position": (lambda: design().states(6), "got 6", "0 <= j < L = 6"),
+    "position by name": (lambda: design().states("a"), "got 'a'", "0 <= j < L = 6"),
     "half a position": (lambda: design().states(1.5), r"got 1\.5", "0 <= j < L = 6"),
     "no chunk": (lambda: apply_chunked(design(), V, chunk_size=0), "got 0", "32 to 128"),
     "half a chunk": (lambda: apply_chunked(design(), V, chunk_size=0.5), r"got 0\.5", "32 to 128"),
