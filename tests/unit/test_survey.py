@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,15 @@ def test_a_self_check_has_three_choices_of_which_one_is_right(chapter: Chapter) 
         assert len(re.findall(r"^:::\{dropdown\}", box, re.MULTILINE)) == 3
         assert box.count(":class-container: cd-right") == box.count("\nRight. ") == 1
         assert box.count("\nNo. ") == 2
+
+
+def test_the_place_of_a_right_answer_gives_nothing_away() -> None:
+    places = Counter(
+        ["cd-right" in choice for choice in box.split(":::{dropdown}")[1:]].index(True)
+        for chapter in TAUGHT
+        for box in BOX.findall(chapter.source.read_text("utf-8"))
+    )
+    assert all(places[place] >= places.total() / 4 for place in range(3))
 
 
 def test_each_row_folds_its_checks_into_one_block() -> None:
