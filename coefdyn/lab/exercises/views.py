@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -121,6 +122,39 @@ def _forwards(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
         scores.append(q @ key)
         q = decay * (q - b * (key @ q) * key)
     return torch.stack(scores)
+
+
+# -- rows: has a mixer coefficients at all?
+
+Mixer = Callable[[Tensor], Tensor]
+
+
+def _mixer_inputs(case: int) -> dict[str, Any]:
+    """A map of values, linear in the first two cases and bent in the others."""
+    L, _, d_v = SIZES[case]
+    alpha, v = draw(case, (L, L), (L, d_v))
+    alpha, bend = alpha.tril(), 0.3 if case > 1 else 0.0
+    return {"mix": lambda u: alpha @ u + bend * (alpha @ u).tanh(), "v": v}
+
+
+def _read_off(mix: Mixer, v: Tensor) -> tuple[Tensor, Tensor]:
+    alpha = mix(torch.eye(len(v), dtype=v.dtype))
+    return alpha, (mix(v) - alpha @ v).norm() / mix(v).norm()
+
+
+def _read_off_transposed(mix: Mixer, v: Tensor) -> tuple[Tensor, Tensor]:
+    alpha = mix(torch.eye(len(v), dtype=v.dtype)).T
+    return alpha, (mix(v) - alpha @ v).norm() / mix(v).norm()
+
+
+def _absolute(mix: Mixer, v: Tensor) -> tuple[Tensor, Tensor]:
+    alpha, share = _read_off(mix, v)
+    return alpha, share * mix(v).norm()
+
+
+def _fitted(mix: Mixer, v: Tensor) -> tuple[Tensor, Tensor]:
+    alpha = mix(v) @ torch.linalg.pinv(v)
+    return alpha, (mix(v) - alpha @ v).norm() / mix(v).norm()
 
 
 # -- a trained model: what is left of a stored key
@@ -252,6 +286,19 @@ VIEWS = (
             "the last step acts last on a key, so it meets the query first: go backwards.": (
                 _forwards
             ),
+        },
+    ),
+    Exercise(
+        name="reading off",
+        inputs=_mixer_inputs,
+        solution=_read_off,
+        returns="(alpha, rest): the coefficients (L, L), and a number as a tensor without axes",
+        mistakes={
+            "row i of alpha says what output i takes from each value; this is the transpose.": (
+                _read_off_transposed
+            ),
+            "the rest is relative: divide by the length of the whole output.": _absolute,
+            "one input of d_v columns fits many matrices; feed the identity instead.": _fitted,
         },
     ),
     Exercise(
