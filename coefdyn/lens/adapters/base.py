@@ -229,10 +229,11 @@ def repeat_heads(value: Tensor, heads: int, axis: int = 1) -> Tensor:
     return value if have == heads else value.repeat_interleave(heads // have, dim=axis)
 
 
-def refuse_state(state: Tensor | None) -> None:
-    """A state that is not zero holds earlier tokens."""
-    if state is not None and bool((state != 0).any()):
-        raise Refused(CONTINUES)
+def refuse_state(state: Tensor | tuple[Tensor | None, ...] | None) -> None:
+    """A state that is not zero, or a part of it, holds earlier tokens."""
+    for part in state if isinstance(state, tuple) else (state,):
+        if part is not None and bool((part != 0).any()):
+            raise Refused(CONTINUES)
 
 
 def first(result: Any) -> Tensor:

@@ -17,11 +17,10 @@ class KimiDeltaAttention(GatedDeltaNet):
     """``chunk_kda``: as Gated DeltaNet with one decay per channel, g (B, L, H, n)."""
 
     mechanism = "kimi delta attention"
-    names = ("chunk_kimi_delta_attention", "chunk_kda")
+    names = ("chunk_kimi_delta_attention", "chunk_kda", "fused_recurrent_kda")
     continuing = ("recurrent_kimi_delta_attention",)
 
     def evolves(self, t: dict[str, Tensor]) -> Evolution:
-        """A_t from the arguments of the kernel."""
         return evolution.DiagonalPlusRankOne(
             log_decay=t["g"], left=t["beta"][..., None] * t["k"], right=t["g"].exp() * t["k"]
         )
