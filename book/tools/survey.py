@@ -50,6 +50,7 @@ PARTS = (
     "foundations/",
     "principles/",
     "second_view/",
+    "since/",
     "design/rows",
     "design/your_own",
     "lens/",
