@@ -267,7 +267,11 @@ def test_the_structures_are_those_of_the_mechanisms() -> None:
         ("fused_recurrent_linear_attn", {"reverse": True}, "reverse.*not causal"),
         ("fused_recurrent_retention", {"reverse": True}, "reverse.*not causal"),
         ("chunk_gla", {"cu_seqlens": torch.tensor([0, 20, 37])}, "cu_seqlens.*several sequences"),
-        ("chunk_retention", {"cu_seqlens": torch.tensor([0, 37])}, "cu_seqlens.*without padding"),
+        (
+            "chunk_retention",
+            {"cu_seqlens": torch.tensor([0, 37])},
+            "cu_seqlens.*without attention_mask",
+        ),
         ("chunk_gated_delta_rule", {"cp_context": object()}, "cp_context.*several devices"),
         ("fused_recurrent_gated_delta_rule", {"gk": torch.zeros(2, 37, 4, 6)}, "gk.*second decay"),
         ("fused_recurrent_gated_delta_rule", {"use_gate_in_kernel": True}, "use_gate_in_kernel"),

@@ -29,7 +29,7 @@ from coefdyn.shapes import Tensor
 __all__ = ["FlaOperation"]
 
 _RAW = "whose inputs the lens cannot see"
-_PACKED = "which packs several sequences into one row: pass them one by one, without padding"
+_PACKED = "which packs several sequences into one row: pass them one by one, without attention_mask"
 
 #: arguments that change what is computed and are not read here, with the reason
 REFUSED = {
