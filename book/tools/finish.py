@@ -52,11 +52,13 @@ EARLY_FONT = (
 )
 
 
-#: Nothing is drawn until Inter, which the style sheet carries, is decoded and laid out, which takes
-#: two frames; two seconds at most.
+#: Nothing is drawn until the letters of a text are there, so that no line breaks anew, and laid
+#: out, which takes two frames; two seconds at most.
 WAIT = (
-    '<script>(()=>{const d=document.documentElement,show=()=>d.removeAttribute("data-wait");'
-    'd.setAttribute("data-wait","");setTimeout(show,2000);document.fonts.load("16px Inter")'
+    '<script>(()=>{const d=document.documentElement,show=()=>d.removeAttribute("data-wait"),'
+    'fonts=["16px Inter","italic 16px Inter","16px JetBrains Mono","16px STIX Two Math"];'
+    'd.setAttribute("data-wait","");setTimeout(show,2000);'
+    "Promise.all(fonts.map((font)=>document.fonts.load(font)))"
     ".then(()=>requestAnimationFrame(()=>requestAnimationFrame(show)),show)})()</script>"
 )
 

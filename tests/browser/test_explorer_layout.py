@@ -130,3 +130,11 @@ def test_in_a_chapter_s_column_it_takes_the_room_on_the_right(
     assert wide is (window == 1440)
     assert page.evaluate("document.documentElement.hasAttribute('data-cd-wide')") is wide
     page.close()
+
+
+@pytest.mark.parametrize("width", [1122, 760])
+def test_the_box_shows_all_that_was_told_and_asked(width: int, open_page: Open) -> None:
+    page = open_page(Explorer("gla"), width=width)
+    sizes = "e => [e.scrollWidth, e.clientWidth]"
+    needed, shown = page.eval_on_selector("[data-cd=control-text]", sizes)
+    assert needed <= shown

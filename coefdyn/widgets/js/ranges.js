@@ -103,8 +103,8 @@ const READOUT_VIEW = {
     seen.line(bell, theme.scaling, 1.5, [4, 3]);
     seen.line(upTo(161, (m) => [m / 10 - 8, READOUTS[s.readout].phi(m / 10 - 8)]), theme.readout, 2.5);
     [-8, 0, 8].forEach((x) => seen.below(x, x === 0 ? "score 0" : formatNumber(x), { align: x < 0 ? "left" : x > 0 ? "right" : "center" }));
-    write(ctx, theme, "how many scores", seen.x + seen.w, seen.yAt(0) - 6, { align: "right", color: theme.scaling });
-    write(ctx, theme, "φ", seen.xAt(1.2), seen.y + 6, { color: theme.readout, weight: 600, size: 13 });
+    write(ctx, theme, "how many scores", seen.x + seen.w, seen.yAt(0) + 14, { align: "right", color: theme.scaling });
+    write(ctx, theme, "φ", seen.xAt(1.6), seen.y + 6, { color: theme.readout, weight: 600, size: 13 });
   },
 };
 
