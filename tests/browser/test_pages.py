@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import html.parser
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urldefrag, urlsplit
 
 import pytest
 import yaml
 from browser.conftest import Visit
+from PIL import Image
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Visit]
@@ -307,3 +310,44 @@ def test_search_works_without_a_network(visit: Open) -> None:
     page = visit("search.html?q=readout").page
     page.wait_for_selector("#search-results li a")
     assert page.locator("#search-results li").count() >= 1
+
+
+WIDE = "architectures/gated_deltanet.html"
+CORNER = """() => {
+  const bar = document.querySelector(".bd-header-article").getBoundingClientRect();
+  const figure = document.querySelector("[data-cd-breakout=true]").getBoundingClientRect();
+  return { x: bar.right, y: bar.top, width: figure.right - bar.right, height: bar.height - 8 };
+}"""
+
+
+def colours(page: Any, **clip: float) -> set[tuple[int, ...]]:
+    """The colours of a piece of the screen."""
+    image = Image.open(io.BytesIO(page.screenshot(clip=clip))).convert("RGB")
+    return {colour for _, colour in image.getcolors(image.width * image.height)}
+
+
+def test_a_wide_figure_passes_below_the_bar_in_its_whole_width(visit: Open) -> None:
+    page = visit(WIDE, width=1440).page
+    page.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+    page.evaluate(
+        "() => { const e = document.querySelector('[data-cd-breakout=true]');"
+        " scrollTo(0, e.getBoundingClientRect().top + scrollY + 120); }"
+    )
+    page.wait_for_selector("html[data-cd-wide]")
+    beside = page.evaluate(CORNER)
+    assert beside["width"] > 100
+    assert colours(page, **beside) == {(255, 255, 255)}
+
+
+@pytest.mark.parametrize("width", [PHONE, 1440])
+def test_a_drawn_figure_has_the_ground_of_a_dark_page(width: int, visit: Open) -> None:
+    page = visit(WIDE, width=width, scheme="dark").page
+    figure = page.locator(".cell_output a.image-reference img").first
+    figure.scroll_into_view_if_needed()
+    page.wait_for_function("(e) => e.complete", arg=figure.element_handle())
+    box = figure.bounding_box()
+    clip = {"x": box["x"] + 1, "y": box["y"] + 1, "width": 2, "height": 2}
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    (found,) = colours(page, **clip)
+    wanted = [int(part) for part in re.findall(r"\d+", ground)]
+    assert max(abs(a - b) for a, b in zip(found, wanted, strict=True)) <= 4
