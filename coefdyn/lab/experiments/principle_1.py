@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -206,11 +206,14 @@ class Principle1(Experiment):
         profile: str = "quick",
         *,
         seeds: Sequence[int] | None = None,
+        only: Mapping[str, Collection[str]] | None = None,
         device: str | None = None,
         out: Path | str | None = None,
         options: RunOptions | None = None,
     ) -> Result:
         """Time what is missing; the whole matrix is left out where memory does not hold it."""
+        if only:
+            raise ValueError(f"{self.id} times all designs together; run it without `only`")
         options = options or RunOptions()
         place = replace(options, device=options.device or device).local_device()
         plan = self._plan(profile, seeds)

@@ -5,7 +5,7 @@ A_t = I - beta_t k_t k_t^T,  b_j = beta_j / sqrt(n),  phi = Id,  eta = 1
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -23,7 +23,7 @@ class DeltaNet(FlaOperation):
 
     mechanism = "deltanet"
     names = ("chunk_delta_rule", "fused_chunk_delta_rule", "fused_recurrent_delta_rule")
-    gates = ("beta",)
+    gates: ClassVar[tuple[str, ...]] = ("beta",)
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Tensor]:
         """With beta, and q and k of length one where the kernel makes them so."""

@@ -5,7 +5,7 @@ A_t = exp(g_t) I,  b_j = 1 / sqrt(n),  phi = Id,  eta = 1
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from coefdyn import evolution
 from coefdyn.dynamics.evolution import Evolution
@@ -29,7 +29,7 @@ class SimpleGLA(FlaOperation):
         "fused_recurrent_simple_gla",
         "parallel_simple_gla",
     )
-    gates = ("g",)
+    gates: ClassVar[tuple[str, ...]] = ("g",)
 
     def fixed(self, given: dict[str, Any], t: dict[str, Tensor]) -> Float[Tensor, " H"] | None:
         """The logarithm of a decay per head that no token changes, or None."""
