@@ -21,7 +21,8 @@ class Stability:
         largest_norm: max over t >= 1 of the operator norm of A_t. At most 1: no stored key grows,
             whatever the order of the A_t. (The spectral radius gives no such bound.)
         growth_nats: log of the largest growth |h_{i,j}| / |b_j k_j| seen over all i, j.
-        growth_rate: mean log growth per token of the first key, in nats.
+        growth_rate: mean log growth per token of the first key that is not zero, in nats; the
+            largest of all heads.
         horizon_tokens: tokens until a score of size 1 that grows at ``growth_rate`` exceeds the
             largest float32; infinite when it does not grow.
     """
@@ -48,14 +49,18 @@ def stability(dynamics: CoefficientDynamics) -> Stability:
     start = torch.linalg.vector_norm(wide.scaled_keys(), dim=-1).clamp(min=1e-300).log()
     if wide.log_scaling is not None:
         start = start + wide.log_scaling
-    largest, first = -math.inf, 0.0
+    written = torch.linalg.vector_norm(wide.scaled_keys(), dim=-1) > 0
+    largest = -math.inf
     for i, stored in enumerate(evolve(wide)):
         size = torch.linalg.vector_norm(stored.vectors, dim=-1).clamp(min=1e-300).log()
         size = size if stored.log_weights is None else size + stored.log_weights
-        growth = size - start[..., : i + 1]
+        growth = (size - start[..., : i + 1]).masked_fill(~written[..., : i + 1], -math.inf)
         largest = max(largest, growth.max().item())
-        first = growth[..., 0].max().item()
-    rate = first / (wide.length - 1) if wide.length > 1 else 0.0
+    first = written.int().argmax(-1, keepdim=True)  # of a head without any key it is the first
+    tokens = wide.length - 1 - first
+    rates = growth.gather(-1, first.expand(*growth.shape[:-1], 1)) / tokens.clamp(min=1)
+    seen = rates[(tokens > 0).expand_as(rates) & rates.isfinite()]
+    rate = seen.max().item() if seen.numel() else 0.0
     return Stability(
         largest_norm=max(norms, default=float("nan")),
         growth_nats=largest,

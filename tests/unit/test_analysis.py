@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -117,6 +118,19 @@ def test_stability_and_horizon() -> None:
     assert found.growth_nats == pytest.approx(11 * math.log(1.05))
     assert found.horizon_tokens == pytest.approx(88.7228 / math.log(1.05), rel=1e-4)
     assert analysis.stability(design()).horizon_tokens == math.inf
+
+
+def test_stability_begins_with_the_first_key_that_is_not_zero() -> None:
+    d = design(e=evolution.Scalar(log_decay=torch.full((12,), math.log(1.05)).double()))
+    k = d.k.clone()
+    k[:3] = 0
+    found = analysis.stability(replace(d, k=k))
+    assert found.growth_rate == pytest.approx(math.log(1.05))
+    assert found.growth_nats == pytest.approx(8 * math.log(1.05))
+    heads = torch.stack([torch.zeros_like(k), k])
+    two = replace(d, q=d.q.expand(2, -1, -1), k=heads)
+    assert analysis.stability(two).growth_rate == pytest.approx(math.log(1.05))
+    assert analysis.stability(replace(d, k=0 * k)).growth_rate == 0.0
 
 
 def test_norm_bounds_the_state_but_spectral_radius_does_not() -> None:
