@@ -179,7 +179,11 @@ def test_slider_and_python_move_each_other(lab: str, browser: Any) -> None:
     output.wait_for(timeout=60_000)
     printed = output.inner_text().split()
     _run_cell(page, 2)
-    page.wait_for_selector("[data-cd=value-decay]:text-is('0.6')", timeout=60_000)
+    value = page.locator("[data-cd=value-decay]")
+    deadline = time.monotonic() + 60
+    while value.text_content() != "0.6" and time.monotonic() < deadline:
+        page.wait_for_timeout(200)
+    assert value.text_content() == "0.6", page.locator(".jp-Notebook").inner_text()
     assert float(printed[1]) == dragged
     assert float(printed[3]) == pytest.approx(shown, rel=1e-9)
     settings = validate({"preset": "mamba2", "length": 12, "decay": 0.6})
