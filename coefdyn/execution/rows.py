@@ -152,7 +152,7 @@ def normalize(
         case RowSum(sink=sink):
             if sink is not None:
                 sink = torch.as_tensor(sink, dtype=total.dtype, device=total.device)
-                sink = sink[..., None] if sink.ndim else sink
+                sink = sink[..., None] if sink.ndim else sink[None, None]
                 numerator, total = with_sink(numerator, total, offset, sink)
             return safe_divide(numerator, total)
         case FlooredRowSum(floor=floor):

@@ -1,30 +1,42 @@
 """A design between two designs, on the same tokens. ``js/blend.js`` holds the same arithmetic.
 
-Every structure is a case of A_t = diag(a_t) (I - beta_t z_t z_t^T), so the way from one to the
-other moves a_t, beta_t, z_t and b_j directly:
+Every structure is a case of A_t = diag(a_t) (I - beta_t z_t z_t^T) diag(a'_t), so the way from one
+to the other moves a_t, a'_t, beta_t, z_t and b_j directly:
 
-    log |a_t|, log b_j and beta_t linearly; z_t linearly, then to length one (half way to its
-    opposite it stays where it was, as A_t does); a flipped sign of a_t passes through zero; alpha
-    and eta are the mixtures (1 - t) from + t to.
+    log |a_t|, log a'_t, log b_j and beta_t linearly; z_t linearly, then to length one (half way to
+    its opposite it stays where it was, as A_t does); a flipped sign of a_t passes through zero;
+    alpha and eta are the mixtures (1 - t) from + t to. Beside phi, the decay moves in its
+    logarithm, an own term linearly, a window by its size.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
-from coefdyn import CoefficientDynamics, evolution, normalizer
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer
 from coefdyn.dynamics.evolution import Evolution
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, RowSum
 from coefdyn.dynamics.readout import FeatureMap, Pointwise, Readout
 from coefdyn.shapes import Tensor
 from coefdyn.widgets.settings import with_preset
-from coefdyn.widgets.tokens import build_dynamics, decay_of
+from coefdyn.widgets.tokens import Tokens, build_dynamics, decay_of
 
 __all__ = ["Morph", "build_morph"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class _Factors:
+    """A_t = diag(decay_t) (I - beta_t z_t z_t^T) diag(before_t); no z where nothing is erased."""
+
+    decay: Tensor
+    beta: Tensor
+    z: Tensor | None
+    before: Tensor
 
 
 class Morph:
@@ -32,9 +44,10 @@ class Morph:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self.share = float(settings["morph"])
-        self.ends = (
-            build_dynamics(settings),
-            build_dynamics(with_preset(settings, settings["morph_to"])),
+        both = (settings, with_preset(settings, settings["morph_to"]))
+        self.ends = tuple(build_dynamics(one) for one in both)
+        self._parts = tuple(
+            _factors(Tokens(one), end) for one, end in zip(both, self.ends, strict=True)
         )
 
     def mix(self, start: Tensor, end: Tensor) -> Tensor:
@@ -47,12 +60,32 @@ class Morph:
         logs = [torch.log(_scaling(end)) for end in self.ends]
         return replace(
             first,
-            evolution=self._evolution(first.evolution, last.evolution),
+            evolution=self._evolution(),
             scaling=self.mix(*logs).exp(),
             log_scaling=None,
             readout=phi,
             normalizer=normalizer.One(),
+            own=self._beside("own"),
+            outer_log_decay=self._beside("outer_log_decay"),
+            mask=self._mask(),
         )
+
+    def _beside(self, name: str) -> Tensor | None:
+        """What is added to the diagonal, or the decay outside phi; none is 0."""
+        values = [getattr(end, name) for end in self.ends]
+        if values[0] is None and values[1] is None:
+            return None
+        none = torch.zeros(self.ends[0].length, dtype=torch.float64)
+        return self.mix(*(none if value is None else value for value in values))
+
+    def _mask(self) -> mask.Mask | None:
+        """A window between two windows, to the next whole number; none is as long as the text."""
+        length = self.ends[0].length
+        held = [end.mask for end in self.ends]
+        sizes = [min(m.size, length) if isinstance(m, mask.Window) else length for m in held]
+        mixed = sizes[1] if self.share == 1 else sizes[0] + self.share * (sizes[1] - sizes[0])
+        size = math.floor(mixed + 0.5)
+        return mask.Window(size) if size < length else None
 
     def coefficients(self) -> Tensor:
         """alpha, ``(L, L)``, exact zeros above the diagonal."""
@@ -78,23 +111,25 @@ class Morph:
         if self.share == 1:
             return last
         phi = _mix_readouts(first.readout, last.readout, self.share)
-        kept = type(first.normalizer) is RowSum and type(last.normalizer) is RowSum
+        kept = all(
+            isinstance(e.normalizer, RowSum) and e.normalizer.sink is None for e in self.ends
+        )
         eta = RowSum() if kept else Given(self.eta())
         return replace(self.with_readout(phi), normalizer=eta)
 
-    def _evolution(self, first: Evolution, last: Evolution) -> Evolution:
-        length, width = self.ends[0].q.shape
-        here, there = (decay_of(end, length, width) for end in (first, last))
-        matrices = torch.diag_embed(_mix_decay(here, there, self.share))
-        if hasattr(first, "beta") or hasattr(last, "beta"):
-            betas = [_beta(end, length) for end in (first, last)]
-            sources = [end for end in (first, last) if hasattr(end, "direction")]
-            z = self.mix(sources[0].direction, sources[-1].direction)
+    def _evolution(self) -> Evolution:
+        here, there = self._parts
+        matrices = torch.diag_embed(_mix_decay(here.decay, there.decay, self.share))
+        directions = [part.z for part in self._parts if part.z is not None]
+        if directions:
+            z = self.mix(directions[0], directions[-1])
             norm = z.norm(dim=-1, keepdim=True)
-            z = torch.where(norm > 1e-12, z / norm, sources[0].direction)
-            beta = self.mix(*betas)[:, None, None]
-            matrices = matrices @ (torch.eye(width) - beta * z[:, :, None] * z[:, None, :])
-        return evolution.Dense(matrix=matrices)
+            z = torch.where(norm > 1e-12, z / norm, directions[0])
+            beta = self.mix(here.beta, there.beta)[:, None, None]
+            eye = torch.eye(z.shape[-1], dtype=torch.float64)
+            matrices = matrices @ (eye - beta * z[:, :, None] * z[:, None, :])
+        before = _mix_decay(here.before, there.before, self.share)
+        return evolution.Dense(matrix=matrices * before[:, None, :])
 
 
 def build_morph(settings: Mapping[str, Any]) -> Morph:
@@ -135,13 +170,31 @@ def _mix_decay(start: Tensor, end: Tensor, share: float) -> Tensor:
     return torch.where(start * end > 0, same, through)
 
 
-def _beta(a: Evolution, length: int) -> Tensor:
-    return a.beta if hasattr(a, "beta") else torch.zeros(length, dtype=torch.float64)
+def _factors(tokens: Tokens, end: CoefficientDynamics) -> _Factors:
+    """The general form of one end. diag(a) - (r z) z^T, r a rate for each channel, has u = r^1/2
+    a^-1/2 z for a direction: it is diag(r^1/2 a^1/2) (I - u u^T) diag(a^1/2 r^-1/2)."""
+    length, width = end.q.shape
+    a = end.evolution
+    one = torch.ones(length, width, dtype=torch.float64)
+    if not isinstance(a, evolution.DiagonalPlusRankOne):
+        beta = a.beta if hasattr(a, "beta") else torch.zeros(length, dtype=torch.float64)
+        z = getattr(a, "direction", None)
+        return _Factors(decay=decay_of(a, length, width), beta=beta, z=z, before=one)
+    sign = one if a.sign is None else a.sign
+    z, kept = tokens.directions(end.k), a.log_decay.exp()
+    if tokens.settings["structure"] == "erased_diagonal":
+        return _Factors(decay=sign, beta=tokens.betas(), z=z, before=kept)
+    rates, kept = tokens.rates(), kept.sqrt()
+    root = torch.where(rates > 0, rates, one).sqrt()
+    u = torch.where(rates > 0, root / kept, 0 * one) * z
+    beta = u.square().sum(-1)
+    z = u / torch.where(beta > 0, beta, torch.ones_like(beta)).sqrt()[:, None]
+    return _Factors(decay=sign * root * kept, beta=beta, z=z, before=kept / root)
 
 
 def _eta(rule: Normalizer, sums: Tensor) -> Tensor:
     if isinstance(rule, RowSum):
-        return sums
+        return sums if rule.sink is None else sums + torch.as_tensor(rule.sink).exp()
     if isinstance(rule, FlooredRowSum):
         return sums.abs().clamp(min=rule.floor)
     return rule.eta if isinstance(rule, Given) else torch.ones_like(sums)

@@ -113,7 +113,14 @@ class Shown:
         exp and softplus are near zero far on the left; a straight readout is drawn around the
         scores there are (``readoutRange`` in ``js/views.js``).
         """
-        plain = replace(self.carrier, readout=readout.identity, normalizer=normalizer.One())
+        plain = replace(
+            self.carrier,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+            own=None,
+            outer_log_decay=None,
+            mask=None,
+        )
         scores = plain.coefficients()
         scores = scores[scores.isfinite()]
         if not all(phi in _STRAIGHT for phi, share in self.readouts if share > 0):

@@ -3,7 +3,9 @@
 ``js/tokens.js`` and ``js/ingredients.js`` hold the same arithmetic, operation for operation. Draws
 are sums of 32-bit integers, rounded to three decimals, so both languages get the same numbers.
 
-    A_t = s a_t (I - beta_t z_t z_t^T), with the parts that the structure has
+    A_t = s a_t (I - beta_t z_t z_t^T), with the parts that the structure has, or
+    A_t = s (I - beta_t z_t z_t^T) diag(a_t), s (diag(a_t) - (r_t z_t) z_t^T): erased_diagonal and
+        diagonal_rank_one, where r_t is beta_t drawn for each channel
     log a_t = log(decay) (1 + variation u_t);  diagonal: channel c times
         1 + spread ((2c + 1)/n - 1)
     beta_t = beta + variation u_t min(beta, 2 - beta)
@@ -22,7 +24,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.dynamics.evolution import Evolution
 from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.dynamics.readout import FeatureMap, Readout
@@ -133,8 +135,15 @@ class Tokens:
 
     def betas(self) -> Tensor:
         """beta_t, ``(L,)``."""
+        return self._betas(1)[:, 0]
+
+    def rates(self) -> Tensor:
+        """beta_t of every channel, ``(L, n)``."""
+        return self._betas(self.settings["width"])
+
+    def _betas(self, channels: int) -> Tensor:
         beta, variation = self.settings["beta"], self.settings["variation"]
-        return _tensor(beta + variation * self.gates("beta")[:, 0] * min(beta, 2 - beta))
+        return _tensor(beta + variation * self.gates("beta", channels) * min(beta, 2 - beta))
 
     def steps(self) -> Tensor:
         """log a_t of the scalar decay, ``(L,)``, in nats per token."""
@@ -185,9 +194,16 @@ def _evolution(tokens: Tokens, keys: Tensor) -> Evolution:
     structure = s["structure"]
     if structure == "identity":
         return evolution.Identity()
-    if structure == "diagonal":
+    if structure in ("diagonal", "erased_diagonal", "diagonal_rank_one"):
         decay = tokens.channel_decays()
-        return evolution.Diagonal(log_decay=decay, sign=_sign(s, decay))
+        sign = _sign(s, decay)
+        if structure == "diagonal":
+            return evolution.Diagonal(log_decay=decay, sign=sign)
+        whole = 1 if sign is None else sign
+        left, right = rank_one_of(tokens, keys)
+        return evolution.DiagonalPlusRankOne(
+            log_decay=decay, left=whole * left, right=right, sign=sign
+        )
     steps = tokens.steps()
     if structure == "scalar":
         return evolution.Scalar(log_decay=steps, sign=_sign(s, steps))
@@ -197,6 +213,14 @@ def _evolution(tokens: Tokens, keys: Tensor) -> Evolution:
     return evolution.ScaledHouseholder(
         direction=z, beta=beta, log_decay=steps, sign=_sign(s, steps)
     )
+
+
+def rank_one_of(tokens: Tokens, keys: Tensor) -> tuple[Tensor, Tensor]:
+    """left_t and right_t of an A_t that erases beside a diagonal, ``(L, n)`` each."""
+    z = tokens.directions(keys)
+    if tokens.settings["structure"] == "erased_diagonal":
+        return tokens.betas()[:, None] * z, tokens.channel_decays().exp() * z
+    return tokens.rates() * z, z
 
 
 def _sign(settings: Mapping[str, Any], like: Tensor) -> Tensor | None:
@@ -221,7 +245,8 @@ def _scaling(tokens: Tokens) -> tuple[float | Tensor, Tensor | None]:
 def _normalizer(tokens: Tokens) -> Normalizer:
     s = tokens.settings
     if s["normalizer"] == "row_sum":
-        return normalizer.RowSum()
+        sunk = s["beside"] == "sink" and s["readout"] != "identity"
+        return normalizer.RowSum(sink=float(s["sink"]) if sunk else None)
     if s["normalizer"] == "floored":
         return normalizer.FlooredRowSum(floor=float(s["floor"]))
     if s["normalizer"] == "geometric":
@@ -256,4 +281,18 @@ def build_dynamics(settings: Mapping[str, Any]) -> CoefficientDynamics:
         log_scaling=log_scaling,
         readout=READOUTS[settings["readout"]],
         normalizer=_normalizer(tokens),
+        **_beside(tokens),
     )
+
+
+def _beside(tokens: Tokens) -> dict[str, Any]:
+    """What stands beside phi; a sink is a part of the normalizer."""
+    s = tokens.settings
+    if s["beside"] == "fade":
+        gates = 1 + s["variation"] * tokens.gates("decay")[:, 0]
+        return {"outer_log_decay": _tensor(math.log(s["fade"]) * gates)}
+    if s["beside"] == "own":
+        return {"own": torch.full((s["length"],), float(s["own"]), dtype=torch.float64)}
+    if s["beside"] == "window":
+        return {"mask": mask.Window(s["window"])}
+    return {}

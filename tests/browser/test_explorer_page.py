@@ -47,6 +47,10 @@ def test_every_row(row: str, open_page: Open) -> None:
         "linear_attention": "convex",
         "wall_attention": "convex",
         "path_attention": "convex",
+        "forgetting_attention": "convex",
+        "alibi": "convex",
+        "sliding_window": "convex",
+        "softmax_sink": "conical",
     }
     assert page.inner_text("[data-cd=class]") == kinds.get(row, "linear")
 

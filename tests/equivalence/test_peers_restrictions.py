@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,8 @@ from tolerances import assert_agree
 from torch import nn
 from torch.nn import functional
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
+from transformers.models.mamba.modeling_mamba import mamba_selective_scan
+from transformers.models.mamba2.modeling_mamba2 import mamba2_chunk_scan
 from widened import widened
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
@@ -102,6 +105,47 @@ def linear(x: dict, evolved: evolution.Evolution, **ingredients: object) -> Coef
     return CoefficientDynamics(
         evolution=evolved, readout=readout.identity, normalizer=normalizer.One(), **choices
     )
+
+
+@pytest.mark.parametrize("method", ["recurrent", "parallel", "chunked"])
+def test_mamba2_s_d_is_an_own_term(method: str) -> None:
+    """transformers' scan with its D, one number per head, in float64."""
+    x = draw("q", "k", "v", "delta")
+    x |= {name: torch.linspace(-1, 2, 3, dtype=F64).requires_grad_() for name in ("log_a", "D")}
+    delta = functional.softplus(x["delta"])
+    evolved = evolution.Scalar(log_decay=-delta * x["log_a"].exp()[:, None])
+    own = x["D"][:, None].expand(2, 3, LENGTH)
+    ours = linear(x, evolved, scaling=delta, own=own).apply(x["v"], method=method)
+    scan = inspect.unwrap(mamba2_chunk_scan)
+    v, dt, k, q = (x[name].transpose(1, 2) for name in ("v", "delta", "k", "q"))
+    with widened():
+        a = -x["log_a"].exp()
+        theirs = scan(v, dt, a, k, q, chunk_size=16, D=x["D"], dt_softplus=True)
+    compare(x, ours, theirs.transpose(1, 2))
+
+
+@pytest.mark.parametrize("method", ["recurrent", "parallel", "chunked"])
+def test_mamba_s_d_is_an_own_term(method: str) -> None:
+    """transformers' selective scan with its D: a head per channel, q and k shared by all."""
+    generator = torch.Generator().manual_seed(0)
+    shapes = {"q": (2, LENGTH, N), "k": (2, LENGTH, N), "v": (2, DV, LENGTH)}
+    shapes |= {"delta": (2, DV, LENGTH), "log_a": (DV, N), "D": (DV,)}
+    x = {
+        name: torch.randn(shape, generator=generator, dtype=F64).requires_grad_()
+        for name, shape in shapes.items()
+    }
+    delta = functional.softplus(x["delta"])
+    evolved = evolution.Diagonal(log_decay=-delta[..., None] * x["log_a"].exp()[:, None])
+    shared = {"q": x["q"][:, None], "k": x["k"][:, None]}
+    own = x["D"][:, None].expand(2, DV, LENGTH)
+    dynamics = linear(shared, evolved, scaling=delta, own=own)
+    ours = dynamics.apply(x["v"][..., None], method=method)[..., 0]
+    scan = inspect.unwrap(mamba_selective_scan)
+    k, q = (x[name].transpose(1, 2) for name in ("k", "q"))
+    with widened():
+        a = -x["log_a"].exp()
+        theirs = scan(x["v"], x["delta"], a, k, q, D=x["D"], delta_softplus=True)
+    compare(x, ours, theirs)
 
 
 @pytest.mark.parametrize("method", ["recurrent", "parallel", "chunked"])

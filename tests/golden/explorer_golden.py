@@ -63,6 +63,24 @@ _EXTRA: tuple[dict[str, Any], ...] = (
     {"preset": "mamba2", "flip": True, "morph_to": "gla", "morph": 0.2},
     {"readout": "relu", "normalizer": "floored", "floor": 0.7, "scale": 2.0},
     {"preset": "deltanet", "angle": 180, "width": 4, "morph_to": "gated_deltanet", "morph": 0.5},
+    {"structure": "erased_diagonal", "flip": True, "direction": "turning", "angle": 25, "width": 4},
+    {"structure": "diagonal_rank_one", "flip": True, "beta": 1.7, "variation": 1.0, "width": 4},
+    {"structure": "diagonal_rank_one", "beta": 0.0, "decay": 1.2},
+    {"preset": "gated_deltanet", "morph_to": "kda", "morph": 0.4, "flip": True},
+    {"preset": "kda", "morph_to": "rwkv7", "morph": 0.7},
+    {"preset": "rwkv7", "morph_to": "softmax_attention", "morph": 0.5},
+    {"preset": "mamba2_own", "own": -0.8, "morph_to": "gla", "morph": 0.3},
+    {"preset": "forgetting_attention", "morph_to": "softmax_sink", "morph": 0.6},
+    {"preset": "sliding_window", "window": 2, "morph_to": "alibi", "morph": 0.5},
+    {"preset": "softmax_sink", "sink": 3.0, "normalizer": "floored", "readout": "softplus"},
+)
+
+#: beside phi: each with a readout that is divided as a logarithm, as a feature map, and plainly
+_BESIDE = tuple(
+    {"beside": beside, "readout": phi, "normalizer": eta, "decay": 0.8}
+    for beside in ("fade", "own", "sink", "window")
+    for phi in ("identity", "exp", "relu", "feature_elu", "feature_exp")
+    for eta in ("one", "row_sum", "floored")
 )
 
 
@@ -93,7 +111,7 @@ def told() -> list[dict[str, Any]]:
 
 
 def cases() -> list[dict[str, Any]]:
-    """Settings: every structure x readout x normaliser, every row of Table 1, and the rest."""
+    """Settings: every structure x readout x normaliser, each thing beside phi, every row, and the rest."""
     choices = schema()["choices"]
     product = [
         {"structure": a, "readout": phi, "normalizer": eta}
@@ -102,7 +120,7 @@ def cases() -> list[dict[str, Any]]:
         for eta in choices["normalizer"]["options"]
     ]
     rows = [{"preset": name, "length": 7, "width": 4} for name in schema()["rows"]]
-    return [{**_SMALL, **case} for case in (*product, *rows, *_EXTRA)] + told()
+    return [{**_SMALL, **case} for case in (*product, *_BESIDE, *rows, *_EXTRA)] + told()
 
 
 def _lower(matrix: torch.Tensor) -> list[float]:

@@ -1,6 +1,7 @@
 // Morph: a design between two designs, on the same tokens. Every structure is a case of
-// A_t = diag(decay) (I - beta z z^T), so decay, beta, z and b move there directly:
-//   log |decay|, log b and beta linearly; z linearly, then to length one; a flipped sign passes through zero.
+// A_t = diag(decay) (I - beta z z^T) diag(before), so these and b move there directly:
+//   log |decay|, log before, log b and beta linearly; z linearly, then to length one; a flipped sign passes through zero.
+// So do the decay outside phi in its logarithm, the own term, and the size of the window.
 // alpha and eta are the mixtures (1 - t) from + t to.
 
 function blendIngredients(from, to, t) {
@@ -12,6 +13,14 @@ function blendIngredients(from, to, t) {
   const size = g.L * g.n;
   const one = new Float64Array(size).fill(1);
   g.decay = from.decay || to.decay ? mixDecay(from.decay || one, to.decay || one, t) : null;
+  g.before = from.before || to.before ? mixDecay(from.before || one, to.before || one, t) : null;
+  const none = new Float64Array(g.L);
+  for (const name of ["fade", "own"]) {
+    const [start, end] = [from[name] || none, to[name] || none];
+    g[name] = from[name] || to[name] ? start.map((x, i) => mixFinite(x, end[i], t)) : null;
+  }
+  g.window = Math.round(mixFinite(from.window, to.window, t));
+  g.hidden = windowed(g.window, g.L);
   if (from.beta || to.beta) {
     const zero = new Float64Array(g.L);
     g.beta = (from.beta || zero).map((x, i) => (1 - t) * x + t * (to.beta || zero)[i]);
@@ -49,8 +58,8 @@ function solveBlend(g) {
   const { scores, alphas } = coefficients(g, names);
   const alpha = names.length === 1 ? alphas[0] : alphas[0].map((x, i) => mixFinite(x, alphas[1][i], t));
   const sums = rowSums(alpha, g.L);
-  const start = normalizerOf(g, from.normalizer, from.given, from.floor, sums);
-  const end = normalizerOf(g, to.normalizer, to.given, to.floor, sums);
+  const start = normalizerOf({ ...g, sink: from.sink }, from.normalizer, from.given, from.floor, sums);
+  const end = normalizerOf({ ...g, sink: to.sink }, to.normalizer, to.given, to.floor, sums);
   const eta = start.map((x, i) => mixFinite(x, end[i], t));
   return { scores, logs: scores, alpha, sums, eta, weights: weightsOf(g, alpha, scores, eta) };
 }
@@ -62,14 +71,15 @@ function mixFinite(x, y, t) {
 }
 
 // Eigenvalues of a diagonal times a reflection-like matrix, signs of the diagonal all equal:
-// D (I - beta z z^T) has those of the symmetric |D| - beta w w^T with w = |D|^1/2 z, up to that sign. Each but the
+// D (I - beta z z^T) E has those of the symmetric |DE| - beta w w^T with w = |DE|^1/2 z, up to that sign. Each but the
 // least lies between two neighbours of |D|, and the secular function tells on which side of a point.
 function eigenvaluesNumeric(g, t) {
-  const { n, beta, z, decay } = g;
+  const { n, beta, z } = g;
   const at = t * n;
-  const sign = Math.sign(decay[at]) || 1;
-  const squares = Array.from({ length: n }, (_, c) => Math.abs(decay[at + c]) * z[at + c] ** 2);
-  const sizes = Array.from(decay.subarray(at, at + n), Math.abs);
+  const kept = keptOf(g, t);
+  const sign = Math.sign(kept[0]) || 1;
+  const sizes = kept.map(Math.abs);
+  const squares = sizes.map((a, c) => a * z[at + c] ** 2);
   const sorted = Float64Array.from(sizes).sort();
   const secular = (x) => {
     let [value, slope] = [-1, 0];

@@ -102,7 +102,7 @@ function showCard(app, group) {
 }
 
 // Controls that a first look does without.
-const RARE_KEYS = ["direction", "angle", "variation", "flip", "epsilon", "width", "seed"];
+const RARE_KEYS = ["direction", "angle", "variation", "flip", "beside", "epsilon", "width", "seed"];
 
 function makeCard(app, [group, sign, name, hint]) {
   const keys = keysOfGroup(group);

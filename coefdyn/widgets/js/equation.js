@@ -7,6 +7,8 @@ const INGREDIENT_WORDS = {
     diagonal: ["∏ diag(a|t|)", "the product of diagonals"],
     householder: ["∏ (I − β|t| z|t|z|t|ᵀ)", "the product of I minus beta z z transposed"],
     scaled_householder: ["∏ a|t| (I − β|t| z|t|z|t|ᵀ)", "the product of a times I minus beta z z transposed"],
+    erased_diagonal: ["∏ (I − β|t| z|t|z|t|ᵀ) diag(a|t|)", "the product of I minus beta z z transposed, times a diagonal"],
+    diagonal_rank_one: ["∏ (diag(a|t|) − (β|t|∘z|t|) z|t|ᵀ)", "the product of a diagonal minus beta z, by channel, times z transposed"],
   },
   scaling: {
     one: ["", "no b: keys are written as they are"],
@@ -25,6 +27,13 @@ const INGREDIENT_WORDS = {
     feature_softplus: ["ψ", "features softplus"],
     feature_exp: ["ψ", "features exp"],
   },
+  beside: {
+    none: ["", "nothing beside phi"],
+    fade: ["e^c", "times the exponential of a decay, summed from j plus 1 to i"],
+    own: ["+ D [i = j]", "plus an own term on the diagonal"],
+    sink: [", η|i| + e^s", "the exponential of a sink is added to the row sum"],
+    window: [", i − j < w", "only within a window"],
+  },
   normalizer: {
     one: ["", "no eta: nothing is divided"],
     row_sum: ["Σ|j| α|ij", "divided by the row sum"],
@@ -40,6 +49,8 @@ const PICTURE_OF = { evolution: "plane", scaling: "impulse", readout: "readout",
 function typeset(text) {
   if (text.startsWith("max(")) return ["max(|", sub("Σ", "j"), " ", sub("α", "ij"), "|, floor)"];
   if (text.startsWith("e^i")) return ["e", element("sup", {}, "i", element("sub", { text: "j" })), "/√n"];
+  if (text === "e^c") return ["e", element("sup", {}, "c", element("sub", { text: "j+1" }), " + … + c", element("sub", { text: "i" }))];
+  if (text.endsWith("e^s")) return [", ", sub("η", "i"), " + e", element("sup", { text: "s" })];
   if (text.startsWith("e^w")) return ["e", element("sup", { text: "wᵀxᵢ" })];
   if (text === "base^i") return ["base", element("sup", { text: "i" })];
   return text.split("|").map((piece, m) => (m % 2 ? element("sub", { text: piece }) : piece));
@@ -49,7 +60,7 @@ const sub = (head, low) => element("span", {}, head, element("sub", { text: low 
 
 // One ingredient of the equation: a button that lights its card.
 function equationPart(app, key, ingredient, fallback) {
-  const node = element("button", { type: "button", class: `cdx-symbol cdx-part cdx-${ingredient}`, "data-cd": `symbol-${ingredient}`,
+  const node = element("button", { type: "button", class: `cdx-symbol cdx-part cdx-${ingredient}`, "data-cd": `symbol-${key === "beside" ? key : ingredient}`,
     "data-ingredient": ingredient, onclick: () => {
       showCard(app, ingredient);
       light(app, ingredient, true);
@@ -65,6 +76,7 @@ function equationPart(app, key, ingredient, fallback) {
     if (shown === name) return;
     const [text, words] = mixed || kind === "given" ? [fallback, "in general"] : INGREDIENT_WORDS[key][kind];
     node.replaceChildren(...typeset(text || "·"));
+    node.hidden = key === "beside" && text === "";
     setAttribute(node, "data-empty", text === "");
     setAttribute(node, "title", words);
     if (shown !== null) flash(node);
@@ -92,9 +104,10 @@ function makeEquation(app) {
   const b = equationPart(app, "scaling", "scaling", "b|j");
   const phi = equationPart(app, "readout", "readout", "φ");
   const eta = equationPart(app, "normalizer", "normalizer", "η|i");
+  const beside = equationPart(app, "beside", "readout", "…");
   const close = plain(")");
   const first = element("span", { class: "cdx-formula" }, plain("α", low("ij")), " = ", phi, plain("( "),
-    plain("q", low("i"), element("sup", { text: "⊤" })), " ", a, " ", b, " ", plain("k", low("j")), " ", close);
+    plain("q", low("i"), element("sup", { text: "⊤" })), " ", a, " ", b, " ", plain("k", low("j")), " ", close, " ", beside);
   const second = element("span", { class: "cdx-formula" }, plain("y", low("i")), " = ", "Σ", low("j ≤ i"), " ",
     plain("α", low("ij")), " ", plain("v", low("j")), " ∕ ", eta);
   return element("div", { class: "cdx-equation", role: "group", "data-cd": "equation",

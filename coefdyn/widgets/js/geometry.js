@@ -215,6 +215,8 @@ function geometryWords(model) {
     identity: "A = I: the key stays where it was written.",
     scalar: s.flip ? "A flips and scales the key: it alternates between two half lines." : "A scales the key along its own line.",
     diagonal: "A scales each axis by its own factor.",
+    erased_diagonal: "A scales each axis by its own factor and then takes off a part along z.",
+    diagonal_rank_one: "A scales each axis by its own factor, less a part along z of what stood there before.",
   }[g.structure];
   return `${kind || householderWords(model) || "A lies between two designs."} In the plane a query sends only n − 1 = 1 direction to score 0: the dashed line.`;
 }

@@ -1,6 +1,6 @@
 // From settings to the four ingredients, in one general form:
-//   A_t = diag(decay_t) (I - beta_t z_t z_t^T),  b_j,  phi,  eta.
-// `decay` and `beta` are null where a structure has none.
+//   A_t = diag(decay_t) (I - beta_t z_t z_t^T) diag(before_t),  b_j,  phi,  eta.
+// `decay`, `beta` and `before` are null where a structure has none.
 
 function ingredientsFrom(s, data) {
   if (isGiven(data)) return ingredientsFromData(s, data);
@@ -10,6 +10,7 @@ function ingredientsFrom(s, data) {
   const gate = (stream, t, c) => drawUniform(s.seed, stream, ids[t], c);
   g.beta_t = Float64Array.from(ids, (_, t) => s.beta + s.variation * gate(STREAM.beta, t, 0) * Math.min(s.beta, 2 - s.beta));
   addEvolution(g, s, gate);
+  addBeside(g, s, gate);
   g.b = scalings(g, s, gate);
   g.readout = s.readout;
   g.normalizer = s.normalizer;
@@ -23,9 +24,11 @@ function addEvolution(g, s, gate) {
   const rate = Math.log(s.decay);
   g.step = Float64Array.from({ length: L }, (_, t) => rate * (1 + s.variation * gate(STREAM.decay, t, 0)));
   g.decay = null;
+  g.before = null;
   g.beta = null;
   g.z = null;
-  if (s.structure === "diagonal") {
+  const rankOne = s.structure === "erased_diagonal" || s.structure === "diagonal_rank_one";
+  if (s.structure === "diagonal" || rankOne) {
     g.decay = new Float64Array(L * n);
     for (let t = 0; t < L; t++) {
       for (let c = 0; c < n; c++) {
@@ -38,10 +41,53 @@ function addEvolution(g, s, gate) {
     for (let t = 0; t < L; t++) g.decay.fill(Math.exp(g.step[t]), t * n, (t + 1) * n);
   }
   if (g.decay && s.flip) g.decay = g.decay.map((a) => -a);
-  if (s.structure === "householder" || s.structure === "scaled_householder") {
+  if (s.structure === "householder" || s.structure === "scaled_householder" || rankOne) {
     g.beta = g.beta_t;
     g.z = directions(g, s);
   }
+  if (s.structure === "erased_diagonal") {
+    g.before = g.decay.map(Math.abs);
+    g.decay = s.flip ? new Float64Array(L * n).fill(-1) : null;
+  }
+  if (s.structure === "diagonal_rank_one") placeBeside(g, s, gate);
+}
+
+// diag(a) - (r z) z^T, r a rate of erasing for each channel, in the general form: with u = r^1/2 a^-1/2 z it is
+// diag(r^1/2 a^1/2) (I - u u^T) diag(a^1/2 r^-1/2), and u becomes a direction of length one with its own beta.
+// A flipped sign is that of the whole.
+function placeBeside(g, s, gate) {
+  const { L, n } = g;
+  g.beta = new Float64Array(L);
+  g.before = new Float64Array(L * n);
+  for (let t = 0; t < L; t++) {
+    for (let at = t * n, c = 0; c < n; c++, at++) {
+      const rate = s.beta + s.variation * gate(STREAM.beta, t, c) * Math.min(s.beta, 2 - s.beta);
+      const [root, kept] = [Math.sqrt(rate || 1), Math.sqrt(Math.abs(g.decay[at]))];
+      g.z[at] *= rate > 0 ? root / kept : 0;
+      g.beta[t] += g.z[at] * g.z[at];
+      g.decay[at] = Math.sign(g.decay[at]) * root * kept;
+      g.before[at] = kept / root;
+    }
+    for (let at = t * n; at < (t + 1) * n; at++) g.z[at] /= Math.sqrt(g.beta[t]) || 1;
+  }
+}
+
+// What stands beside phi: a decay outside it, an own term, a sink of the row sum, or a window.
+function addBeside(g, s, gate) {
+  const { L } = g;
+  const chosen = (kind) => s.beside === kind;
+  let sum = 0;
+  g.fade = chosen("fade") ? Float64Array.from({ length: L }, (_, t) => (sum += Math.log(s.fade) * (1 + s.variation * gate(STREAM.decay, t, 0)))) : null;
+  g.own = chosen("own") ? new Float64Array(L).fill(s.own) : null;
+  g.sink = chosen("sink") && s.readout !== "identity" ? new Float64Array(L).fill(s.sink) : null;
+  g.window = chosen("window") ? Math.min(s.window, L) : L;
+  g.hidden = windowed(g.window, L);
+}
+
+// Pairs that are too far apart to meet; null where the window holds all.
+function windowed(size, L) {
+  if (size >= L) return null;
+  return Array.from({ length: L }, (_, i) => Array.from({ length: i + 1 }, (__, j) => i - j >= size));
 }
 
 // z_t of length one: the key turned by the angle, one fixed direction, or a direction that turns every step.

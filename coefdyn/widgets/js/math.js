@@ -16,7 +16,7 @@ const READOUTS = {
 
 // h <- A_t h, in place.
 function advance(g, h, t) {
-  const { n, beta, z, decay } = g;
+  const { n, beta, z, decay, before } = g;
   const at = t * n;
   if (g.matrix) {
     const was = Float64Array.from(h);
@@ -26,6 +26,7 @@ function advance(g, h, t) {
     }
     return;
   }
+  if (before) for (let c = 0; c < n; c++) h[c] *= before[at + c];
   if (beta) {
     let along = 0;
     for (let c = 0; c < n; c++) along += z[at + c] * h[c];
@@ -168,14 +169,19 @@ function nearZeroFraction(alpha, L, epsilon) {
   return count / ((L * (L + 1)) / 2);
 }
 
-// Eigenvalues of A_t, all of them, real: decay everywhere but along z, where it is decay (1 - beta |z|^2).
-// Of a dense A_t these are the sizes of those that Python sends. A morph may carry both an uneven diagonal and a direction; then they are computed (blend.js).
+// What A_t keeps of each channel, apart from what it erases.
+function keptOf({ n, decay, before }, t) {
+  return Array.from({ length: n }, (_, c) => (decay ? decay[t * n + c] : 1) * (before ? before[t * n + c] : 1));
+}
+
+// Eigenvalues of A_t, all of them, real: kept everywhere but along z, where it is kept (1 - beta |z|^2).
+// Of a dense A_t these are the sizes of those that Python sends. With an uneven diagonal and a direction they are computed (blend.js).
 function eigenvalues(g, t) {
-  const { n, beta, z, decay } = g;
+  const { n, beta, z } = g;
   if (g.spectrum) return g.spectrum[t].map(([re, im]) => Math.hypot(re, im));
-  const row = Array.from({ length: n }, (_, c) => (decay ? decay[t * n + c] : 1));
+  const row = keptOf(g, t);
   if (!beta || beta[t] === 0) return row;
-  if (row.some((a) => a !== row[0])) return eigenvaluesNumeric(g, t);
+  if (row.some((a) => Math.abs(a - row[0]) > 1e-14 * Math.abs(a))) return eigenvaluesNumeric(g, t);
   let square = 0;
   for (let c = 0; c < n; c++) square += z[t * n + c] * z[t * n + c];
   row[n - 1] = row[0] * (1 - beta[t] * square);

@@ -62,12 +62,14 @@ function addNumbers(model, s) {
 // Between two designs only what both promise is promised. What goes into a sink is missing in the row's sum, and
 // an own term below 0 takes a sign away.
 function designClass(g) {
+  if (g.blend) return classBetween(designClass(g.blend.from), designClass(g.blend.to), g.blend.t);
   const sunk = g.sink && g.normalizer === "row_sum";
   const promised = combinationClass(g.readout, sunk ? "one" : g.normalizer);
-  const name = g.own && g.own.some((x) => x < 0) ? { convex: "affine", conical: "linear" }[promised] || promised : promised;
-  if (!g.blend || g.blend.t === 0) return name;
-  const other = combinationClass(g.blend.to.readout, g.blend.to.normalizer);
-  if (g.blend.t === 1 || other === name) return other;
+  return g.own && g.own.some((x) => x < 0) ? { convex: "affine", conical: "linear" }[promised] || promised : promised;
+}
+
+function classBetween(name, other, t) {
+  if (t === 1 || other === name) return other;
   const nonnegative = ["convex", "conical"];
   return nonnegative.includes(name) && nonnegative.includes(other) ? "conical" : "linear";
 }

@@ -1,6 +1,6 @@
 // From the design on show to a row. The cells that differ light up.
 
-const MORPH_PARTS = [["structure", "A_t", "evolution"], ["scaling", "b_j", "scaling"], ["readout", "φ", "readout"], ["normalizer", "η_i", "normalizer"]];
+const MORPH_PARTS = [["structure", "A_t", "evolution"], ["scaling", "b_j", "scaling"], ["readout", "φ", "readout"], ["normalizer", "η_i", "normalizer"], ["beside", "+", "readout"]];
 
 function makeMorph(app, box) {
   const id = freshId("morph-to");
@@ -18,7 +18,7 @@ function makeMorph(app, box) {
       element("div", { class: "cdx-control cdx-choice" }, element("label", { for: id, text: "Towards" }), select), slider.node),
     element("div", { class: "cdx-scroll", tabindex: "0", role: "region", "aria-label": "Both designs, part by part" },
       element("table", { "data-cd": "morph-table" }, element("thead", {}, head), element("tbody", {}, here.node, there.node))),
-    element("p", { class: "cdx-hint", text: "Every structure is diag(a)(I − βzzᵀ): log a, β, z and log b move in between; α and η are mixed." }));
+    element("p", { class: "cdx-hint", text: "Every structure is diag(a)(I − βzzᵀ)diag(a′): log a, β, z and log b move in between; α and η are mixed." }));
   return ({ settings: s }) => {
     if (select.value !== s.morph_to) select.value = s.morph_to;
     slider.update(s);

@@ -1,7 +1,7 @@
 // From one row to another, one ingredient a step, with what each step brings.
 
 const PATH_ROWS = ["softmax_attention", "linear_attention", "mamba2", "deltanet", "gated_deltanet"];
-const PATH_ORDER = ["readout", "normalizer", "structure", "scaling"];
+const PATH_ORDER = ["readout", "normalizer", "beside", "structure", "scaling"];
 const PATH_MS = 3200;
 
 const STEP_WORDS = {
@@ -11,6 +11,8 @@ const STEP_WORDS = {
     diagonal: "every channel of the state now fades at a pace of its own",
     householder: "writing under a key now erases what stood there, and nothing else",
     scaled_householder: "the state is erased along the key and fades as a whole",
+    erased_diagonal: "every channel fades at a pace of its own, and then the key's direction is erased",
+    diagonal_rank_one: "fading and erasing stand side by side: what is erased is taken from the state before it fades",
   },
   scaling: {
     one: "keys are written as they are",
@@ -28,6 +30,13 @@ const STEP_WORDS = {
     feature_relu: "ReLU features let the past fit into one state",
     feature_softplus: "softplus features let the past fit into one state",
     feature_exp: "exponential features let the past fit into one state",
+  },
+  beside: {
+    none: "nothing stands beside φ any more",
+    fade: "what φ has made of a score fades with age, so a forget gate acts outside the readout",
+    own: "every token adds a fixed share of its own value",
+    sink: "a sink takes part in the row sum, so a row need not hand out everything",
+    window: "only the last w tokens are read; older pairs are exact zeros",
   },
   normalizer: {
     one: "nothing is divided any more, so a row may be as quiet or as loud as its scores",
@@ -51,6 +60,13 @@ const STOP_WORDS = {
   lightning_attention: "keys are written at full strength, and everything fades at one fixed pace",
   wall_attention: "softmax attention whose stored keys fade, every channel at a pace of its own",
   path_attention: "softmax attention in which every token turns the stored keys along a direction of its own",
+  kda: "Gated DeltaNet with a pace of forgetting for each channel instead of one for all",
+  rwkv7: "a delta rule that takes what it erases from the state before it fades, at a rate for each channel",
+  mamba2_own: "Mamba-2 in which every token adds a fixed share of itself, past the state",
+  forgetting_attention: "softmax attention whose weights fade, by a forget gate that acts after the exponential",
+  alibi: "softmax attention whose weights fade at one fixed pace, whatever the words",
+  softmax_sink: "softmax attention with one more place to put weight, so a row may keep silent",
+  sliding_window: "softmax attention that reads the last few tokens only",
 };
 
 // Designs from row to row, each one ingredient away from the one before: [{row, part, kinds}].

@@ -68,16 +68,17 @@ function titleOf(s) {
   return `${Math.round(100 * s.morph)} % of the way from ${nameOf(s)} to ${SCHEMA.rows[s.morph_to].label}`;
 }
 
-const DESIGN_PARTS = [["structure", "A", "evolution"], ["scaling", "b", "scaling"], ["readout", "φ", "readout"], ["normalizer", "η", "normalizer"]];
+const DESIGN_PARTS = [["structure", "A", "evolution"], ["scaling", "b", "scaling"], ["readout", "φ", "readout"], ["normalizer", "η", "normalizer"], ["beside", "+", "readout"]];
 
 const kindWords = (key, kind) => SCHEMA.choices[key].options[kind].split(":")[0];
 
-// The four kinds of a design of one's own, and the row that shares most of them.
+// The four kinds of a design of one's own, what stands beside φ, and the row that shares most of them.
 function ownWords(s) {
   const differing = (name) => DESIGN_PARTS.filter(([key]) => SCHEMA.rows[name].kinds[key] !== s[key]);
   const nearest = Object.keys(SCHEMA.rows).reduce((best, name) => (differing(name).length < differing(best).length ? name : best));
   const others = differing(nearest).map(([, sign]) => sign);
-  const parts = DESIGN_PARTS.map(([key, sign]) => `${sign} ${kindWords(key, s[key])}`).join(" · ");
+  const shown = DESIGN_PARTS.filter(([key]) => key !== "beside" || s.beside !== "none");
+  const parts = shown.map(([key, sign]) => `${sign} ${kindWords(key, s[key])}`).join(" · ");
   const gap = others.length ? `which differs in ${others.join(", ")}` : "which takes the key itself for z";
   return `Own design: ${parts}; nearest ${SCHEMA.rows[nearest].label}, ${gap}`;
 }
