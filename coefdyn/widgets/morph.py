@@ -56,10 +56,9 @@ class Morph:
 
     def with_readout(self, phi: Readout) -> CoefficientDynamics:
         """The moved evolution and scaling under one of the two readouts; eta is 1."""
-        first, last = self.ends
         logs = [torch.log(_scaling(end)) for end in self.ends]
         return replace(
-            first,
+            self.ends[0],
             evolution=self._evolution(),
             scaling=self.mix(*logs).exp(),
             log_scaling=None,

@@ -111,7 +111,7 @@ def told() -> list[dict[str, Any]]:
 
 
 def cases() -> list[dict[str, Any]]:
-    """Settings: every structure x readout x normaliser, each thing beside phi, every row, and the rest."""
+    """Settings: every structure x readout x normaliser, what stands beside phi, rows, the rest."""
     choices = schema()["choices"]
     product = [
         {"structure": a, "readout": phi, "normalizer": eta}
