@@ -1,14 +1,16 @@
 """The small trained models of the chapter "A trained model under the lens", and heads kept of them.
 
-They are transformers' own classes, Qwen3-Next (Gated DeltaNet, then attention) and Mamba-2; their
-task is to keep track of facts that change: "Anna in Rome . Omar in Lima . Anna in Oslo .
-Anna in ? Oslo". Trained on a CPU by ``python -m coefdyn.lab lens-models``; weights and heads go
-into ``data/lens``, with how they came about.
+They are transformers' own classes, Qwen3-Next (Gated DeltaNet, then attention) and Mamba-2. Half of
+what they read is text, the topics of the Python documentation. The other half is facts that change:
+"Anna in Rome . Omar in Lima . Anna in Oslo . Anna in ? Oslo". Trained on a CPU by
+``python -m coefdyn.lab lens-models``; weights and heads go into ``data/lens``, with how they came
+about.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
@@ -20,6 +22,10 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn.lab.places import data_folder
+from coefdyn.lab.tasks.base import IGNORE
+from coefdyn.lab.tasks.bytepair import token_bytes
+from coefdyn.lab.tasks.embedded import python_topics_merges
+from coefdyn.lab.tasks.text import TokenTextConfig, draw_windows, text_ids, text_windows
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import keep_heads, torch_operations, trace
 from coefdyn.options import check_choice
@@ -40,6 +46,8 @@ __all__ = [
 NAMES = ("Anna", "Omar", "Mia", "Juan")
 PLACES = ("Rome", "Oslo", "Lima", "Cairo", "Delhi", "Paris")
 WORDS = ("<start>", "in", "?", ".", *NAMES, *PLACES)
+#: ids of the words, then of the text's tokens
+VOCABULARY = len(WORDS) + TokenTextConfig().vocab_size
 
 #: what the chapter looks at: Anna moves twice, the others once or not at all
 EXAMPLE = (
@@ -54,7 +62,7 @@ class FactsConfig:
 
     Attributes:
         model: "qwen3_next" or "mamba2".
-        steps, batch: gradient steps, and sequences per step.
+        steps, batch: gradient steps, and stories per step; as many windows of text as long beside.
         sentences: of four tokens each, per sequence.
         asked: share of questions among them.
         rate: peak learning rate of AdamW; warms up for a twentieth, then falls along a cosine.
@@ -62,7 +70,7 @@ class FactsConfig:
     """
 
     model: str = "qwen3_next"
-    steps: int = 350
+    steps: int = 600
     batch: int = 16
     sentences: int = 15
     asked: float = 0.5
@@ -73,7 +81,7 @@ class FactsConfig:
 #: a model -> its training, as kept
 CONFIGS = {
     "qwen3_next": FactsConfig(),
-    "mamba2": FactsConfig(model="mamba2", steps=600),
+    "mamba2": FactsConfig(model="mamba2"),
 }
 #: a model -> what its files begin with
 FILES = {"qwen3_next": "facts", "mamba2": "facts_mamba2"}
@@ -96,7 +104,7 @@ def _mamba2() -> nn.Module:
     from transformers import Mamba2Config, Mamba2ForCausalLM
 
     config = Mamba2Config(
-        vocab_size=len(WORDS),
+        vocab_size=VOCABULARY,
         hidden_size=64,
         expand=2,
         num_heads=8,
@@ -115,7 +123,7 @@ def _qwen3_next() -> nn.Module:
     from transformers import Qwen3NextConfig, Qwen3NextForCausalLM
 
     config = Qwen3NextConfig(
-        vocab_size=len(WORDS),
+        vocab_size=VOCABULARY,
         hidden_size=64,
         intermediate_size=128,
         num_hidden_layers=2,
@@ -181,47 +189,70 @@ def _story(config: FactsConfig, generator: torch.Generator) -> tuple[list[int], 
     return ids, answers
 
 
+def windows(
+    config: FactsConfig, generator: torch.Generator
+) -> tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]:
+    """Token ids of the training text, as long as a story, and the ids one later."""
+    ids = text_ids(TokenTextConfig.task_name, "train") + len(WORDS)
+    return draw_windows(ids, 1 + 4 * config.sentences, config.batch, generator)
+
+
 def to_ids(text: str) -> Int[Tensor, "1 L"]:
     """Words to ids, the start token first."""
     return torch.tensor([[0, *(WORDS.index(word) for word in text.split())]])
 
 
 def train(config: FactsConfig) -> tuple[nn.Module, dict[str, Any]]:
-    """A model trained on ``facts``, and a record of how it went."""
+    """A model trained on ``facts`` and ``windows``, and a record of how it went."""
     model = build_model(config.model, config.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, config.rate, total_steps=config.steps, pct_start=0.05
     )
     generator = torch.Generator().manual_seed(config.seed)
-    began, losses = time.perf_counter(), []
+    began = time.perf_counter()
+    losses: list[tuple[float, float]] = []
     with torch_operations(model):
         for ids, answers in _batches(config, generator):
             logits = model(ids, use_cache=False).logits
-            loss = functional.cross_entropy(logits.flatten(0, 1), answers.flatten())
+            parts = [
+                functional.cross_entropy(told.flatten(0, 1), wanted.flatten())
+                for told, wanted in zip(logits.chunk(2), answers.chunk(2), strict=True)
+            ]
             optimizer.zero_grad()
-            loss.backward()
+            (parts[0] + parts[1]).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
-            losses.append(loss.item())
+            losses.append((parts[0].item(), parts[1].item()))
             if len(losses) % 50 == 0:
-                print(f"step {len(losses):5d}  loss {sum(losses[-50:]) / 50:.4f}", flush=True)
+                story, text = _means(losses)
+                print(f"step {len(losses):5d}  stories {story:.4f}  text {text:.4f}", flush=True)
+    model.eval()
     record = {
         "config": asdict(config),
         "seconds": round(time.perf_counter() - began, 1),
-        "final_loss": round(sum(losses[-50:]) / len(losses[-50:]), 4),
-        "accuracy": round(accuracy(model.eval(), config), 4),
+        "final_loss": round(_means(losses)[0], 4),
+        "accuracy": round(accuracy(model, config), 4),
+        "text_bits_per_byte": round(bits_per_byte(model, config), 3),
         "provenance": provenance("cpu"),
     }
     return model, record
 
 
+def _means(losses: list[tuple[float, float]]) -> tuple[float, float]:
+    """Of the last fifty steps: stories, text."""
+    last = losses[-50:]
+    return sum(one for one, _ in last) / len(last), sum(two for _, two in last) / len(last)
+
+
 def _batches(
     config: FactsConfig, generator: torch.Generator
 ) -> Iterator[tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]]:
+    """Stories, then as many windows of text."""
     for _ in range(config.steps):
-        yield facts(config, generator)
+        pairs = facts(config, generator), windows(config, generator)
+        yield torch.cat([ids for ids, _ in pairs]), torch.cat([wanted for _, wanted in pairs])
 
 
 @torch.no_grad()
@@ -236,6 +267,22 @@ def accuracy(model: nn.Module, config: FactsConfig, rounds: int = 10) -> float:
             right += int((told == answers).sum())
             asked += int((answers != -100).sum())
     return right / asked
+
+
+@torch.no_grad()
+def bits_per_byte(model: nn.Module, config: FactsConfig) -> float:
+    """On the text's topics that are for test, in windows as long as those of training."""
+    length = 1 + 4 * config.sentences
+    batch = text_windows(TokenTextConfig(seq_len=length))
+    scored = batch.targets[batch.targets != IGNORE]
+    sizes = torch.tensor([len(piece) for piece in token_bytes(python_topics_merges())])
+    nats = 0.0
+    with torch_operations(model):
+        for ids, wanted in zip(batch.inputs.split(64), batch.targets.split(64), strict=True):
+            logits = model(ids + len(WORDS), use_cache=False).logits.flatten(0, 1)
+            wanted = torch.where(wanted == IGNORE, IGNORE, wanted + len(WORDS)).flatten()
+            nats += functional.cross_entropy(logits, wanted, reduction="sum").item()
+    return nats / math.log(2) / int(sizes[scored].sum())
 
 
 def write(folder: Path | None = None, config: FactsConfig | None = None) -> Path:

@@ -1,8 +1,9 @@
 """The lens: how exact on which class, and what a trace costs beside the plain forward pass.
 
-    python tests/benchmarks/lens.py            both tables
+    python tests/benchmarks/lens.py            all three tables
     python tests/benchmarks/lens.py classes    class, mechanism, error, error of the probe
     python tests/benchmarks/lens.py cost       time and memory of trace at 512 tokens
+    python tests/benchmarks/lens.py contract   what `check` finds broken in each class, by how much
 
 Random weights, on this CPU, float32. Times are the least of some runs, the two kinds in turn.
 """
@@ -14,15 +15,17 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lens"))
 import zoo
 
-from coefdyn.lens import Trace, torch_operations, trace
+from coefdyn.lens import Trace, check, torch_operations, trace
 
 #: one class per mechanism, wider than the tests' where the plain pass would cost next to nothing
 WIDE = {"hidden_size": 128, "intermediate_size": 256, "max_position_embeddings": 1024}
@@ -43,15 +46,17 @@ COSTS: dict[str, tuple[str, dict]] = {
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("table", nargs="?", choices=("classes", "cost"))
+    parser.add_argument("table", nargs="?", choices=("classes", "cost", "contract"))
     parser.add_argument("--length", type=int, default=512, help="tokens of the cost table")
     parser.add_argument("--repeats", type=int, default=5, help="timed runs of each kind")
     asked = parser.parse_args()
     warnings.filterwarnings("ignore")
-    if asked.table != "cost":
+    if asked.table in (None, "classes"):
         print_classes()
-    if asked.table != "classes":
+    if asked.table in (None, "cost"):
         print_costs(asked.length, asked.repeats)
+    if asked.table in (None, "contract"):
+        print_contract()
 
 
 def print_classes() -> None:
@@ -67,21 +72,36 @@ def print_classes() -> None:
 
 
 def print_costs(length: int, repeats: int) -> None:
-    """Time of trace over that of the plain pass; memory that a trace keeps, all layers and one."""
-    print(f"{length} tokens; time of trace / time of the plain pass; kB kept by a trace")
+    """Time and most memory of trace beside the plain pass, and what a trace keeps of all layers."""
+    print(f"{length} tokens; ratio: time of trace / time of the plain pass. MB at the most while")
+    print("it runs (weights aside): plain, trace, trace of one layer. kB kept: all layers, one.")
     print(
-        f"{'mechanism':<22} {'class':<28} {'plain ms':>8} {'ratio':>6} {'all kB':>8} {'one kB':>7}"
+        f"{'mechanism':<22} {'class':<26} {'plain ms':>8} {'ratio':>6} "
+        f"{'plain':>7} {'trace':>7} {'one':>7} {'all kB':>7} {'one kB':>7}"
     )
     for name, (kind, options) in COSTS.items():
         model, ids = zoo.build(kind, **options), zoo.ids(length, batch=1)
-        plain, traced = alternately(
-            lambda m=model, x=ids: plain_pass(m, x), lambda m=model, x=ids: trace(m, x), repeats
+        actions = (
+            lambda m=model, x=ids: plain_pass(m, x),
+            lambda m=model, x=ids: trace(m, x),
+            lambda m=model, x=ids: trace(m, x, layers=[0]),
         )
+        plain, traced = alternately(*actions[:2], repeats)
+        most = " ".join(f"{most_memory(action) / 1e6:7.1f}" for action in actions)
         whole, one = (kept(trace(model, ids, layers=layers)) for layers in (None, [0]))
         print(
-            f"{name:<22} {kind:<28} {1e3 * plain:8.1f} {traced / plain:6.2f} "
-            f"{whole / 1e3:8.0f} {one / 1e3:7.0f}"
+            f"{name:<22} {kind:<26} {1e3 * plain:8.1f} {traced / plain:6.2f} "
+            f"{most} {whole / 1e3:7.0f} {one / 1e3:7.0f}"
         )
+
+
+def print_contract() -> None:
+    """The promises that each class of the tests does not keep, on small random models."""
+    for name in zoo.NAMES:
+        report = check(zoo.build(name))
+        print(f"{name:<30} {'keeps all that could be tried' if not report.broken else ''}")
+        for broken in report.broken:
+            print(f"    {report[broken]}")
 
 
 @torch.no_grad()
@@ -100,6 +120,15 @@ def alternately(first: Callable, second: Callable, repeats: int) -> tuple[float,
             if run:  # the first run warms up
                 spent.append(time.perf_counter() - began)
     return min(times[0]), min(times[1])
+
+
+def most_memory(action: Callable) -> int:
+    """Most bytes held at once of what an action allocates."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as seen:
+        action()
+    events = [one for one in seen.profiler.kineto_results.events() if one.name() == "[memory]"]
+    events.sort(key=lambda one: one.start_ns())
+    return max(accumulate(one.nbytes() for one in events))
 
 
 def kept(seen: Trace) -> int:
