@@ -13,7 +13,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,8 @@ EXAMPLE = (
     "Anna in Rome . Omar in Lima . Mia in Cairo . Anna in Oslo . Juan in Delhi . Omar in ? Lima "
     "Anna in ? Oslo Mia in Rome . Anna in Paris . Juan in Lima . Anna in ? Paris Mia in ? Rome"
 )
+#: ages of a fact, in sentences since it was set, from which on answers are counted together
+AGES = (0, 6, 12, 18)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +236,9 @@ def train(config: FactsConfig) -> tuple[nn.Module, dict[str, Any]]:
         "seconds": round(time.perf_counter() - began, 1),
         "final_loss": round(_means(losses)[0], 4),
         "accuracy": round(accuracy(model, config), 4),
+        "long_stories": on_long_stories(model, config),
         "text_bits_per_byte": round(bits_per_byte(model, config), 3),
+        "text_bits_per_byte_by_frequency": round(bits_by_frequency(), 3),
         "provenance": provenance("cpu"),
     }
     return model, record
@@ -270,19 +274,66 @@ def accuracy(model: nn.Module, config: FactsConfig, rounds: int = 10) -> float:
 
 
 @torch.no_grad()
+def on_long_stories(model: nn.Module, config: FactsConfig) -> dict[str, Any]:
+    """Questions in stories four times as long as in training, by the age of the fact.
+
+    Returns:
+        For each entry of ``AGES`` how many were asked and how many answered right; of the wrong
+        answers, how many name a place where that person was before.
+    """
+    long = replace(config, sentences=4 * config.sentences, batch=64)
+    ids, answers = facts(long, torch.Generator().manual_seed(config.seed + 20_000))
+    with torch_operations(model):
+        told = model(ids, use_cache=False).logits.argmax(-1)
+    asked, right, earlier = [0] * len(AGES), [0] * len(AGES), 0
+    for row, wanted, said in zip(ids.tolist(), answers.tolist(), told.tolist(), strict=True):
+        places: dict[int, list[int]] = {}
+        written: dict[int, int] = {}
+        for start in range(1, len(row), 4):
+            name, place, end = row[start], row[start + 2], start + 2
+            if wanted[end] == IGNORE:
+                places.setdefault(name, []).append(place)
+                written[name] = start
+                continue
+            age = (start - written[name]) // 4
+            bin_ = max(i for i, least in enumerate(AGES) if age >= least)
+            asked[bin_] += 1
+            right[bin_] += said[end] == wanted[end]
+            earlier += said[end] != wanted[end] and said[end] in places[name]
+    return {
+        "sentences": long.sentences,
+        "least_age": list(AGES),
+        "asked": asked,
+        "right": right,
+        "wrong_with_an_earlier_place": earlier,
+    }
+
+
+@torch.no_grad()
 def bits_per_byte(model: nn.Module, config: FactsConfig) -> float:
     """On the text's topics that are for test, in windows as long as those of training."""
-    length = 1 + 4 * config.sentences
-    batch = text_windows(TokenTextConfig(seq_len=length))
-    scored = batch.targets[batch.targets != IGNORE]
-    sizes = torch.tensor([len(piece) for piece in token_bytes(python_topics_merges())])
+    batch = text_windows(TokenTextConfig(seq_len=1 + 4 * config.sentences))
     nats = 0.0
     with torch_operations(model):
         for ids, wanted in zip(batch.inputs.split(64), batch.targets.split(64), strict=True):
             logits = model(ids + len(WORDS), use_cache=False).logits.flatten(0, 1)
-            wanted = torch.where(wanted == IGNORE, IGNORE, wanted + len(WORDS)).flatten()
-            nats += functional.cross_entropy(logits, wanted, reduction="sum").item()
-    return nats / math.log(2) / int(sizes[scored].sum())
+            shifted = torch.where(wanted == IGNORE, IGNORE, wanted + len(WORDS)).flatten()
+            nats += functional.cross_entropy(logits, shifted, reduction="sum").item()
+    return nats / math.log(2) / _bytes(batch.targets[batch.targets != IGNORE])
+
+
+def bits_by_frequency() -> float:
+    """The same for a guess that knows only how often each token is in the training text."""
+    train, test = (text_ids(TokenTextConfig.task_name, split) for split in ("train", "test"))
+    counts = torch.bincount(train, minlength=TokenTextConfig().vocab_size).double() + 1
+    log_share = (counts / counts.sum()).log()
+    return -log_share[test[1:]].sum().item() / math.log(2) / _bytes(test[1:])
+
+
+def _bytes(tokens: Int[Tensor, " T"]) -> int:
+    """How many bytes these tokens of the text stand for."""
+    sizes = torch.tensor([len(piece) for piece in token_bytes(python_topics_merges())])
+    return int(sizes[tokens].sum())
 
 
 def write(folder: Path | None = None, config: FactsConfig | None = None) -> Path:

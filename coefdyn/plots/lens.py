@@ -37,6 +37,7 @@ def plot_scores(axis: Axes, found: HeadReading, title: str = "") -> None:
         where = torch.arange(len(heights)) + 0.27 * (place - 1)
         axis.bar(where, heights, width=0.25, color=INGREDIENT_COLORS[color], label=name)
     axis.set(xlabel="head", ylabel="share of $|\\alpha|$", ylim=(0, 1), title=title)
+    axis.set_xticks(range(found.first.shape[-1]))
     axis.legend()
 
 

@@ -1,4 +1,4 @@
-"""The chapter's small model: its task, its kept weights, and the heads kept of it."""
+"""The chapter's small models: their task, kept weights, and the heads kept of them."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from torch import nn
 
 from coefdyn.lab import lens_models
 from coefdyn.lab.places import data_folder
+from coefdyn.lab.tasks.text import text_ids
 from coefdyn.lens import load_heads, trace
 
 KEPT = data_folder() / "lens"
@@ -47,14 +49,24 @@ def test_the_example_is_a_story_of_the_task_and_fits_the_explorer() -> None:
     assert lens_models.to_ids(lens_models.EXAMPLE).shape == (1, len(words) + 1)
 
 
-def test_the_kept_heads_are_those_of_the_kept_weights() -> None:
-    weights = KEPT / "facts.safetensors"
+def kept_model(name: str) -> nn.Module:
+    weights = KEPT / f"{lens_models.FILES[name]}.safetensors"
     assert weights.stat().st_size < 2_000_000
-    model = lens_models.build_model().eval()
+    model = lens_models.build_model(name).eval()
     model.load_state_dict(load_file(weights))
-    kept = load_heads(KEPT / "facts_heads.npz")
-    seen = trace(model, lens_models.to_ids(lens_models.EXAMPLE), use_cache=False)
+    return model
+
+
+def record_of(name: str) -> dict:
+    return json.loads((KEPT / f"{lens_models.FILES[name]}.json").read_text())
+
+
+@pytest.mark.parametrize("name", lens_models.CONFIGS)
+def test_the_kept_heads_are_those_of_the_kept_weights(name: str) -> None:
+    kept = load_heads(KEPT / f"{lens_models.FILES[name]}_heads.npz")
+    seen = trace(kept_model(name), lens_models.to_ids(lens_models.EXAMPLE), use_cache=False)
     assert kept.words == ("<start>", *lens_models.EXAMPLE.split())
+    assert len(kept.layers) == len(seen) == 2
     for layer in kept.layers:
         torch.testing.assert_close(
             layer.dynamics.coefficients(),
@@ -64,12 +76,30 @@ def test_the_kept_heads_are_those_of_the_kept_weights() -> None:
         )
 
 
-def test_the_record_says_the_accuracy_of_the_kept_weights() -> None:
-    record = json.loads((KEPT / "facts.json").read_text())
-    model = lens_models.build_model().eval()
-    model.load_state_dict(load_file(KEPT / "facts.safetensors"))
+@pytest.mark.parametrize("name", lens_models.CONFIGS)
+def test_the_record_says_what_the_kept_weights_reach(name: str) -> None:
+    record, model = record_of(name), kept_model(name)
     config = lens_models.FactsConfig(**record["config"])
+    assert config == lens_models.CONFIGS[name]
     assert abs(lens_models.accuracy(model, config) - record["accuracy"]) < 0.01
+    assert abs(lens_models.bits_per_byte(model, config) - record["text_bits_per_byte"]) < 0.01
+    by_frequency = record["text_bits_per_byte_by_frequency"]
+    assert abs(lens_models.bits_by_frequency() - by_frequency) < 0.01
+    found, told = lens_models.on_long_stories(model, config), record["long_stories"]
+    assert found["asked"] == told["asked"] and found["least_age"] == told["least_age"]
+    for mine, theirs in zip(found["right"], told["right"], strict=True):
+        assert abs(mine - theirs) <= 2  # close answers may fall otherwise on another machine
+
+
+def test_the_text_is_the_task_s_behind_the_words() -> None:
+    config = lens_models.FactsConfig(batch=3)
+    ids, following = lens_models.windows(config, torch.Generator().manual_seed(0))
+    assert ids.shape == following.shape == (3, 1 + 4 * config.sentences)
+    assert torch.equal(ids[:, 1:], following[:, :-1])
+    text = text_ids("token-text", "train") + len(lens_models.WORDS)
+    starts = text.unfold(0, ids.shape[1], 1)
+    assert all((starts == row).all(-1).any() for row in ids)
+    assert ids.max() < lens_models.VOCABULARY
 
 
 @pytest.mark.parametrize("name", lens_models.CONFIGS)
@@ -88,8 +118,8 @@ def test_two_steps_write_everything(name: str, tmp_path: Path) -> None:
 
 
 def test_the_record_names_a_commit() -> None:
-    record = json.loads((KEPT / "facts.json").read_text())
-    assert not record["provenance"]["revision"].startswith("version")
+    for name in lens_models.CONFIGS:
+        assert not record_of(name)["provenance"]["revision"].startswith("version")
 
 
 def test_a_model_that_is_not_known_is_told() -> None:
