@@ -53,11 +53,16 @@ EARLY_FONT = (
 
 
 #: Nothing is drawn until the letters of a text are there, so that no line breaks anew, and laid
-#: out, which takes two frames; two seconds at most.
+#: out, which takes two frames. After three seconds it is drawn with the letters that the machine has,
+#: and stays so: the style sheet reads `data-late`. The theme's own script chooses light or dark
+#: at the end of loading only, which is too late for the first picture.
 WAIT = (
     '<script>(()=>{const d=document.documentElement,show=()=>d.removeAttribute("data-wait"),'
     'fonts=["16px Inter","italic 16px Inter","16px JetBrains Mono","16px STIX Two Math"];'
-    'd.setAttribute("data-wait","");setTimeout(show,2000);'
+    'if(!["light","dark"].includes(d.dataset.theme))'
+    'd.dataset.theme=matchMedia("(prefers-color-scheme: dark)").matches?"dark":"light";'
+    'd.setAttribute("data-wait","");setTimeout(()=>{if(d.hasAttribute("data-wait"))'
+    'd.setAttribute("data-late","");show()},3000);'
     "Promise.all(fonts.map((font)=>document.fonts.load(font)))"
     ".then(()=>requestAnimationFrame(()=>requestAnimationFrame(show)),show)})()</script>"
 )

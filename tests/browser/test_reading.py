@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from browser.conftest import Visit
@@ -122,6 +123,34 @@ def test_the_index_lists_the_terms(visit: Open) -> None:
     page = visit("genindex.html").page
     assert page.get_by_role("link", name="delta rule", exact=True).count() == 1
     assert page.locator(".bd-article a, .indextable a").count() > 30
+
+
+def test_letters_that_come_late_move_no_line(browser: Any, address: str) -> None:
+    """They wait for the next page: a text that broke anew would jump under the reader's eyes."""
+    page = browser.new_page()
+    page.add_init_script("FontFaceSet.prototype.load = () => new Promise(() => {})")
+    page.goto(address + "notation.html", wait_until="commit")
+    page.wait_for_selector("html[data-late]:not([data-wait])", timeout=30_000)
+    family = "(name) => getComputedStyle(document.querySelector(name)).fontFamily"
+    assert page.evaluate(family, "article p").startswith('"Inter stand-in"')
+    assert "STIX" not in page.evaluate(family, "article math")
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_page_has_its_look_before_the_scripts_of_the_theme(
+    scheme: str, browser: Any, address: str
+) -> None:
+    """They end long after the first picture, and letters or a ground that change then jump."""
+    page = browser.new_page(color_scheme=scheme)
+    page.route("**/pydata-sphinx-theme.js*", lambda route: route.abort())
+    page.goto(address + "notation.html")
+    page.wait_for_selector("html:not([data-wait])", timeout=30_000)
+    read = "(key) => getComputedStyle(document.body)[key]"
+    assert page.evaluate(read, "fontFamily").startswith("Inter")
+    ground = [int(x) for x in page.evaluate(read, "backgroundColor")[4:-1].split(",")]
+    assert (max(ground) < 60) == (scheme == "dark")
+    page.close()
 
 
 def test_a_wide_table_on_a_phone_says_so_and_keeps_its_first_column(visit: Open) -> None:
