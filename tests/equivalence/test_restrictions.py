@@ -169,6 +169,16 @@ def test_a_sink_takes_its_share(phi: str, added: str) -> None:
         every_method(*design(structure, phi, "sink", added))
 
 
+@pytest.mark.parametrize("phi", ["exp", "softplus", "elu1"])
+def test_a_sink_may_be_one_number(phi: str) -> None:
+    d, v, leaves = design("scalar", phi, "row_sum", "")
+    same = torch.full((2, LENGTH), 1.5, dtype=F64)
+    want = literal(replace(d, normalizer=normalizer.RowSum(sink=same)), v)
+    d = replace(d, normalizer=normalizer.RowSum(sink=1.5))
+    for method in cpu_methods(d):
+        agrees(d, v, leaves, want, method)
+
+
 @pytest.mark.parametrize("added", ["own", "outer", "blocks-before", "given", "all"])
 @pytest.mark.parametrize("phi", ["identity", "exp", "softplus", "elu1"])
 @pytest.mark.parametrize("structure", ["identity", "scaled_householder"])
