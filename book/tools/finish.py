@@ -53,9 +53,9 @@ EARLY_FONT = (
 
 
 #: Nothing is drawn until the letters of a text are there, so that no line breaks anew, and laid
-#: out, which takes two frames. After three seconds it is drawn with the letters that the machine has,
-#: and stays so: the style sheet reads `data-late`. The theme's own script chooses light or dark
-#: at the end of loading only, which is too late for the first picture.
+#: out, which takes two frames. After three seconds it is drawn with the letters that the machine
+#: has, and stays so: the style sheet reads `data-late`. The theme's own script chooses light or
+#: dark at the end of loading only, which is too late for the first picture.
 WAIT = (
     '<script>(()=>{const d=document.documentElement,show=()=>d.removeAttribute("data-wait"),'
     'fonts=["16px Inter","italic 16px Inter","16px JetBrains Mono","16px STIX Two Math"];'
