@@ -28,6 +28,8 @@ def key_of(state: Mapping[str, Any]) -> str:
     settings = state.get("settings", {})
     chosen = {name: settings.get(name) for name in ("kind", "tokens", "structure", "panel")}
     facts = [state.get("parts"), (state.get("predict") or {}).get("question"), chosen]
+    if "right" in settings:  # a second design beside the first
+        facts.append(settings["right"] is not None)
     if "controls" in state:
         facts.append([state["controls"], state.get("caption")])
     return f"{kind}-{short([json.dumps(facts, sort_keys=True)])}"

@@ -50,6 +50,7 @@ CODE = (
     "from coefdyn.widgets import Explorer\n"
     "from coefdyn.plots.explorer_still import explorer_still\n"
     "from coefdyn.lab.films.figure import film_still\n"
+    "from coefdyn.lab.train.kept import kept_still\n"
 )
 CAPTION = "A still of the interactive figure, at the settings it starts with."
 
@@ -115,8 +116,11 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
         return _film(record)
     if name == "PageTraining":
         from coefdyn.lab.train import PageTraining
+        from coefdyn.lab.train.kept import kept_run, kept_still
 
-        return Still(PageTraining.from_state(state).words())
+        kept = kept_run(state["settings"])
+        draw = None if kept is None else lambda: kept_still(kept)
+        return Still(PageTraining.from_state(state).words(), draw)
     figure = getattr(widgets, name, None)
     if isinstance(figure, type) and issubclass(figure, SmallFigure):
         return Still(figure.from_state(state).words())

@@ -39,7 +39,15 @@ READOUTS: dict[str, Readout] = {
     **{f"psi_{name}": psi for name, psi in FEATURE_MAPS.items()},
 }
 NORMALIZERS = ("one", "row_sum", "floored", "geometric", *ETA_MAPS)
-SCALINGS = ("one", "inverse_sqrt", "gate", "gate_inverse_sqrt", "delta")
+SCALINGS = (
+    "one",
+    "inverse_sqrt",
+    "gate",
+    "gate_inverse_sqrt",
+    "delta",
+    "beta",
+    "exponential",
+)
 
 
 class DesignMixer(HeadMixer):
@@ -61,7 +69,9 @@ class DesignMixer(HeadMixer):
         ratio: of "geometric"; ratio^i overflows float32 for ratio 1.05 after 1800 tokens.
         scaling: b_j: "one", "inverse_sqrt" (1/sqrt(n)), "gate" (z_j = sigmoid(w^T x_j)),
             "gate_inverse_sqrt" (z_j / sqrt(n)), "delta" (Delta_j; the evolution's own Delta
-            where it decays by one number, by "mamba2"), or a positive number: b_j itself.
+            where it decays by one number, by "mamba2"), "beta" (beta_j / sqrt(n); the evolution's
+            own beta where it is a Householder form, else 2 sigmoid(w^T x_j)), "exponential"
+            (exp(w^T x_j) / sqrt(n), mLSTM's input gate), or a positive number: b_j itself.
         norm_eps: what the output norm adds to the mean square, at least 0.
         heads: see ``HeadOptions``.
 
@@ -110,6 +120,10 @@ class DesignMixer(HeadMixer):
             return None
         if self.scaling.startswith("gate"):
             return self.head_gate("sigmoid")
+        if self.scaling == "exponential":
+            return self.head_gate("exp")
+        if self.scaling == "beta" and "householder" not in self.evolution:
+            return self.head_gate("sigmoid", 2.0)
         one_number = self.evolution in ("scalar", "scaled_householder")
         shared = one_number and isinstance(self.decay, TimestepDecay)
         if self.scaling == "delta" and not shared:
@@ -122,7 +136,7 @@ class DesignMixer(HeadMixer):
             q=tokens.q,
             k=tokens.k,
             evolution=matrices,
-            scaling=self._scaling(tokens, delta),
+            scaling=self._scaling(tokens, matrices, delta),
             readout=self.readout,
             normalizer=self._normalizer(tokens),
         )
@@ -153,13 +167,16 @@ class DesignMixer(HeadMixer):
         scaled = evolution.ScaledHouseholder(direction=direction, beta=beta, log_decay=log_decay)
         return scaled, delta
 
-    def _scaling(self, tokens: Tokens, delta: Tensor | None) -> float | Tensor:
+    def _scaling(self, tokens: Tokens, matrices: Evolution, delta: Tensor | None) -> float | Tensor:
         if isinstance(self.scaling, float):
             return self.scaling
         inverse_sqrt = self.key_dim**-0.5
         if self.write is not None:
             gate = tokens.match(self.write(tokens.x))
-            return gate * inverse_sqrt if self.scaling == "gate_inverse_sqrt" else gate
+            return gate if self.scaling in ("gate", "delta") else gate * inverse_sqrt
+        if self.scaling == "beta":
+            assert isinstance(matrices, evolution.Householder | evolution.ScaledHouseholder)
+            return matrices.beta * inverse_sqrt
         if self.scaling == "delta":
             assert delta is not None, "without its own gate, delta is the evolution's"
             return tokens.match(delta)

@@ -11,6 +11,7 @@ from browser.explorer_pages import Open, number, open_page, text  # noqa: F401
 from coefdyn.lab.films import TrainingFilm
 from coefdyn.lab.films.film import Film
 from coefdyn.lab.train import PageTraining
+from coefdyn.lab.train.kept import kept_run
 from coefdyn.lab.train.offers import CONTESTS, EVERY, ROWS
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
@@ -186,6 +187,26 @@ def test_growth_ends_in_the_words_of_principle_6(open_page: Open) -> None:
     assert page.is_disabled("[data-cd=train-start]")
     page.click("[data-cd=train-reset]")
     page.wait_for_selector("[data-cd=train-start]:not([disabled])")
+
+
+def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
+    """exp, A = 1.05 I, eta = 1: the step of the still, and the sentence of the principle."""
+    figure = PageTraining.contest("principle_6")
+    kept = kept_run(figure.settings)
+    assert kept is not None
+    page = open_trainer(open_page, figure)
+    page.click("[data-cd=train-start]")
+    words = until_words(page, "train-answer", "Principle 6")
+    assert f"Stopped at step {kept.runs[0]['stopped']}:" in words
+    assert "A = 1.05 I lengthens every stored key" in words
+
+
+def test_the_gap_of_principle_3(open_page: Open) -> None:
+    """exp with A = 0.85 I beside exp with A = I, from one seed, where no position is told."""
+    page = open_trainer(open_page, PageTraining.contest("principle_3"))
+    page.click("[data-cd=train-start]")
+    until(page, "s => Number(s('train-step')) >= 300 && Number(s('train-step-2')) >= 300")
+    assert number(page, "train-accuracy") - number(page, "train-accuracy-2") > 0.1
 
 
 def test_weights_are_saved_and_loaded(open_page: Open, tmp_path: Path) -> None:

@@ -9,10 +9,13 @@ import pytest
 import torch
 
 from coefdyn.lab.tasks import (
+    ForgetConfig,
+    LongMemoryConfig,
     MqarConfig,
     NoisyRecallConfig,
     OverwriteConfig,
     ParityConfig,
+    PositionConfig,
     RecallConfig,
     SelectiveCopyingConfig,
     TaskConfig,
@@ -42,6 +45,10 @@ CONFIGS: dict[str, TaskConfig] = {
     "copying": SelectiveCopyingConfig(seq_len=16, tokens_to_copy=4, selective=False),
     "overwrite, quick": OverwriteConfig.quick(),
     "overwrite, two keys": OverwriteConfig(vocab_size=10, pairs=2, writes=4, seq_len=18),
+    "forget, quick": ForgetConfig.quick(),
+    "forget, three keys": ForgetConfig(vocab_size=12, pairs=3, seq_len=12),
+    "long memory": LongMemoryConfig(vocab_size=10, seq_len=48),
+    "position": PositionConfig(vocab_size=8, seq_len=24, distance=3),
     "parity, quick": ParityConfig.quick(),
 }
 

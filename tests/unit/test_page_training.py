@@ -14,9 +14,26 @@ from book.tools.chapters import ROOT
 from coefdyn.lab import train
 from coefdyn.lab.tasks import config_from_dict
 from coefdyn.lab.train import PageTraining
-from coefdyn.lab.train.offers import CHOICES, CONTESTS, ROWS, SIZE, contests, offered
+from coefdyn.lab.train.kept import kept_run, kept_still
+from coefdyn.lab.train.offers import (
+    CHAPTERS,
+    CHOICES,
+    CONTESTS,
+    ROWS,
+    SIZE,
+    contests,
+    design_words,
+    offered,
+)
 from coefdyn.lab.train.source import ENGINE, PAGE, TASKS, page_source, worker_source
-from coefdyn.mixers.design import DesignMixer
+from coefdyn.mixers.design import (
+    EVOLUTIONS,
+    NORMALIZERS,
+    READOUTS,
+    SCALINGS,
+    DesignMixer,
+)
+from coefdyn.widgets import Explorer
 
 JS = Path(train.__file__).parent / "js"
 #: bytes that the figure may add to a page
@@ -30,8 +47,40 @@ def globals_of(*names: str) -> list[str]:
     return [found for text in texts for found in GLOBAL.findall(text)]
 
 
-def test_the_module_is_light() -> None:
-    assert len(PageTraining._esm.encode()) < HEAVIEST
+def test_the_figure_is_light() -> None:
+    """Its stylesheet is the explorer's, which a page carries once for all its figures."""
+    record = {"settings": PageTraining("gla", "mamba2").settings, "contests": contests()}
+    assert len(PageTraining._esm.encode()) + len(json.dumps(record)) < HEAVIEST
+    assert PageTraining._css == Explorer._css
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_opens_its_contest_and_has_a_kept_run_of_it(chapter: str) -> None:
+    folders = {"index": "", "principle": "principles/"}
+    folder = folders.get(chapter.partition("_")[0], "architectures/")
+    text = (ROOT / "book" / f"{folder}{chapter}.md").read_text(encoding="utf-8")
+    assert f'PageTraining.contest("{chapter}")' in text
+    figure = PageTraining.contest(chapter)
+    kept = kept_run(figure.settings)
+    assert kept is not None
+    assert [run["name"] for run in kept.runs] == [
+        design_words(figure.settings[side]) for side in ("left", "right") if figure.settings[side]
+    ]
+    for run in kept.runs:
+        assert run["name"] in figure.words()
+        assert len(run["steps"]) == len(run["accuracy"]) == len(run["loss"])
+        assert (run["matrix"] is None) == bool(run["stopped"])
+    drawn = kept_still(kept)
+    assert len(drawn.axes) == 1 + sum(run["matrix"] is not None for run in kept.runs)
+
+
+def test_settings_that_were_never_kept_have_no_run() -> None:
+    assert kept_run(PageTraining("gla", seed=4321).settings) is None
+
+
+def test_an_unknown_chapter_is_named_with_the_nearest() -> None:
+    with pytest.raises(ValueError, match="mamba2"):
+        PageTraining.contest("mamba3")
 
 
 def test_the_workers_names_are_told_apart() -> None:
@@ -65,6 +114,14 @@ def test_the_wheel_carries_every_file() -> None:
 def test_every_row_is_a_mixer_of_the_library() -> None:
     for row in ROWS.values():
         DesignMixer(d_model=SIZE["width"], n_heads=SIZE["heads"], **row["options"])
+
+
+def test_every_choice_of_the_mixer_is_offered() -> None:
+    known = {"evolution": EVOLUTIONS, "readout": READOUTS}
+    known |= {"normalizer": NORMALIZERS, "scaling": SCALINGS}
+    assert {key: set(found) for key, found in CHOICES.items()} == {
+        key: set(found) for key, found in known.items()
+    }
 
 
 def test_every_choice_is_a_mixers() -> None:

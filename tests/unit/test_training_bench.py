@@ -1,154 +1,129 @@
-"""The training bench as Python objects: its buttons are pressed, its threads are waited for."""
+"""The bench's runs in a kernel: what the figure asks, the answers, and the library's own run."""
 
 from __future__ import annotations
 
-import time
+import json
+from typing import Any
 
 import pytest
 import torch
 
 from coefdyn.lab.bench import TrainingBench
-from coefdyn.lab.bench.trial import EVOLUTIONS, NORMALIZERS, READOUTS, SCALINGS, TASKS, Choices
-from coefdyn.lab.films import TrainingFilm
-from coefdyn.lab.films.film import Film
-from coefdyn.lab.training import TrainOptions, train_group
+from coefdyn.lab.bench.kernel_run import KernelRun
+from coefdyn.lab.tasks import config_from_dict
+from coefdyn.lab.train.offers import EVERY, SIZE, contests
+from coefdyn.lab.training import RunConfig, TrainConfig, train_group
+from coefdyn.models import ModelConfig
 
-PATIENCE_S = 60.0
-
-
-def _bench(**choices: object) -> TrainingBench:
-    return TrainingBench(Choices(**{"size": "tiny", "steps": 4, "seed": 1, **choices}))
+LOOK = {"layer": 2, "head": 3, "sequence": 4}
+FADING = {"evolution": "constant", "constant": 0.7}
 
 
-def _train(bench: TrainingBench) -> None:
-    bench.buttons["train"].click()
-    assert bench.wait(PATIENCE_S)
+def start(design: dict[str, Any] = FADING, **more: Any) -> KernelRun:
+    given = {"size": SIZE, "positions": "none", "seed": 1, "rate": 1e-2, **more}
+    return KernelRun(task=contests()["noisy-recall"]["config"], design=design, **given)
 
 
-@pytest.fixture(scope="module")
-def trained() -> TrainingBench:
-    """Two finished trials that differ in A_t."""
-    bench = _bench()
-    _train(bench)
-    bench.controls["evolution"].value = "identity"
-    _train(bench)
-    return bench
+def ask(run: KernelRun, kind: str, *files: bytes, **more: Any) -> tuple[dict[str, Any], list]:
+    told, made = run.answer({"kind": kind, "look": LOOK, **more}, list(files))
+    json.dumps(told, allow_nan=False)  # what a message to the page has to be
+    return told, made
 
 
-def test_the_button_trains_and_everything_moves(trained: TrainingBench) -> None:
-    first, second = trained.trials
-    assert (first.state, second.state) == ("finished", "finished")
-    assert first.steps == [0, 1, 2, 3, 4]
-    assert first.loss[-1] < first.loss[0]
-    assert first.coefficients.shape == (2, 2, 31, 31)
-    assert trained.bar.value == trained.bar.max == 4
-    assert "finished at step 4 of 4" in trained.words.value
-    assert f"test accuracy {second.accuracy[-1]:.3f}" in trained.words.value
-    assert bytes(trained.picture.value[:4]) == b"\x89PNG"
-    assert not trained.buttons["train"].disabled
-    assert trained.buttons["stop"].disabled
+def test_a_run_is_the_librarys() -> None:
+    """The same losses on the test set as `train_group` at a constant learning rate."""
+    run = start()
+    told, _ = ask(run, "work", count=2 * EVERY)
+    config = RunConfig(
+        task=config_from_dict(contests()["noisy-recall"]["config"]),
+        model=ModelConfig(width=32, layers=2, mlp=64, options={**FADING, "n_heads": 4}),
+        train=TrainConfig(
+            steps=2 * EVERY,
+            batch=16,
+            learning_rate=1e-2,
+            schedule="constant",
+            warmup=20,
+            evaluate_every=EVERY,
+        ),
+        seed=1,
+    )
+    (record,) = train_group([config])
+    assert [mark["t"] for mark in told["marks"]] == [EVERY, 2 * EVERY]
+    losses = [mark["loss"] for mark in told["marks"]]
+    assert losses == pytest.approx(record["metrics"]["loss"], rel=1e-3)
+    assert len(told["losses"]) == told["t"] == 2 * EVERY
+    assert told["losses"][-1] < 0.8 * told["losses"][0]
 
 
-def test_it_trains_what_train_group_trains(trained: TrainingBench) -> None:
-    (record,) = train_group([trained.trials[0].choices.config()], TrainOptions())
-    assert trained.trials[0].accuracy[1:] == record["metrics"]["accuracy"]
-    assert trained.trials[0].loss[1:] == record["metrics"]["loss"]
+def test_it_begins_untrained_and_shows_what_is_looked_at() -> None:
+    told, _ = ask(start(), "start")
+    length = told["look"]["length"]
+    assert (told["t"], len(told["marks"]), told["trouble"]) == (0, 1, None)
+    matrix = torch.tensor(told["look"]["matrix"]).view(length, length)
+    torch.testing.assert_close(matrix.sum(-1), torch.ones(length))
+    assert matrix.triu(1).abs().max() == 0
+    assert len(told["marks"][0]["bytes"]) == 2 * 4 * length * (length + 1) // 2
+    other, _ = start().answer({"kind": "look", "look": {**LOOK, "head": 1}}, [])
+    assert other["look"]["matrix"] != told["look"]["matrix"]
+    assert other["look"]["inputs"] == told["look"]["inputs"]
 
 
-def test_another_head_is_another_picture(trained: TrainingBench) -> None:
-    before = trained.picture.value
-    trained.controls["head"].value = 2
-    assert trained.picture.value != before
+def test_weights_go_out_and_come_back() -> None:
+    pytest.importorskip("safetensors")
+    run, other = start(), start(seed=2)
+    ask(run, "work", count=3)
+    _, (file,) = ask(run, "save", notes={"task": "noisy-recall"})
+    notes, _ = ask(other, "notes", file)
+    assert notes["notes"] == {"task": "noisy-recall", "step": "3"}
+    told, _ = ask(other, "load", file)
+    assert told["t"] == 3
+    for name, weight in run.model.state_dict().items():
+        assert torch.equal(weight, other.model.state_dict()[name])
+    with pytest.raises(ValueError, match="another design or size"):
+        ask(start({"evolution": "scalar"}), "load", file)
+    with pytest.raises(ValueError, match="no safetensors file"):
+        ask(other, "load", b"no weights")
 
 
-def test_finished_trials_become_a_film(trained: TrainingBench) -> None:
-    film = trained.film()
-    assert isinstance(film, TrainingFilm)
-    assert [run["name"] for run in film.film["runs"]] == [
-        "A 0.85 I, exp, eta row_sum, b inverse_sqrt",
-        "A identity, exp, eta row_sum, b inverse_sqrt",
+def test_a_number_beyond_float32_ends_the_run_with_its_place() -> None:
+    grown = {"evolution": "constant", "constant": 1.2, "normalizer": "one", "scaling": 20.0}
+    run = start(grown, rate=3e-2)
+    told, _ = ask(run, "work", count=100)
+    assert told["trouble"]["t"] == told["t"] + 1 < 100
+    assert told["trouble"]["part"] in ("coefficients", "gradient")
+    again, _ = ask(run, "work", count=5)
+    assert again["t"] == told["t"] and again["losses"] == []
+
+
+def test_a_question_that_no_run_knows_is_refused() -> None:
+    with pytest.raises(ValueError, match="'dance'"):
+        start().answer({"kind": "dance", "look": LOOK}, [b""])
+
+
+def test_the_bench_answers_each_lane_and_forgets_those_that_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = TrainingBench("gla")
+    assert bench.kernel is True
+    told: list[dict[str, Any]] = []
+    monkeypatch.setattr(bench, "send", lambda content, buffers=None: told.append(content))
+    run = {"task": contests()["parity"]["config"], "design": {}, "size": SIZE, "rate": 1e-2}
+    begin = {"kind": "start", "look": LOOK, "run": {**run, "positions": "none", "seed": 0}}
+
+    def hear(**message: Any) -> None:
+        bench._hear(bench, message, [])
+
+    hear(lane="a", **begin)
+    hear(lane="b", **{**begin, "run": {**begin["run"], "design": {"readout": "epx"}}})
+    bench._thread.submit(int).result()
+    hear(lane="a", kind="work", count=2, look=LOOK)
+    bench._thread.submit(int).result()
+    hear(lane="a", kind="end")
+    hear(lane="a", kind="work", count=2, look=LOOK)
+    bench._thread.submit(int).result()
+    assert [(one["lane"], one["kind"], one.get("t")) for one in told] == [
+        ("a", "start", 0),
+        ("b", "start", None),
+        ("a", "work", 2),
     ]
-    assert repr(trained) == "TrainingBench(2 trials)"
-
-
-def test_stop_really_stops() -> None:
-    bench = _bench(steps=5_000)
-    bench.buttons["train"].click()
-    trial, patience = bench.trials[-1], time.monotonic() + PATIENCE_S
-    while trial.done < 2 and time.monotonic() < patience:
-        time.sleep(0.01)
-    bench.train()
-    assert "training already" in bench.words.value or trial.state != "running"
-    bench.buttons["stop"].click()
-    assert bench.wait(PATIENCE_S)
-    assert trial.state == "stopped"
-    assert not trial._thread.is_alive()
-    done = trial.done
-    time.sleep(0.2)
-    assert 2 <= trial.done == done < 5_000
-    assert not bench.buttons["train"].disabled
-    with pytest.raises(ValueError, match="needs a finished trial"):
-        bench.film()
-    bench.buttons["clear"].click()
-    assert bench.trials == []
-    assert bench.picture.value == b""
-
-
-def test_errors_are_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = _bench()
-
-    def broken(*args: object, **kwargs: object) -> None:
-        raise ValueError("b_j must be positive, got -1.")
-
-    monkeypatch.setattr("coefdyn.lab.bench.trial.record_run", broken)
-    _train(bench)
-    assert bench.trials[-1].state == "failed"
-    assert "failed at step 0 of 4. ValueError: b_j must be positive" in bench.words.value
-    assert not bench.buttons["train"].disabled
-
-
-def test_choices_that_do_not_exist_are_told() -> None:
-    with pytest.raises(ValueError, match="did you mean 'softplus'"):
-        TrainingBench(Choices(readout="softpluss"))
-    with pytest.raises(ValueError, match="steps must lie between 1 and 5000, got 0"):
-        TrainingBench(Choices(steps=0))
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_every_task_fits_a_film(task: str) -> None:
-    assert Choices(task=task).config().task.input_length <= 64
-
-
-def test_every_design_builds() -> None:
-    from coefdyn.lab.training import build_model
-
-    for name, known in (
-        ("evolution", EVOLUTIONS),
-        ("readout", tuple(READOUTS)),
-        ("normalizer", NORMALIZERS),
-        ("scaling", SCALINGS),
-        ("position", ("none", "rotary", "learned")),
-    ):
-        for one in known:
-            config = Choices(**{name: one}, size="tiny").config()
-            tokens = torch.zeros(1, config.task.input_length, dtype=torch.int64)
-            logits = build_model(config)(tokens)
-            assert logits.shape[:2] == tokens.shape, (name, one)
-
-
-def test_films_of_different_seeds_are_refused(trained: TrainingBench) -> None:
-    other = _bench(seed=2)
-    other.trials = [*trained.trials, *trained.trials[:1]]
-    assert len(other.film().film["runs"]) == 3
-    bench = _bench(steps=2)
-    _train(bench)
-    bench.trials += trained.trials
-    with pytest.raises(ValueError, match="equal task, size, seed and steps"):
-        bench.film()
-
-
-def test_a_film_of_the_bench_can_be_kept(trained: TrainingBench, tmp_path) -> None:
-    from coefdyn.lab.bench.trial import film_of
-
-    film_of(trained.trials).save(tmp_path / "mine.json")
-    assert Film.load(tmp_path / "mine.json").steps == (0, 1, 2, 3, 4)
+    assert "did you mean 'exp'" in told[1]["error"]

@@ -1,4 +1,4 @@
-"""The training bench: a design of one's own beside the book's, trained in a live notebook."""
+"""The training bench: the figure of ``coefdyn.lab.train``, computed in the page or in a kernel."""
 
 from coefdyn.lab.bench.widget import TrainingBench
 

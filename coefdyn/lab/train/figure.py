@@ -11,7 +11,9 @@ from urllib.parse import quote
 import anywidget
 import traitlets
 
+from coefdyn.lab.train.kept import kept_run
 from coefdyn.lab.train.offers import (
+    CHAPTERS,
     CHOICES,
     CONTESTS,
     MOST_CONSTANT,
@@ -22,11 +24,13 @@ from coefdyn.lab.train.offers import (
     SIZE,
     SPEEDS,
     contests,
+    design_words,
     offered,
 )
-from coefdyn.lab.train.source import page_source, page_style
+from coefdyn.lab.train.source import page_source
 from coefdyn.options import check_choice
 from coefdyn.widgets.settings import check_name, check_whole
+from coefdyn.widgets.source import style_source
 
 __all__ = ["PageTraining"]
 
@@ -59,11 +63,13 @@ class PageTraining(anywidget.AnyWidget):
     """
 
     _esm = page_source(json.dumps(offered(), ensure_ascii=False))
-    _css = page_style()
+    _css = style_source()
 
     settings = traitlets.Dict().tag(sync=True)
     contests = traitlets.Dict().tag(sync=True)
     name = traitlets.Unicode("train").tag(sync=True)
+    #: whether a kernel answers, too: ``coefdyn.lab.bench.TrainingBench``
+    kernel = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -90,6 +96,16 @@ class PageTraining(anywidget.AnyWidget):
         super().__init__(
             settings={**first, **designs, **look, **settings}, contests=contests(), name=name
         )
+
+    @classmethod
+    def contest(cls, chapter: str) -> PageTraining:
+        """The figure that a chapter opens, one of ``coefdyn.lab.train.offers.CHAPTERS``.
+
+        Raises:
+            ValueError: for a chapter without one, naming the nearest.
+        """
+        check_name("chapter", chapter, tuple(CHAPTERS))
+        return cls(**CHAPTERS[chapter])
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> PageTraining:
@@ -129,13 +145,14 @@ class PageTraining(anywidget.AnyWidget):
 
     def words(self) -> str:
         """What the figure does, for paper and where no script runs."""
-        s = self.settings
-        designs = [_design_words(s[side]) for side in ("left", "right") if s[side]]
+        s, kept = self.settings, kept_run(self.settings)
+        designs = [design_words(s[side]) for side in ("left", "right") if s[side]]
         base = self.contests[s["task"]]["base"]
         return (
             f"A figure that trains in the page: {' beside '.join(designs)}, on "
             f"{CONTESTS[s['task']][0].lower()}, seed {s['seed']}, learning rate {s['rate']:g}. "
-            f"A guess scores {base:.2f}. It needs a screen and JavaScript."
+            f"A guess scores {base:.2f}. {kept.words() if kept else ''}"
+            "The figure needs a screen and JavaScript."
         )
 
     def __repr__(self) -> str:
@@ -180,11 +197,3 @@ def _design_text(design: dict[str, Any] | None) -> str:
         return str(design["preset"])
     keys = ("preset", "evolution", "constant", "readout", "normalizer", "scaling")
     return ",".join(_plain(design[key]) for key in keys)
-
-
-def _design_words(design: dict[str, Any]) -> str:
-    if design["preset"] != "own":
-        return str(ROWS[design["preset"]]["label"])
-    constant = f"{design['constant']:g} I"
-    matrix = constant if design["evolution"] == "constant" else design["evolution"]
-    return f"A = {matrix}, {design['readout']}, eta {design['normalizer']}, b {design['scaling']}"

@@ -8,15 +8,29 @@ from typing import Any
 from coefdyn.lab.experiments.baselines import baseline
 from coefdyn.lab.tasks import (
     IGNORE,
+    ForgetConfig,
+    LongMemoryConfig,
     MqarConfig,
     NoisyRecallConfig,
     OverwriteConfig,
     ParityConfig,
+    PositionConfig,
     SelectiveCopyingConfig,
     TaskConfig,
 )
 
-__all__ = ["CONTESTS", "MOST_CONSTANT", "POSITIONS", "RATES", "ROWS", "SIZE", "contests", "offered"]
+__all__ = [
+    "CHAPTERS",
+    "CONTESTS",
+    "MOST_CONSTANT",
+    "POSITIONS",
+    "RATES",
+    "ROWS",
+    "SIZE",
+    "contests",
+    "design_words",
+    "offered",
+]
 
 _SETS = {"train_examples": 6_400, "test_examples": 128}
 
@@ -47,6 +61,22 @@ CONTESTS: dict[str, tuple[str, str, TaskConfig]] = {
         "Overwritten facts",
         "Each of three keys is written twice; at the end give each key's last value.",
         OverwriteConfig(vocab_size=12, pairs=3, writes=2, seq_len=15, **_SETS),
+    ),
+    "forget": (
+        "Forget at a reset",
+        "Three keys are written; after “/” one of them again. Asked at the end, the others have "
+        "the answer “/”, nothing.",
+        ForgetConfig(vocab_size=12, pairs=3, seq_len=12, **_SETS),
+    ),
+    "position": (
+        "Three places back",
+        "At every token, name the one that stood three places before it.",
+        PositionConfig(vocab_size=8, seq_len=16, distance=3, **_SETS),
+    ),
+    "long-memory": (
+        "Long memory",
+        "The value after “keep” is asked at “?”, behind noise that looks like values.",
+        LongMemoryConfig(vocab_size=10, seq_len=32, **_SETS),
     ),
     "parity": (
         "Parity",
@@ -88,22 +118,31 @@ ROWS: dict[str, dict[str, Any]] = {
     ),
     "mamba2": _row("Mamba-2", "Mamba-2", "scalar", "delta", "identity", "one"),
     "deltanet": _row(
-        "DeltaNet with a write gate of its own",
-        "Delta rule",
+        "DeltaNet, β to 2",
+        "DeltaNet",
         "householder",
-        "gate",
+        "beta",
         "identity",
         "one",
         query_key_norm=True,
     ),
     "gated_deltanet": _row(
-        "Gated DeltaNet with a write gate of its own",
-        "Gated delta rule",
+        "Gated DeltaNet, β to 2",
+        "Gated DeltaNet",
         "scaled_householder",
-        "gate",
+        "beta",
         "identity",
         "one",
         query_key_norm=True,
+    ),
+    "mlstm": _row(
+        "mLSTM with GLA's decay",
+        "mLSTM",
+        "scalar",
+        "exponential",
+        "identity",
+        "floored",
+        decay="gla",
     ),
 }
 
@@ -114,6 +153,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "scalar": "a_t I, learned",
         "diagonal": "diag(a_t), learned",
         "householder": "I − β k kᵀ",
+        "householder_learned": "I − β z zᵀ, z learned",
         "scaled_householder": "a_t (I − β k kᵀ)",
     },
     "readout": {
@@ -123,19 +163,63 @@ CHOICES: dict[str, dict[str, str]] = {
         "softplus": "softplus",
         "psi_elu1": "ψ = elu + 1",
         "psi_relu": "ψ = ReLU",
+        "psi_softplus": "ψ = softplus",
+        "psi_exp": "ψ = exp",
     },
     "normalizer": {
         "one": "1",
         "row_sum": "row sum",
         "floored": "max(|row sum|, 1)",
+        "geometric": "1.05ⁱ",
         "exp": "exp(w x), learned",
+        "softplus": "softplus(w x), learned",
         "sigmoid": "σ(w x), learned",
     },
     "scaling": {
         "one": "1",
         "inverse_sqrt": "1/√n",
         "gate": "σ(w x), learned",
+        "gate_inverse_sqrt": "σ(w x)/√n, learned",
         "delta": "Δ, learned",
+        "beta": "β/√n, learned",
+        "exponential": "exp(w x)/√n, learned",
+    },
+}
+
+FADING = {"evolution": "constant", "constant": 0.7}
+GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one", "scaling": "one"}
+
+#: chapter -> what its figure opens with, as keywords of ``PageTraining``
+CHAPTERS: dict[str, dict[str, Any]] = {
+    "index": {"task": "position", "positions": "rotary"},
+    "softmax_attention": {"task": "position", "positions": "rotary"},
+    "linear_attention": {"left": "linear_attention", "right": "softmax_attention", "task": "mqar"},
+    "normalized_attention": {
+        "left": "normalized_attention",
+        "right": "linear_attention",
+        "task": "forget",
+    },
+    "gla": {"left": "gla", "right": "normalized_attention", "task": "forget"},
+    "mamba2": {"left": "mamba2", "right": "gla", "task": "selective-copying"},
+    "deltanet": {"left": "deltanet", "right": "linear_attention", "task": "overwrite"},
+    "gated_deltanet": {"left": "gated_deltanet", "right": "mamba2", "task": "parity"},
+    "mlstm": {"left": "mlstm", "right": "gated_deltanet", "task": "long-memory"},
+    "principle_3": {
+        "left": {**FADING, "constant": 0.85},
+        "right": "softmax_attention",
+        "task": "selective-copying",
+    },
+    "principle_5": {
+        "left": "softmax_attention",
+        "right": {"scaling": "one"},
+        "task": "position",
+        "positions": "learned",
+        "learning_rate": 3e-3,
+    },
+    "principle_6": {
+        "left": GROWING,
+        "task": "noisy-recall-32",
+        "learning_rate": 3e-2,
     },
 }
 
@@ -173,6 +257,15 @@ def contests() -> dict[str, dict[str, Any]]:
         base, guess = baseline(config.with_changes({"test_examples": 1_000}))
         found[name] = {"config": config.to_dict(), "base": round(base, 4), "guess": guess}
     return found
+
+
+def design_words(design: dict[str, Any]) -> str:
+    """A design as the figure holds it, in a few words."""
+    if design["preset"] != "own":
+        return str(ROWS[design["preset"]]["label"])
+    constant = f"{design['constant']:g} I"
+    matrix = constant if design["evolution"] == "constant" else design["evolution"]
+    return f"A = {matrix}, {design['readout']}, eta {design['normalizer']}, b {design['scaling']}"
 
 
 assert IGNORE == -100, "js/tasks/tasks.js has the same number"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from coefdyn.widgets.lean import lean_script, lean_style
-from coefdyn.widgets.source import join_files, pack, style_source
+from coefdyn.widgets.source import join_files, pack
 
 __all__ = [
     "ENGINE",
@@ -16,7 +16,6 @@ __all__ = [
     "engine_source",
     "join",
     "page_source",
-    "page_style",
     "tasks_source",
     "worker_source",
 ]
@@ -112,6 +111,7 @@ def page_source(offered: str) -> str:
         join_files((*NUMBERS, *DRAWING)),
         _constant(values),
         f"const trainWorkerText = () => {worker};",
+        f"const TRAIN_STYLE = {json.dumps(_own_style(), ensure_ascii=False)};",
         join((*TASKS, *PAGE)),
         "export default { render: renderTrainer };",
     ]
@@ -122,8 +122,9 @@ def _constant(offered: dict[str, Any]) -> str:
     return f"const TRAIN = {json.dumps(offered, ensure_ascii=False, separators=(',', ':'))};"
 
 
-@cache
-def page_style() -> str:
-    """The stylesheet: the explorer's, and what this figure adds."""
-    own = Path(__file__).parent / "css" / "train.css"
-    return f"{style_source()}\n{lean_style(own.read_text(encoding='utf-8'))}"
+def _own_style() -> str:
+    """What this figure adds to the explorer's stylesheet.
+
+    It travels in the module: a page that has the explorer's stylesheet already carries no second.
+    """
+    return lean_style((Path(__file__).parent / "css" / "train.css").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ const DESIGN_CHOICES = {
   beta: ["learned", "fixed"],
   readout: ["identity", "exp", "relu", "softplus", ...Object.keys(FEATURES)],
   normalizer: ETA_KINDS,
-  scaling: ["one", "inverse_sqrt", "gate", "gate_inverse_sqrt", "delta"],
+  scaling: ["one", "inverse_sqrt", "gate", "gate_inverse_sqrt", "delta", "beta", "exponential"],
 };
 
 class DesignMixer {
@@ -37,11 +37,14 @@ class DesignMixer {
     this.beta = learned ? gate("beta", "sigmoid", { factor: 2 }) : null;
     this.eta = normalizer in GATE_MAPS ? gate("eta", normalizer) : null;
     this.sharesDelta = scaling === "delta" && decay === "mamba2" && gated && evolution !== "diagonal";
+    this.sharesBeta = scaling === "beta" && this.reflects;
     this.write = null;
     if (scaling === "delta" && !this.sharesDelta) this.write = gate("write", "softplus", { bias: true });
     if (scaling === "gate" || scaling === "gate_inverse_sqrt") this.write = gate("write", "sigmoid");
-    const constants = { one: 1, gate: 1, delta: 1, inverse_sqrt: n ** -0.5, gate_inverse_sqrt: n ** -0.5 };
-    this.scale = typeof scaling === "number" ? scaling : constants[scaling];
+    if (scaling === "beta" && !this.sharesBeta) this.write = gate("write", "sigmoid", { factor: 2 });
+    if (scaling === "exponential") this.write = gate("write", "exp");
+    const whole = ["one", "gate", "delta"].includes(scaling);
+    this.scale = typeof scaling === "number" ? scaling : whole ? 1 : n ** -0.5;
     this.rotary = positions === "rotary" ? new Rotary(length, n) : null;
     this.longest = length;
   }
@@ -78,20 +81,13 @@ class DesignMixer {
     const kept = (this.kept = this.kept || {});
     for (const name of ["weights", "gains"]) kept[name] = space.room(kept[name], pairs * length);
     for (const name of ["etas", "shares"]) kept[name] = space.room(kept[name], pairs);
-    if (this.stored && this.psi) {
-      kept.features = space.room(kept.features, pairs * length * n);
-      kept.qFeatures = space.room(kept.qFeatures, pairs * n);
-    }
     const mixed = (this.mixed = space.room(this.mixed, rows * width));
     for (let m = 0; m < batch; m++) {
       for (let h = 0; h < heads; h++) {
         const head = this.load(m, h);
-        (this.stored ? storedScores : pairScores)(head);
+        if (this.stored) storedScores(head, this.storedAt(m, h));
+        else pairScores(head);
         const row = (m * heads + h) * length;
-        if (kept.features) {
-          kept.features.set(head.features, row * length * n);
-          kept.qFeatures.set(head.qFeatures, row * n);
-        }
         for (let i = 0; i < length; i++) normaliseRow(head, i, head.eta[i], row * length, row, kept);
         gatherHead(head.v, v, this.vectorAt(m, h), n, width, length);
         readValues(head, kept.weights, row * length);
@@ -109,6 +105,13 @@ class DesignMixer {
     return m * this.length * this.heads + h;
   }
 
+  // What the stored keys of one head become, made once for each head and sequence of a batch.
+  storedAt(m, h) {
+    if (this.keptLength !== this.length) Object.assign(this, { keptLength: this.length, keptStates: [] });
+    const at = m * this.heads + h;
+    return (this.keptStates[at] = this.keptStates[at] || storedOf(this.head));
+  }
+
   // The ingredients of one head of one sequence.
   load(m, h) {
     const { length, n, width, heads, scale } = this;
@@ -121,7 +124,10 @@ class DesignMixer {
     const vectors = (into, from) => gatherHead(into, from, this.vectorAt(m, h), n, width, length);
     vectors(head.q, this.project[0].y);
     vectors(head.k, this.project[1].y);
+    if (this.beta) numbers(head.beta, this.beta.y);
+    else head.beta.fill(2);
     head.b.fill(1);
+    if (this.sharesBeta) head.b.set(head.beta);
     if (this.sharesDelta) numbers(head.b, this.decay.delta);
     if (this.write) numbers(head.b, this.write.y);
     for (let t = 0; t < length; t++) {
@@ -131,12 +137,11 @@ class DesignMixer {
     if (this.eta) numbers(head.eta, this.eta.y);
     else for (let t = 0; t < length; t++) head.eta[t] = normalizer === "geometric" ? ratio ** (t + 1) : 1;
     if (this.direction) vectors(head.z, this.direction);
-    if (this.beta) numbers(head.beta, this.beta.y);
-    else head.beta.fill(2);
     if (this.decays) this.loadDecay(head, m, h, constant);
     if (this.psi && !this.stored) {
       const psi = FEATURES[this.psi];
-      for (const array of [head.q, head.keys]) for (let at = 0; at < length * n; at++) array[at] = psi(array[at]);
+      psi(head.q, 0, length * n, 0, head.q, head.qSlopes);
+      psi(head.keys, 0, length * n, 0, head.keys, head.keySlopes);
     }
     return head;
   }
@@ -171,11 +176,8 @@ class DesignMixer {
         gatherHead(head.v, project[2].y, this.vectorAt(m, h), n, width, length);
         gatherHead(head.dy, dMixed, this.vectorAt(m, h), n, width, length);
         readBackward(head, row * length, row, kept);
-        if (kept.features) {
-          head.features.set(kept.features.subarray(row * length * n, (row + length) * length * n));
-          head.qFeatures.set(kept.qFeatures.subarray(row * n, (row + length) * n));
-        }
-        (this.stored ? storedBackward : pairBackward)(head);
+        if (this.stored) storedBackward(head, this.storedAt(m, h));
+        else pairBackward(head);
         this.unload(head, m, h);
       }
     }
@@ -207,15 +209,15 @@ class DesignMixer {
     const numbers = (into, from) => scatterHead(into, from, this.numberAt(m, h), 1, heads, length);
     const vectors = (into, from) => scatterHead(into, from, this.vectorAt(m, h), n, width, length);
     if (this.psi && !this.stored) {
-      const slope = FEATURE_SLOPES[this.psi];
       for (let at = 0; at < length * n; at++) {
-        head.dq[at] *= slope(head.q[at]);
-        head.dKeys[at] *= slope(head.keys[at]);
+        head.dq[at] *= head.qSlopes[at];
+        head.dKeys[at] *= head.keySlopes[at];
       }
     }
     for (let t = 0; t < length; t++) {
       head.dB[t] = scale * dotOf(head.dKeys, head.k, t * n, t * n, n);
       for (let c = t * n; c < (t + 1) * n; c++) head.dk[c] = head.b[t] * head.dKeys[c];
+      if (this.sharesBeta) head.dBeta[t] += head.dB[t];
     }
     vectors(d.q, head.dq);
     vectors(d.k, head.dk);

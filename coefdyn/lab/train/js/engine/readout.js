@@ -27,16 +27,15 @@ const ROW_READOUTS = {
   },
 };
 
-// psi on one channel, and its slope from its value.
+// psi on every channel, in the same form: x, from, to, 0, values, slopes.
 const FEATURES = {
-  psi_elu1: (x) => (x > 0 ? x + 1 : Math.exp(x)),
-  psi_relu: (x) => Math.max(x, 0),
-  psi_softplus: softplusOf,
-  psi_exp: Math.exp,
-};
-const FEATURE_SLOPES = {
-  psi_elu1: (y) => Math.min(y, 1),
-  psi_relu: (y) => (y > 0 ? 1 : 0),
-  psi_softplus: softplusSlope,
-  psi_exp: (y) => y,
+  psi_elu1(x, from, to, offset, values, slopes) {
+    for (let at = from; at < to; at++) {
+      values[at] = x[at] > 0 ? x[at] + 1 : Math.exp(x[at]);
+      slopes[at] = Math.min(values[at], 1);
+    }
+  },
+  psi_relu: ROW_READOUTS.relu,
+  psi_softplus: ROW_READOUTS.softplus,
+  psi_exp: ROW_READOUTS.exp,
 };

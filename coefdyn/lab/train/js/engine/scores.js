@@ -17,11 +17,18 @@ class Head {
     [this.b, this.beta, this.eta, this.dB, this.dBeta, this.dEta] = Array.from({ length: 6 }, tokens);
     [this.a, this.dLogA, this.fade] = Array.from({ length: 3 }, tokens);
     [this.scores, this.values, this.slopes, this.dScores] = Array.from({ length: 4 }, square);
-    if (this.stored) this.states = new Float64Array(L * L * n);
-    if (this.stored && this.psi) this.features = new Float64Array(L * L * n);
-    [this.qFeatures, this.lambda] = [vectors(n), vectors(n)];
+    [this.qFeatures, this.qSlopes, this.keySlopes, this.lambda] = Array.from({ length: 4 }, () => vectors(n));
   }
 }
+
+// What one head computes on its way forward and needs again on its way back: states[i, j], psi and its slope there, and
+// what A_i erases, z_i^T states[i - 1, j].
+const storedOf = ({ L, n, psi, reflects }) => ({
+  states: new Float64Array(L * L * n),
+  features: psi && new Float64Array(L * L * n),
+  featureSlopes: psi && new Float64Array(L * L * n),
+  erased: reflects && new Float64Array(L * L),
+});
 
 const dotOf = (x, y, at, to, size) => {
   let sum = 0;
@@ -66,94 +73,92 @@ function pairBackward(head) {
   }
 }
 
-// states[i, j] = A_i states[i - 1, j], and keys_i is written.
-function evolveStates(head) {
-  const { L, n, states, keys, z } = head;
-  const decay = head.decays ? head.decay : null;
-  const beta = head.reflects ? head.beta : null;
-  for (let i = 0; i < L; i++) {
-    for (let j = 0; j < i; j++) {
-      const [before, after] = [((i - 1) * L + j) * n, (i * L + j) * n];
-      const erased = beta ? beta[i] * dotOf(z, states, i * n, before, n) : 0;
-      for (let c = 0; c < n; c++) {
-        const kept = beta ? states[before + c] - erased * z[i * n + c] : states[before + c];
-        states[after + c] = decay ? kept * decay[i * n + c] : kept;
-      }
+// Row i of the states: states[i, j] = A_i states[i - 1, j], and keys_i is written.
+function evolveRow({ L, n, decay, beta, keys, z, decays, reflects }, { states, erased }, i) {
+  const own = i * n;
+  for (let j = 0; j < i; j++) {
+    const before = ((i - 1) * L + j) * n;
+    const after = before + L * n;
+    if (reflects) {
+      const along = (erased[i * L + j] = dotOf(z, states, own, before, n));
+      const shorter = beta[i] * along;
+      for (let c = 0; c < n; c++) states[after + c] = states[before + c] - shorter * z[own + c];
+      if (decays) for (let c = 0; c < n; c++) states[after + c] *= decay[own + c];
+    } else {
+      for (let c = 0; c < n; c++) states[after + c] = states[before + c] * decay[own + c];
     }
-    for (let c = 0; c < n; c++) states[(i * L + i) * n + c] = keys[i * n + c];
   }
+  const newest = (i * L + i) * n;
+  for (let c = 0; c < n; c++) states[newest + c] = keys[own + c];
 }
 
-// psi of the queries and of all states.
-function mapFeatures(head) {
-  const { L, n, q, states, features, qFeatures } = head;
-  const psi = FEATURES[head.psi];
-  for (let at = 0; at < L * n; at++) qFeatures[at] = psi(q[at]);
+// Row by row, while the states of the row before are still at hand.
+function storedScores(head, kept) {
+  const { L, n, psi, scores, q, qFeatures, qSlopes } = head;
+  const { states, features, featureSlopes } = kept;
+  if (psi) FEATURES[psi](q, 0, L * n, 0, qFeatures, qSlopes);
   for (let i = 0; i < L; i++) {
-    for (let at = i * L * n; at < (i * L + i + 1) * n; at++) features[at] = psi(states[at]);
-  }
-}
-
-function storedScores(head) {
-  const { L, n, psi, scores } = head;
-  evolveStates(head);
-  if (psi) mapFeatures(head);
-  const [reading, stored] = psi ? [head.qFeatures, head.features] : [head.q, head.states];
-  for (let i = 0; i < L; i++) {
-    for (let j = 0; j <= i; j++) scores[i * L + j] = dotOf(reading, stored, i * n, (i * L + j) * n, n);
+    const start = i * L * n;
+    evolveRow(head, kept, i);
+    if (psi) FEATURES[psi](states, start, start + (i + 1) * n, 0, features, featureSlopes);
+    const [reading, stored] = psi ? [qFeatures, features] : [q, states];
+    for (let j = 0; j <= i; j++) scores[i * L + j] = dotOf(reading, stored, i * n, start + j * n, n);
   }
 }
 
 // lambda_j is the gradient of states[i, j], row by row from the last: what row i reads is added, then A_i is passed
-// backwards, and what is left when its own row is reached is the gradient of keys_j. The states are those of one head,
-// so they are made again here; their features cost more, and are handed in (`features`, `qFeatures`).
-function storedBackward(head) {
-  const { L, n, psi, dq, dKeys, dScores, lambda } = head;
-  evolveStates(head);
-  const { q, states, features, qFeatures } = head;
-  const slope = psi ? FEATURE_SLOPES[psi] : null;
+// backwards, and what is left when its own row is reached is the gradient of keys_j.
+function storedBackward(head, kept) {
+  const { L, n, psi, q, dq, dKeys, dScores, lambda, qFeatures, qSlopes } = head;
+  const { states, features, featureSlopes } = kept;
+  if (psi) FEATURES[psi](q, 0, L * n, 0, qFeatures, qSlopes);
   dq.fill(0);
   lambda.fill(0);
   for (const gradient of [head.dDecay, head.dBeta, head.dz]) gradient.fill(0);
   for (let i = L - 1; i >= 0; i--) {
+    const own = i * n;
     for (let j = 0; j <= i; j++) {
       const ds = dScores[i * L + j];
-      const at = (i * L + j) * n;
-      for (let c = 0; c < n; c++) {
-        if (psi) {
-          dq[i * n + c] += ds * features[at + c];
-          lambda[j * n + c] += ds * qFeatures[i * n + c] * slope(features[at + c]);
-        } else {
-          dq[i * n + c] += ds * states[at + c];
-          lambda[j * n + c] += ds * q[i * n + c];
+      const [at, to] = [(i * L + j) * n, j * n];
+      if (psi) {
+        for (let c = 0; c < n; c++) {
+          dq[own + c] += ds * features[at + c];
+          lambda[to + c] += ds * qFeatures[own + c] * featureSlopes[at + c];
+        }
+      } else {
+        for (let c = 0; c < n; c++) {
+          dq[own + c] += ds * states[at + c];
+          lambda[to + c] += ds * q[own + c];
         }
       }
-      if (j < i) evolveBackward(head, i, j);
+      if (j < i) evolveBackward(head, kept, i, j);
     }
-    for (let c = 0; c < n; c++) {
-      if (psi) dq[i * n + c] *= slope(qFeatures[i * n + c]);
-      dKeys[i * n + c] = lambda[i * n + c];
+    for (let c = own; c < own + n; c++) {
+      if (psi) dq[c] *= qSlopes[c];
+      dKeys[c] = lambda[c];
     }
   }
 }
 
 // The gradient of states[i, j] = diag(decay_i) (h - beta_i z_i z_i^T h) to that of h = states[i - 1, j], and to those of
 // log decay_i, beta_i and z_i.
-function evolveBackward(head, i, j) {
-  const { L, n, states, z, lambda, decay, beta, decays, reflects, dDecay, dBeta, dz } = head;
-  const [before, after, own] = [((i - 1) * L + j) * n, (i * L + j) * n, i * n];
+function evolveBackward(head, { states, erased }, i, j) {
+  const { L, n, z, lambda, decay, beta, decays, reflects, dDecay, dBeta, dz } = head;
+  const [after, own, to] = [(i * L + j) * n, i * n, j * n];
   if (decays) {
     for (let c = 0; c < n; c++) {
-      dDecay[own + c] += lambda[j * n + c] * states[after + c];
-      lambda[j * n + c] *= decay[own + c];
+      dDecay[own + c] += lambda[to + c] * states[after + c];
+      lambda[to + c] *= decay[own + c];
     }
   }
   if (!reflects) return;
-  const read = dotOf(z, states, own, before, n);
-  const along = dotOf(z, lambda, own, j * n, n);
+  const before = after - L * n;
+  const read = erased[i * L + j];
+  const along = dotOf(z, lambda, own, to, n);
   dBeta[i] -= read * along;
+  const [reading, writing] = [beta[i] * read, beta[i] * along];
   for (let c = 0; c < n; c++) {
-    dz[own + c] -= beta[i] * (read * lambda[j * n + c] + along * states[before + c]);
-    lambda[j * n + c] -= beta[i] * along * z[own + c];
+    dz[own + c] -= reading * lambda[to + c] + writing * states[before + c];
+    lambda[to + c] -= writing * z[own + c];
   }
 }

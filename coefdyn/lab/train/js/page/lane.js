@@ -1,19 +1,43 @@
 // One design on its way: its worker, and everything that it has told so far.
 
+// A worker that runs this text.
+function pageWorker(text) {
+  const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
+  const worker = new Worker(url);
+  worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
+  return worker;
+}
+
+// The notebook's kernel, spoken to like a worker; `bytes` and `file` travel beside the message.
+function kernelWorker(widget) {
+  const lane = freshId("lane");
+  const hear = (data, buffers) => {
+    if (data.lane !== lane) return;
+    const [file] = buffers || [];
+    worker.onmessage({ data: file ? { ...data, file: new Uint8Array(file.buffer, file.byteOffset, file.byteLength) } : data });
+  };
+  const worker = {
+    postMessage: ({ bytes, ...message }) => widget.send({ lane, ...message }, undefined, bytes ? [bytes.buffer] : []),
+    terminate() {
+      widget.off("msg:custom", hear);
+      widget.send({ lane, kind: "end" });
+    },
+  };
+  widget.on("msg:custom", hear);
+  return worker;
+}
+
 const MOST_FRAMES = 64; // of a film; then every second one is left out
 
 class Lane {
-  constructor(text, run, look, hear) {
-    Object.assign(this, { run, look, hear, t: 0, losses: [], marks: [], every: TRAIN.every, begin: 0, seen: null, trouble: null });
+  constructor(worker, run, look, hear) {
+    Object.assign(this, { worker, run, look, hear, t: 0, losses: [], marks: [], every: TRAIN.every, begin: 0, seen: null, trouble: null });
     this.waiting = [];
-    const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
-    this.worker = new Worker(url);
     this.worker.onmessage = ({ data }) => this.take(data);
     this.worker.onerror = (event) => {
       event.preventDefault();
       this.take({ kind: "start", error: `the worker could not start (${event.message || "no reason given"})` });
     };
-    this.release = () => URL.revokeObjectURL(url);
     this.ask("start", { run, look });
   }
 
@@ -29,8 +53,6 @@ class Lane {
 
   take(data) {
     const then = this.waiting.shift();
-    if (this.release) this.release();
-    this.release = null;
     if (!data.error && data.look) this.keep(data);
     if (then) then(data);
     this.hear(this, data);

@@ -19,7 +19,8 @@ function bindRuns(app) {
     app.wish = false;
     app.onBegin.forEach((call) => call());
     app.runs = [app.settings.left, app.settings.right].filter(Boolean).map(runOf);
-    app.lanes = app.runs.map((run) => new Lane(text, run, looking(), hear));
+    const worker = () => (app.where === "kernel" ? kernelWorker(app.widget) : pageWorker(text));
+    app.lanes = app.runs.map((run) => new Lane(worker(), run, looking(), hear));
     app.schedule();
   };
 
@@ -62,7 +63,7 @@ function bindRuns(app) {
     app.running = true;
     app.pace.times = [];
     app.lanes.forEach((lane) => (lane.pacing = []));
-    app.tell("Training in this page. Pause or hide the tab, and it waits.");
+    app.tell(`Training in ${app.where === "kernel" ? "the kernel" : "this page"}. Pause or hide the tab, and it waits.`);
     if (!beat) beat = requestAnimationFrame(watch);
     app.schedule();
     go();

@@ -3,14 +3,15 @@
 function renderTrainer({ model: widget, el }) {
   const home = { ...widget.get("settings") };
   const app = { widget, home, settings: { ...home }, lanes: [], cleanups: [], updaters: [], onBegin: [], running: false, hidden: false,
-    pace: new Pace(), model: true, contests: widget.get("contests") };
+    where: "page", pace: new Pace(), model: true, contests: widget.get("contests") };
   const sides = ["left", "right"].map((side, m) => makeSide(side, m, app));
   const curves = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "train-curves" });
   const status = element("p", { class: "cdx-sentence cdx-train-status", role: "status", "data-cd": "train-status" });
   app.tell = (words) => setText(status, words);
   bindRuns(app);
   app.root = element("section", { class: "cdx cdx-train", "data-cd": "trainer", "aria-label": "Train in the page" },
-    trainContest(app), element("p", { class: "cdx-hint", "data-cd": "train-about" }),
+    element("style", { text: TRAIN_STYLE }),
+    trainContest(app), trainWhere(app), element("p", { class: "cdx-hint", "data-cd": "train-about" }),
     element("div", { class: "cdx-train-designs" }, trainDesign("left", app), trainDesign("right", app)),
     trainButtons(app), status, element("p", { class: "cdx-hint cdx-train-pace", "data-cd": "train-pace" }),
     trainLooking(app),

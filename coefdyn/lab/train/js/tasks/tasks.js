@@ -16,6 +16,9 @@ const TASK_SAMPLERS = {
   mqar: [sampleMqar, (c, token) => keyedName(c, token, "_")],
   "selective-copying": [sampleCopying, copyingName],
   overwrite: [sampleOverwrite, (c, token) => keyedName(c, token, "/")],
+  forget: [sampleForget, (c, token) => keyedName(c, token, "/")],
+  "long-memory": [sampleLongMemory, memoryName],
+  position: [samplePosition, (c, token) => String(token)],
   parity: [sampleParity, (c, token) => String(token)],
 };
 
