@@ -106,7 +106,12 @@ class KernelRun:
                 save_checkpoint(path, self.model.state_dict(), notes)
                 return {}, [path.read_bytes()]
             path.write_bytes(files[0])
-            tensors, notes = load_checkpoint(path)
+            try:
+                tensors, notes = load_checkpoint(path)
+            except ValueError as error:
+                raise ValueError(
+                    "this is no safetensors file, or it is cut short; choose one that was saved here"
+                ) from error
         if kind == "notes":
             return {"notes": notes}, []
         if kind != "load":

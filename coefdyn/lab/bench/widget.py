@@ -46,5 +46,6 @@ class TrainingBench(PageTraining):
                 return  # ended while it waited
             found, made = self._runs[lane].answer(message, files)
         except Exception as error:  # said in the figure: nobody reads a thread's traceback
-            found = {"error": f"{type(error).__name__}: {error}"}
+            kind_of = "" if isinstance(error, ValueError) else f"{type(error).__name__}: "
+            found = {"error": f"{kind_of}{error}"}
         self.send({"lane": lane, "kind": kind, **found}, made)

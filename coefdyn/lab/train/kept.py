@@ -82,7 +82,7 @@ def kept_still(kept: KeptRun) -> Figure:
     axes.set(ylim=(0, 1.03), xlabel="training step", ylabel="test accuracy")
     axes.legend(fontsize="x-small", loc="best")
     for axes, run in zip(panels[1:], shown, strict=True):
-        top = max(abs(x) for row in run["matrix"] for x in row) or 1.0
+        top = float(max(abs(x) for row in run["matrix"] for x in row)) or 1.0
         axes.imshow(run["matrix"], cmap=COEFFICIENT_CMAP, norm=centered_norm(top))
         places = range(len(kept.tokens))
         axes.set_xticks(places, kept.tokens, rotation=90, fontsize="xx-small")
