@@ -110,7 +110,7 @@ class KernelRun:
                 tensors, notes = load_checkpoint(path)
             except ValueError as error:
                 raise ValueError(
-                    "this is no safetensors file, or it is cut short; choose one that was saved here"
+                    "this is no safetensors file, or it is cut short; choose one saved here"
                 ) from error
         if kind == "notes":
             return {"notes": notes}, []
