@@ -77,7 +77,8 @@ class KernelRun:
 
     def _begin(self, t: int) -> None:
         """From step t on, with an optimiser that remembers nothing."""
-        self.t, self.trouble = t, None
+        self.t = t
+        self.trouble: dict[str, Any] | None = None
         self.optimizer = torch.optim.AdamW(
             self.model.parameters(), lr=self.rate, betas=(0.9, 0.98), weight_decay=0.0
         )

@@ -38,7 +38,9 @@ class TrainingBench(PageTraining):
             self._thread.submit(self._answer, lane, message, [bytes(one) for one in buffers])
 
     def _answer(self, lane: str, message: dict[str, Any], files: list[bytes]) -> None:
-        kind, found, made = message["kind"], {}, []
+        kind = message["kind"]
+        found: dict[str, Any] = {}
+        made: list[bytes] = []
         try:
             if kind == "start":
                 self._runs[lane] = KernelRun(**message["run"])
