@@ -1,0 +1,77 @@
+"""The grid of A_t and phi in "Rows since Table 1", clicked cell by cell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from coefdyn.mixers.table import rows_since, table1
+from coefdyn.widgets import Explorer
+
+pytestmark = pytest.mark.browser
+
+PAGE = "design/rows.html"
+CELLS = ".cd-grid td a"
+NAMED = f"{CELLS}:not([href^='#cd'])"
+EMPTY = f"{CELLS}[href^='#cd']"
+LINKS = "links => links.map(a => [a.textContent, a.href])"
+#: what a chapter calls a row whose title it does not use word for word
+CALLED = {
+    "Sliding-window attention": "sliding window",
+    "Attention with sinks": "sink",
+    "Gated DeltaProduct": "DeltaProduct",
+}
+KINDS = ("structure", "scaling", "readout", "normalizer")
+#: whether the explorer shows these kinds and this sum of the chosen row
+AT_DESIGN = """([kinds, sum]) => {
+  const find = (hook) => document.querySelector(`[data-cd=${hook}]`);
+  const shown = Number(find("row-sum").dataset.value);
+  return Object.entries(kinds).every(([key, kind]) => find(`control-${key}`).value === kind)
+    && Math.abs(shown - sum) <= 1e-9 * Math.max(1, Math.abs(sum));
+}"""
+
+Open = Callable[..., Any]
+
+
+def test_every_filled_cell_leads_to_its_row(browser: Any, address: str) -> None:
+    """To the chapter that tells of it, clicked, or where there is none to its paper: links, which
+    need no script."""
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + PAGE)
+    links = page.eval_on_selector_all(NAMED, LINKS)
+    titles = [row.symbols.title for row in (*table1(), *rows_since())]
+    assert sorted(name for name, _ in links) == sorted(titles)
+    papers = [href for _, href in links if not href.startswith(address)]
+    assert all(re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{5}", href) for href in papers)
+    chapters = list(dict.fromkeys(href for _, href in links if href.startswith(address)))
+    assert len(chapters) >= 10
+    for href in chapters:
+        page.locator(f"{NAMED}[href$='{href.rpartition('/')[2]}']").first.click()
+        page.wait_for_url(href)
+        words = page.inner_text("article").lower()
+        names = [CALLED.get(name, name.split(" (")[0]) for name, there in links if there == href]
+        told = [name.lower() for name in names]
+        assert [name for name in told if name not in words] == [], href
+        page.go_back()
+    context.close()
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_an_empty_cell_opens_the_explorer_at_its_design(width: int, visit: Open) -> None:
+    """A design that no row of the tables has, with the library's numbers, and in sight."""
+    page = visit(PAGE, width=width).page
+    hrefs = [href for _, href in page.eval_on_selector_all(EMPTY, LINKS)]
+    assert len(hrefs) == len(set(hrefs)) > 10
+    for at, href in enumerate(hrefs):
+        wanted = dict(parse_qsl(href.partition("?")[2]))
+        page.locator(EMPTY).nth(at).click()
+        kinds = {key: wanted[key] for key in KINDS}
+        page.wait_for_function(AT_DESIGN, arg=[kinds, Explorer(**wanted).shown().row_sum])
+        assert page.inner_text("[data-cd=design-words]").startswith("Own design"), href
+        box = page.locator("[data-cd=explorer]").bounding_box()
+        assert box["y"] < 900 and box["y"] + box["height"] > 0, (href, box)
