@@ -28,8 +28,9 @@ def key_of(state: Mapping[str, Any]) -> str:
     settings = state.get("settings", {})
     chosen = {name: settings.get(name) for name in ("kind", "tokens", "structure", "panel")}
     facts = [state.get("parts"), (state.get("predict") or {}).get("question"), chosen]
-    if "right" in settings:  # a second design beside the first
-        facts.append(settings["right"] is not None)
+    if "right" in settings:  # one's own design has controls, and a second one stands beside it
+        sides = (settings["left"], settings["right"])
+        facts.append([one and one["preset"] == "own" for one in sides])
     if "controls" in state:
         facts.append([state["controls"], state.get("caption")])
     return f"{kind}-{short([json.dumps(facts, sort_keys=True)])}"

@@ -100,6 +100,8 @@ class KernelRun:
             return {**self._report(look, losses=losses, marks=marks), "ms": spent}, []
         if kind == "look":
             return self._report(look), []
+        if kind not in ("save", "notes", "load"):
+            raise ValueError(f"the figure asked for {kind!r}, which a run does not know.")
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "weights.safetensors"
             if kind == "save":
@@ -115,8 +117,6 @@ class KernelRun:
                 ) from error
         if kind == "notes":
             return {"notes": notes}, []
-        if kind != "load":
-            raise ValueError(f"the figure asked for {kind!r}, which a run does not know.")
         try:
             self.model.load_state_dict(tensors)
         except RuntimeError as error:
