@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -343,9 +344,17 @@ def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
     until_words(page, "train-status", "Paused")
 
 
-@pytest.mark.parametrize("width", [1440, 360])
-def test_it_learns_to_copy(width: int, open_page: Open) -> None:
-    page = open_trainer(open_page, PageTraining(positions="learned"), width=width)
+@pytest.mark.parametrize(
+    ("width", "figure"),
+    [
+        (1440, lambda: PageTraining.contest("index")),
+        (360, lambda: PageTraining.contest("index")),
+        (1440, lambda: PageTraining(positions="learned")),
+    ],
+    ids=["landing-1440", "landing-360", "copy-1440"],
+)
+def test_it_is_learned(width: int, figure: Callable[[], PageTraining], open_page: Open) -> None:
+    page = open_trainer(open_page, figure(), width=width)
     page.click("[data-cd=train-start]")
     page.wait_for_function(
         "() => Number(document.querySelector('[data-cd=train-accuracy]').dataset.value) > 0.9",

@@ -38,9 +38,9 @@ _SETS = {"train_examples": 6_400, "test_examples": 128}
 CONTESTS: dict[str, tuple[str, str, TaskConfig]] = {
     "noisy-recall": (
         "Noisy recall, 16 tokens",
-        "Keys and values in pairs, noise between them: at a key that came before, recall its "
-        "value.",
-        NoisyRecallConfig(vocab_size=12, seq_len=16, noise_vocab=4, **_SETS),
+        "Two keys and two values in pairs, eight noise ids between them: at a key that came "
+        "before, recall its value.",
+        NoisyRecallConfig(vocab_size=12, seq_len=16, noise_vocab=8, **_SETS),
     ),
     "noisy-recall-32": (
         "Noisy recall, 32 tokens",
@@ -191,7 +191,7 @@ GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one", "scal
 
 #: chapter -> what its figure opens with, as keywords of ``PageTraining``
 CHAPTERS: dict[str, dict[str, Any]] = {
-    "index": {"task": "position", "positions": "rotary"},
+    "index": {"left": FADING, "task": "noisy-recall"},
     "softmax_attention": {"task": "position", "positions": "rotary"},
     "linear_attention": {"left": "linear_attention", "right": "softmax_attention", "task": "mqar"},
     "normalized_attention": {
