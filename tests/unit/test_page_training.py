@@ -133,7 +133,7 @@ def test_every_choice_is_a_mixers() -> None:
 def test_contests_carry_their_configuration_and_what_a_guess_scores() -> None:
     for name, contest in contests().items():
         assert config_from_dict(contest["config"]) == CONTESTS[name][2]
-        assert 1 / contest["config"]["vocab_size"] < contest["base"] < 0.7
+        assert 1 / contest["config"]["vocab_size"] < contest["base"] < 0.8  # a fifth to learn
 
 
 def test_a_link_names_everything() -> None:
