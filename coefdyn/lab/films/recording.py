@@ -55,7 +55,6 @@ def record_run(
     sequence: int = 0,
     device: str = "cpu",
     on_step: Callable[[int, int], object] | None = None,
-    on_frame: Callable[[int, dict[str, Any], Tensor], object] | None = None,
 ) -> tuple[FilmRun, tuple[int, ...]]:
     """Train one run and keep its coefficients before step 1 and at every evaluation.
 
@@ -68,7 +67,6 @@ def record_run(
         sequence: which test sequence is looked at.
         device: where it trains.
         on_step: called with (finished steps, all steps); a true answer stops.
-        on_frame: called with (step, test metrics, coefficients) as each frame is taken.
 
     Returns:
         The run, and the step of each frame; the last one is early if the run diverged.
@@ -83,8 +81,6 @@ def record_run(
 
     def look(step: int, rows: list[dict[str, Any]], ensemble: Ensemble) -> None:
         frames.append((step, rows[0], coefficients_of(ensemble.model(0), tokens, heads)))
-        if on_frame is not None:
-            on_frame(*frames[-1])
 
     with numerics(torch.device(device), config.train.precision):
         look(0, *_untrained(config, torch.device(device)))
