@@ -30,11 +30,13 @@ CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILI
 HEAD = re.compile(r"\A(?:---\n.*?^---\n|(?::[^\n]*\n)+)", re.DOTALL | re.MULTILINE)
 FOLDED = re.compile(r"\b(?:hide|remove)-(?:cell|input)\b")
 PICTURE = re.compile(
-    r"\balt: >-|plt\.subplots|^\w*Explorer\(|^\w+View\(|TrainingFilm|\.figure\(|\.matrices\(|<svg",
+    r"\balt: >-|plt\.subplots|^\w*Explorer\(|^\w+View\(|TrainingFilm|PageTraining"
+    r"|\.figure\(|\.matrices\(|<svg",
     re.MULTILINE,
 )
 WIDGET = re.compile(
-    r"^(?:\w+ = )?(?:Explorer|\w+View|ScoreVariance|SampledSwing|TrainingFilm(?:\.load)?)\(",
+    r"^(?:\w+ = )?(?:Explorer|\w+View|ScoreVariance|SampledSwing|TrainingFilm(?:\.load)?"
+    r"|PageTraining(?:\.contest)?)\(",
     re.MULTILINE,
 )
 EXERCISE = re.compile(r"^:{3,}\{admonition\} Exercise ([^\n]*)", re.MULTILINE)
@@ -51,8 +53,7 @@ PARTS = (
     "principles/",
     "second_view/",
     "since/",
-    "design/rows",
-    "design/your_own",
+    "design/",
     "lens/",
 )
 

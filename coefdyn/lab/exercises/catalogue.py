@@ -13,6 +13,7 @@ from torch.nn.functional import normalize
 
 from coefdyn.lab.exercises.exercise import Exercise
 from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.lab.exercises.optimizing import OPTIMIZING
 from coefdyn.lab.exercises.principles import PRINCIPLES
 from coefdyn.lab.exercises.readings import READINGS
 from coefdyn.lab.exercises.views import VIEWS
@@ -562,5 +563,5 @@ _ALL = (
 
 #: name -> exercise
 EXERCISES: dict[str, Exercise] = {
-    exercise.name: exercise for exercise in (*_ALL, *READINGS, *PRINCIPLES, *VIEWS)
+    exercise.name: exercise for exercise in (*_ALL, *READINGS, *PRINCIPLES, *VIEWS, *OPTIMIZING)
 }
