@@ -59,8 +59,8 @@ CONTESTS: dict[str, tuple[str, str, TaskConfig]] = {
     ),
     "overwrite": (
         "Overwritten facts",
-        "Each of three keys is written twice; at the end give each key's last value.",
-        OverwriteConfig(vocab_size=12, pairs=3, writes=2, seq_len=15, **_SETS),
+        "Each of two keys is written twice; at the end give each key's last value.",
+        OverwriteConfig(vocab_size=8, pairs=2, writes=2, seq_len=10, **_SETS),
     ),
     "forget": (
         "Forget at a reset",
@@ -193,17 +193,32 @@ GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one", "scal
 CHAPTERS: dict[str, dict[str, Any]] = {
     "index": {"left": FADING, "task": "noisy-recall"},
     "softmax_attention": {"task": "position", "positions": "rotary"},
-    "linear_attention": {"left": "linear_attention", "right": "softmax_attention", "task": "mqar"},
+    "linear_attention": {
+        "left": "linear_attention",
+        "right": "softmax_attention",
+        "task": "position",
+        "positions": "rotary",
+    },
     "normalized_attention": {
         "left": "normalized_attention",
         "right": "linear_attention",
         "task": "forget",
     },
     "gla": {"left": "gla", "right": "normalized_attention", "task": "forget"},
-    "mamba2": {"left": "mamba2", "right": "gla", "task": "selective-copying"},
+    "mamba2": {
+        "left": "mamba2",
+        "right": "gla",
+        "task": "selective-copying",
+        "learning_rate": 3e-3,
+    },
     "deltanet": {"left": "deltanet", "right": "linear_attention", "task": "overwrite"},
     "gated_deltanet": {"left": "gated_deltanet", "right": "mamba2", "task": "parity"},
-    "mlstm": {"left": "mlstm", "right": "gated_deltanet", "task": "long-memory"},
+    "mlstm": {
+        "left": "mlstm",
+        "right": "mamba2",
+        "task": "long-memory",
+        "learning_rate": 3e-3,
+    },
     "principle_3": {
         "left": {**FADING, "constant": 0.85},
         "right": "softmax_attention",
