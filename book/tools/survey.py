@@ -30,12 +30,13 @@ CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILI
 HEAD = re.compile(r"\A(?:---\n.*?^---\n|(?::[^\n]*\n)+)", re.DOTALL | re.MULTILINE)
 FOLDED = re.compile(r"\b(?:hide|remove)-(?:cell|input)\b")
 PICTURE = re.compile(
-    r"\balt: >-|plt\.subplots|^\w*Explorer\(|^\w+View\(|TrainingFilm|PageTraining"
+    r"\balt: >-|plt\.subplots|^\w*Explorer(?:\.\w+)?\(|^\w+View\(|^ScoreVariance\(|^SampledSwing\("
+    r"|TrainingFilm|PageTraining"
     r"|\.figure\(|\.matrices\(|<svg",
     re.MULTILINE,
 )
 WIDGET = re.compile(
-    r"^(?:\w+ = )?(?:Explorer|\w+View|ScoreVariance|SampledSwing|TrainingFilm(?:\.load)?"
+    r"^(?:\w+ = )?(?:Explorer(?:\.\w+)?|\w+View|ScoreVariance|SampledSwing|TrainingFilm(?:\.load)?"
     r"|PageTraining(?:\.contest)?)\(",
     re.MULTILINE,
 )
