@@ -100,11 +100,3 @@ def test_second_derivatives_by_parallel() -> None:
         return torch.autograd.grad(first.square().sum(), leaf)[0]
 
     torch.testing.assert_close(curvature("parallel"), curvature("reference"), rtol=1e-8, atol=1e-10)
-
-
-def test_a_kernel_on_a_gpu_is_not_promised() -> None:
-    d = Inputs.draw(length=6).dynamics("diagonal_plus_rank_one", "identity", "one")
-    with pytest.raises(
-        ValueError, match=r"no kernel for a diagonal_plus_rank_one evolution.*chunked"
-    ):
-        d.apply(Inputs.draw(length=6).v, method="triton")

@@ -10,7 +10,7 @@ from gpu.processes import assert_small
     ("arch", "head", "problems"),
     [
         (80, 64, ["softmax", "scalar", "row_sums"]),
-        (90, 128, ["softmax", "householder", "diagonal"]),
+        (90, 128, ["softmax", "householder", "diagonal", "rank_one"]),
         (80, 256, ["softplus_scalar"]),
         (90, 256, ["softplus_scalar"]),
     ],
@@ -22,7 +22,7 @@ def test_kernels_compile_without_large_spills(arch, head, problems):
 
 @pytest.mark.parametrize(
     ("arch", "dtype", "problems"),
-    [(80, "float16", ["scalar", "diagonal"]), (90, "float32", ["softplus_scalar"])],
+    [(80, "float16", ["scalar", "diagonal", "rank_one"]), (90, "float32", ["softplus_scalar"])],
 )
 def test_factors_of_twice_the_size_fit_too(arch, dtype, problems):
     pytest.importorskip("triton", reason="triton is a Linux package")

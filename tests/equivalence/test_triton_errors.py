@@ -35,6 +35,9 @@ def refused(dynamics: CoefficientDynamics) -> str:
 
 householder = evolution.Householder(direction=torch.ones(L, N), beta=torch.ones(L))
 diagonal = evolution.Diagonal(log_decay=torch.zeros(L, N))
+rank_one = evolution.DiagonalPlusRankOne(
+    log_decay=torch.zeros(L, N), left=torch.zeros(L, N), right=torch.zeros(L, N)
+)
 linear = {"readout": readout.identity, "normalizer": normalizer.One()}
 cube = readout.Pointwise(lambda s: s**3, name="cube")
 square = readout.FeatureMap(torch.square, name="square")
@@ -49,6 +52,8 @@ dense = evolution.Dense(matrix=torch.zeros(L, N, N))
         ({"n": 300}, "300", "chunked"),
         ({"evolution": householder, **linear}, "CUDA device", "chunked"),
         ({"evolution": diagonal, **linear}, "CUDA device", "chunked"),
+        ({"evolution": rank_one, **linear}, "CUDA device", "chunked"),
+        ({"evolution": rank_one}, "exp) with DiagonalPlusRankOne", "chunked"),
         ({"evolution": householder}, "exp) with Householder", "chunked"),
         ({"evolution": diagonal}, "exp) with Diagonal", "chunked"),
         ({"readout": cube}, "cube", "readouts.register"),

@@ -108,6 +108,7 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
         householder,
         linear,
         pointwise,
+        rank_one,
     )
 
     q = torch.zeros(1, 256, head, dtype=dtype, requires_grad=True)
@@ -136,6 +137,7 @@ def problems(dtype: torch.dtype, head: int) -> dict[str, object]:
         "row_sums": both(linear.scalar_kernel, q, q, ones, gate, gate, None, 1.0),
         "householder": both(householder.householder_kernel, q, q, q, gate, gate, gate, None, 1.0),
         "diagonal": both(diagonal.diagonal_kernel, q, q, q, gate, channels, None, 1.0),
+        "rank_one": both(rank_one.rank_one_kernel, q, q, q, q, gate, channels, None, 1.0),
     }
 
 

@@ -38,6 +38,14 @@ def with_resets(inputs: Inputs) -> Inputs:
     return Inputs({name: x.requires_grad_() for name, x in leaves.items()}, inputs.signs)
 
 
+def decayed(inputs: Inputs, nats: float) -> Inputs:
+    """The same with ``nats`` of decay more, for every token."""
+    leaves = {name: x.detach().clone() for name, x in inputs.leaves.items()}
+    leaves["log_decay"] -= nats
+    leaves["channel_decay"] -= nats
+    return Inputs({name: x.requires_grad_() for name, x in leaves.items()}, inputs.signs)
+
+
 def gradients(run, build, inputs: Inputs) -> dict[str, torch.Tensor]:
     y = run(build(inputs), inputs.v)
     generator = torch.Generator().manual_seed(7)
@@ -57,13 +65,18 @@ def check(
     log_scaled: bool = False,
     own: bool = False,
     resets: bool = False,
+    nats: float = 0.0,
     batch: tuple[int, ...] = (1,),
     device: str = "cpu",
     **sizes: int,
 ) -> dict[str, object]:
-    """Relative errors of the output and of every gradient; all inputs are the same numbers."""
+    """Relative errors of the output and of every gradient; all inputs are the same numbers.
+
+    ``nats``: what every channel of every token decays by, beside what is drawn.
+    """
     inputs = drawn(device, length, dtype, batch, **sizes)
     inputs = with_resets(inputs) if resets else inputs
+    inputs = decayed(inputs, nats) if nats else inputs
 
     def build(x: Inputs):
         dynamics = x.dynamics(structure, phi, eta, log_scaled)
@@ -73,7 +86,7 @@ def check(
     got = gradients(lambda d, v: d.apply(v, "triton"), build, inputs)
     name = str(dtype).removeprefix("torch.")
     return {
-        "case": f"{structure} {phi} {eta} L={length} {name} {sizes or ''}{own=} {resets=}",
+        "case": f"{structure} {phi} {eta} L={length} {name} {sizes or ''}{own=} {resets=} {nats=}",
         "dtype": name,
         "missing": sorted(expected.keys() - got.keys()),
         "errors": {name: relative_error(got[name], expected[name]) for name in got},

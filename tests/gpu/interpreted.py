@@ -71,7 +71,20 @@ def diagonal() -> Iterator[dict]:
         yield check("diagonal", "identity", "one", length)
     yield check("diagonal", "identity", "floored", 40, log_scaled=True, n=20, dv=33)
     yield check("diagonal", "identity", "one", 45, resets=True)
+    yield check("diagonal", "identity", "one", 24, nats=10.0)
     yield continued("diagonal")
+
+
+def rank_one() -> Iterator[dict]:
+    design = ("diagonal_plus_rank_one", "identity")
+    for length in (1, 16, 17):
+        yield check(*design, "one", length)
+    yield check(*design, "row_sum", 9)
+    yield check(*design, "given", 9, batch=(2, 2))
+    yield check(*design, "floored", 34, log_scaled=True, n=20, dv=33)
+    yield check(*design, "one", 40, resets=True)
+    yield check(*design, "one", 24, nats=8.0)
+    yield continued(design[0])
 
 
 def own_readout() -> Iterator[dict]:
@@ -86,18 +99,22 @@ def continued(structure: str) -> dict[str, object]:
 
     Designs start from no state, so the scans are called themselves.
     """
-    from coefdyn.execution.problem import flips
+    from coefdyn.execution.problem import flipped_sides, flips
     from coefdyn.execution.triton import linear
 
     inputs = Inputs.draw(batch=(1,), length=40, dtype=F32)
     exact = in_float64(inputs)
-    scans = {"scalar": linear.scalar_scan, "diagonal": linear.diagonal_scan}
-    scan = scans.get(structure, linear.householder_scan)
+    scan, erased = {
+        "scalar": (linear.scalar_scan, lambda a: ()),
+        "diagonal": (linear.diagonal_scan, lambda a: ()),
+        "scaled_householder": (linear.householder_scan, lambda a: (a.direction, a.beta)),
+        "diagonal_plus_rank_one": (linear.rank_one_scan, flipped_sides),
+    }[structure]
 
     def in_two(d, v):
         a, sign = d.evolution, flips(d.evolution)
         gated = (d.q * sign, d.k * sign, v, d.scaling, a.log_decay)
-        erase = (a.direction, a.beta) if structure not in scans else ()
+        erase = erased(a)
         parts, state = [], None
         for at in (slice(0, 19), slice(19, 40)):
             tokens = linear.Tokens(*(x[:, at] for x in gated), state, 1.0)
@@ -121,6 +138,7 @@ def operators() -> Iterator[dict]:
     from coefdyn.execution.triton.householder import householder_kernel
     from coefdyn.execution.triton.linear import scalar_kernel
     from coefdyn.execution.triton.pointwise import rows_kernel
+    from coefdyn.execution.triton.rank_one import rank_one_kernel
 
     q, gate = torch.randn(1, 5, 4, dtype=F16), -torch.rand(1, 5)
     channels = -torch.rand(1, 5, 4)
@@ -129,6 +147,7 @@ def operators() -> Iterator[dict]:
         "scalar": (scalar_kernel, (q, q, q, None, gate, None, 0.5)),
         "householder": (householder_kernel, (q, q, q, -gate, None, gate, None, 0.5)),
         "diagonal": (diagonal_kernel, (q, q, q, None, channels, None, 0.5)),
+        "rank_one": (rank_one_kernel, (q, q, q, q, None, channels, None, 0.5)),
     }
     for name, (kernel, args) in calls.items():
         torch.library.opcheck(kernel.op, args, test_utils=("test_schema", "test_faketensor"))
@@ -161,6 +180,7 @@ def emulated() -> Iterator[dict]:
             yield check("householder", "identity", "one", 200, own=True, dtype=dtype, n=16, dv=16)
             yield check("scalar", "identity", "one", 1000, dtype=dtype, n=16, dv=16)
             yield check("diagonal", "identity", "one", 300, dtype=dtype, n=16, dv=16)
+            yield check("diagonal_plus_rank_one", "identity", "one", 70, dtype=dtype, n=16, dv=16)
 
 
 ALL = (
@@ -168,6 +188,7 @@ ALL = (
     scalar,
     householder,
     diagonal,
+    rank_one,
     own_readout,
     operators,
     emulated,

@@ -52,6 +52,8 @@ DESIGNS: tuple[tuple[str, str, str, dict], ...] = (
     ("householder", "identity", "one", {"own": True}),
     ("scaled_householder", "identity", "one", {"own": True}),
     ("scaled_householder", "identity", "one", {}),
+    ("diagonal_plus_rank_one", "identity", "one", {}),
+    ("diagonal_plus_rank_one", "identity", "floored", {"log_scaled": True}),
 )
 #: heads that between them use every tile; kernels of other lengths than 1 are compiled apart where
 #: 16 divides them, as it does those that are timed

@@ -40,7 +40,10 @@ CELLS = (
     ("scalar", "identity"),
     ("scaled_householder", "identity"),
     ("diagonal", "identity"),
+    ("diagonal_plus_rank_one", "identity"),
 )
+ERASING = ("scaled_householder", "diagonal_plus_rank_one")
+PER_CHANNEL = ("diagonal", "diagonal_plus_rank_one")
 
 
 class Problem(NamedTuple):
@@ -132,7 +135,7 @@ def draw(problem: Problem) -> Tensors:
     q, k, v = (normal(problem.head) for _ in range(3))
     if problem.linear:
         k = functional.normalize(k.float(), dim=-1).to(k.dtype)
-    gate = normal(problem.head) if problem.structure == "diagonal" else normal()
+    gate = normal(problem.head) if problem.structure in PER_CHANNEL else normal()
     leaves = (q, k, v, functional.logsigmoid(gate + 4.0), torch.sigmoid(normal()))
     return Tensors(*(x.detach().requires_grad_() for x in leaves))
 
@@ -146,12 +149,15 @@ def ours(problem: Problem, x: Tensors) -> torch.Tensor:
         "scaled_householder": lambda: evolution.ScaledHouseholder(
             direction=x.k, beta=x.beta, log_decay=x.decay
         ),
+        "diagonal_plus_rank_one": lambda: evolution.DiagonalPlusRankOne(
+            log_decay=x.decay, left=x.beta[..., None] * x.k, right=x.decay.exp() * x.k
+        ),
     }
     design = CoefficientDynamics(
         q=x.q,
         k=x.k,
         evolution=structures[problem.structure](),
-        scaling=x.beta if problem.structure == "scaled_householder" else problem.head**-0.5,
+        scaling=x.beta if problem.structure in ERASING else problem.head**-0.5,
         readout=READOUTS[problem.phi],
         normalizer=normalizer.One() if problem.linear else normalizer.RowSum(),
     )
@@ -206,6 +212,7 @@ def _fla(problem: Problem, x: Tensors) -> tuple[Run, tuple]:
     """fla's chunked kernel of the structure; it takes (B, L, H, D)."""
     from fla.ops.gated_delta_rule import chunk_gated_delta_rule
     from fla.ops.gla import chunk_gla
+    from fla.ops.kda import chunk_kda
     from fla.ops.simple_gla import chunk_simple_gla
 
     def turned(tensor: torch.Tensor) -> torch.Tensor:
@@ -216,7 +223,8 @@ def _fla(problem: Problem, x: Tensors) -> tuple[Run, tuple]:
         return lambda: chunk_simple_gla(q, k, v, g=g)[0], leaves[:4]
     if problem.structure == "diagonal":
         return lambda: chunk_gla(q, k, v, g)[0], leaves[:4]
-    return lambda: chunk_gated_delta_rule(q, k, v, g, beta)[0], leaves
+    chunked = chunk_kda if problem.structure in PER_CHANNEL else chunk_gated_delta_rule
+    return lambda: chunked(q, k, v, g, beta)[0], leaves
 
 
 def both_ways(run: Run, leaves: tuple) -> Callable[[], object]:
@@ -229,7 +237,7 @@ def floor_ms(problem: Problem, peak: dict[str, float], backward: bool) -> float:
     """The least time that the device's peaks allow."""
     numbers = BATCH * HEADS_COUNT * problem.length * problem.head
     if problem.linear:
-        tensors = 5 if problem.structure == "diagonal" else 4
+        tensors = {"diagonal": 5, "diagonal_plus_rank_one": 7}.get(problem.structure, 4)
         moved = 2 * numbers * (tensors + (2 * tensors if backward else 0))
         return moved / peak["terabytes_per_s"] / 1e9
     operations = 4 * numbers * problem.length / 2

@@ -14,12 +14,22 @@ import torch
 import triton
 import triton.language as tl
 
-from coefdyn.execution.triton.common import RegisteredKernel
+from coefdyn.execution.triton.common import RegisteredKernel, dot_types
 from coefdyn.execution.triton.linear import Scan, Tokens, chunk_size, shapes
 from coefdyn.execution.triton.pointwise_kernels import load_tile, load_turned, store_tile
 from coefdyn.shapes import Tensor
 
-__all__ = ["diagonal_gradients", "diagonal_kernel", "diagonal_scores", "scan"]
+__all__ = [
+    "add_gradients",
+    "add_squares",
+    "diagonal_gradients",
+    "diagonal_kernel",
+    "diagonal_scores",
+    "scan",
+    "scored",
+    "scores",
+    "take_squares",
+]
 
 #: rows per block
 BLOCK = 16
@@ -144,16 +154,56 @@ def _sums(g: Tensor, chunk: int) -> Tensor:
     return g.unflatten(1, (-1, chunk)).cumsum(2).flatten(1, 2)[:, :length].contiguous()
 
 
-def _prepared(q, k, v, weight, log_decay, scale: float) -> tuple[Scan, dict]:
-    """The scan with its scores, and the options of this file's kernels."""
-    chunk = chunk_size(v.dtype)
-    sums = _sums(log_decay.float(), chunk)
-    a = q.new_empty((*q.shape[:2], chunk), dtype=torch.float32)
-    scan = Scan(q, k, v, weight, scale, (sums, sums), 2, a)
+def scored(q, k, v, weight, log_decay, scale: float) -> Scan:
+    """The scan with its scores."""
+    sums = _sums(log_decay.float(), chunk_size(v.dtype))
+    scan = Scan(q, k, v, weight, scale, (sums, sums), 2)
+    scan.scores = scores(scan, q)
+    return scan
+
+
+def scores(scan: Scan, q: Tensor, wide: bool = False) -> Tensor:
+    """A of these queries with the keys of the scan, ``(B, L, C)``; ``wide`` as in ``dot_types``."""
+    a = scan.wide(scan.batch, scan.length, scan.chunk)
+    diagonal_scores[_grid(scan)](q, scan.k, scan.hi, a, scan.length, **_options(scan, wide))
+    return a
+
+
+def add_gradients(
+    scan: Scan, q: Tensor, da: Tensor, dq: Tensor, dk: Tensor, wide: bool = False
+) -> None:
+    """What passes through ``scores``, added to dq and dk."""
+    diagonal_gradients[_grid(scan)](
+        q, scan.k, scan.hi, da, dq, dk, scan.length, **_options(scan, wide)
+    )
+
+
+def take_squares(da: Tensor, size: int) -> Tensor:
+    """Take the squares on the diagonal of A's gradient out of it, ``(B, L / size, size, size)``.
+
+    Between their tokens no decay lies: their shares of its gradient cancel, and would bury what a
+    strong decay leaves.
+    """
+    rows = da.unflatten(1, (-1, size))
+    tokens = torch.arange(da.shape[1], device=da.device).remainder(da.shape[2])
+    columns = tokens.view(-1, 1, size).expand(rows.shape[0], -1, size, -1)
+    squares = rows.gather(3, columns)
+    rows.scatter_(3, columns, 0.0)
+    return squares
+
+
+def add_squares(squares: Tensor, q: Tensor, k: Tensor, dq: Tensor, dk: Tensor) -> None:
+    """What passes through the pairs that were taken, added to dq and dk."""
+    q, k, dq, dk = (x.unflatten(1, (-1, squares.shape[2])) for x in (q, k, dq, dk))
+    dq += squares @ k.float()
+    dk += squares.mT @ q.float()
+
+
+def _options(scan: Scan, wide: bool) -> dict:
+    """Those of this file's kernels."""
     options = {name: scan.common[name] for name in ("N", "C", "DOT", "PRECISION")}
     options |= {"R": BLOCK, "BK": 32} | scan.launch
-    diagonal_scores[_grid(scan)](q, k, sums, a, scan.length, **options)
-    return scan, options
+    return options | dot_types(scan.q.dtype, wide=True) if wide else options
 
 
 def _grid(scan: Scan) -> tuple[int]:
@@ -162,7 +212,7 @@ def _grid(scan: Scan) -> tuple[int]:
 
 def forward(q, k, v, weight, log_decay, start, scale: float) -> tuple[Tensor, Tensor]:
     """(O, final state)."""
-    scan, _ = _prepared(q, k, v, weight, log_decay, scale)
+    scan = scored(q, k, v, weight, log_decay, scale)
     before, final, x = scan.states(start)
     return scan.outputs(before, x), final
 
@@ -171,13 +221,15 @@ def backward(
     q, k, v, weight, log_decay, start, out, final, dout, dfinal, scale: float
 ) -> tuple[Tensor | None, ...]:
     """Gradients of (q, k, v, weight, log_decay, start)."""
-    scan, options = _prepared(q, k, v, weight, log_decay, scale)
+    scan = scored(q, k, v, weight, log_decay, scale)
     before, _, x = scan.states(start)
     dx, after, dstart = scan.reverse(dout, dfinal)
     dq, dk, da = scan.gradients(dout, x, before, after)
-    diagonal_gradients[_grid(scan)](q, k, scan.hi, da, dq, dk, scan.length, **options)
+    own = take_squares(da, 1)
+    add_gradients(scan, q, da, dq, dk)
     dv, dweight = scan.values_gradient(dx, weight, scale)
     terms = (q.float() * dq).sub_(k.float() * dk)
+    add_squares(own, q, k, dq, dk)
     dg = scan.decay_gradient(terms, before, final, after, dfinal)
     dstart = None if start is None else dstart
     return dq.to(q.dtype), dk.to(k.dtype), dv, dweight, dg.to(log_decay.dtype), dstart

@@ -14,6 +14,7 @@ from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Diagonal,
+    DiagonalPlusRankOne,
     Evolution,
     Householder,
     Identity,
@@ -24,7 +25,16 @@ from coefdyn.dynamics.normalizer import FlooredRowSum, Given, One, RowSum
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.operators import flatten_batch
 from coefdyn.execution.growth import LIMIT_NATS, grows, reflects
-from coefdyn.execution.problem import decays, finish, flips, gates, keys, lower, per_channel
+from coefdyn.execution.problem import (
+    decays,
+    finish,
+    flipped_sides,
+    flips,
+    gates,
+    keys,
+    lower,
+    per_channel,
+)
 from coefdyn.execution.restrictions import check_unrestricted
 from coefdyn.execution.rows import normalize
 from coefdyn.execution.state import has_finite_state
@@ -32,7 +42,7 @@ from coefdyn.shapes import Float, Tensor
 
 __all__ = ["STRUCTURES", "check_triton", "run_triton"]
 
-STRUCTURES = (Identity, Scalar, Diagonal, Householder, ScaledHouseholder)
+STRUCTURES = (Identity, Scalar, Diagonal, Householder, ScaledHouseholder, DiagonalPlusRankOne)
 #: those of pointwise readouts
 POINTWISE = (Identity, Scalar)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
@@ -182,12 +192,14 @@ def _linear(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
         )
     g = _flat(decays(evolution, shift, torch.float32), batch, 2 if per_channel(evolution) else 1)
     tokens = linear.Tokens(q, k, _flat(v, batch, 2), _flat(weight, batch, 1), g, None, scale)
-    erase = ()
+    scan, erase = linear.diagonal_scan if per_channel(evolution) else linear.scalar_scan, ()
     if reflects(dynamics):
         z = None if evolution.direction is dynamics.k else _flat(evolution.direction, batch, 2)
-        erase = z, _flat(evolution.beta.float(), batch, 1)
-    scan = linear.householder_scan if erase else linear.scalar_scan
-    scan = linear.diagonal_scan if per_channel(evolution) else scan
+        scan, erase = linear.householder_scan, (z, _flat(evolution.beta.float(), batch, 1))
+    if type(evolution) is DiagonalPlusRankOne:
+        left, right = flipped_sides(evolution)
+        right = right if shift is None else right.float() * shift.exp().float()[..., None]
+        scan, erase = linear.rank_one_scan, (_flat(left, batch, 2), _flat(right, batch, 2))
     out, final = scan(tokens, *erase)
     if eta.cancels_scale:  # the row sum apart, as its weights stay in float32
         ones = torch.ones_like(tokens.v[..., :1], dtype=torch.float32)

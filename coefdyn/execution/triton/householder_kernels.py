@@ -8,7 +8,33 @@ import triton.language as tl
 from coefdyn.execution.triton.pointwise_kernels import load_tile, load_turned, store_tile
 from coefdyn.execution.triton.scan_kernels import pair_decay, token_factor
 
-__all__ = ["erase_gradients", "prepare", "turned_product"]
+__all__ = ["erase_gradients", "prepare", "store_base", "turned_product", "unit_inverse"]
+
+
+@triton.jit
+def unit_inverse(system, C: tl.constexpr):
+    """(I + system)^-1 by forward substitution, for a strictly lower triangular system."""
+    rows = tl.arange(0, C)
+    t = tl.where(rows[:, None] == rows[None, :], 1.0, 0.0)
+    for r in range(1, C):
+        row = tl.sum(tl.where(rows[:, None] == r, system, 0.0), 0)
+        solved = tl.sum(row[:, None] * t, 0)
+        t = tl.where(rows[:, None] == r, t - solved[None, :], t)
+    return t
+
+
+@triton.jit
+def store_base(
+    t, V, B, BASE, i, length,
+    D: tl.constexpr, BV: tl.constexpr, WEIGHT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """BASE = T b V of one chunk."""
+    for start in range(0, D, BV):
+        d = start + tl.arange(0, BV)
+        v = load_tile(V, i, d, length, D).to(tl.float32)
+        if WEIGHT:
+            v *= tl.load(B + i, mask=i < length, other=0.0)[:, None]
+        store_tile(BASE, tl.dot(t, v, input_precision=PRECISION), i, d, length, D)
 
 
 @triton.jit
@@ -35,19 +61,9 @@ def prepare(
     if GATE == 1:
         system *= pair_decay(HI + base, LO + base, i[:, None], i[None, :], length, True)
     system = tl.where(i[None, :] < i[:, None], system * beta[:, None], 0.0)
-    t = tl.where(rows[:, None] == rows[None, :], 1.0, 0.0)
-    for r in range(1, C):
-        row = tl.sum(tl.where(rows[:, None] == r, system, 0.0), 0)
-        solved = tl.sum(row[:, None] * t, 0)
-        t = tl.where(rows[:, None] == r, t - solved[None, :], t)
+    t = unit_inverse(system, C)
     store_tile(T + base * C, t, i, rows, length, C)
-    b = beta * 0.0 + 1.0
-    if WEIGHT:
-        b = tl.load(B + base + i, mask=inside, other=0.0)
-    for start in range(0, D, BV):
-        d = start + tl.arange(0, BV)
-        v = load_tile(V + base * D, i, d, length, D).to(tl.float32) * b[:, None]
-        store_tile(BASE + base * D, tl.dot(t, v, input_precision=PRECISION), i, d, length, D)
+    store_base(t, V + base * D, B + base, BASE + base * D, i, length, D, BV, WEIGHT, PRECISION)
     if GATE == 1:
         beta *= token_factor(HI + base, LO + base, i, 0, length, False)
     for start in range(0, N, BK):

@@ -11,7 +11,14 @@ from coefdyn.execution.triton import scan_kernels as kernels
 from coefdyn.execution.triton.common import RegisteredKernel, dot_types, padded, split_sums
 from coefdyn.shapes import Tensor
 
-__all__ = ["Scan", "Tokens", "diagonal_scan", "householder_scan", "scalar_scan"]
+__all__ = [
+    "Scan",
+    "Tokens",
+    "diagonal_scan",
+    "householder_scan",
+    "rank_one_scan",
+    "scalar_scan",
+]
 
 #: tokens per chunk: bfloat16 factors, and float32 factors, which take twice the space
 CHUNK, CHUNK_FLOAT32 = 64, 32
@@ -227,3 +234,10 @@ def diagonal_scan(tokens: Tokens) -> tuple[Tensor, Tensor]:
     from coefdyn.execution.triton.diagonal import scan
 
     return scan(tokens)
+
+
+def rank_one_scan(tokens: Tokens, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """A_t = diag(exp(g_t)) - left_t right_t^T."""
+    from coefdyn.execution.triton.rank_one import scan
+
+    return scan(tokens, left, right)
