@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import torch
 from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
 
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.plots.explorer_still import explorer_still, root_norm
 from coefdyn.widgets import Explorer
-from coefdyn.widgets.settings import ROWS
+from coefdyn.widgets.settings import ROWS, schema
 
 pytestmark = pytest.mark.browser
 
@@ -204,3 +206,35 @@ def test_the_scores_fill_their_plot(row: str, open_page: Open) -> None:
     if explorer.settings["readout"] == "identity":
         alpha = explorer.coefficients().abs().max().item()
         assert last <= 2.8 * max(alpha, 2e-3)
+
+
+def test_a_sink_without_effect_says_so(open_page: Open) -> None:
+    """Exactly where another sink changes no number of the library."""
+    options = {key: schema()["choices"][key]["options"] for key in ("readout", "normalizer")}
+    page = open_page(Explorer("softmax_sink"))
+    for phi in options["readout"]:
+        page.select_option("[data-cd=control-readout]", phi)
+        for eta in options["normalizer"]:
+            page.select_option("[data-cd=control-normalizer]", eta)
+            page.evaluate(SETTLE)
+            chosen = {"readout": phi, "normalizer": eta}
+            low, high = (Explorer("softmax_sink", sink=s, **chosen) for s in (-1.0, 2.0))
+            idle = torch.equal(low.coefficients(True), high.coefficients(True))
+            assert page.is_visible("[data-cd=idle-sink]") == idle, chosen
+            assert text(page, "idle-sink").startswith("No effect") == idle, chosen
+
+
+def test_a_given_design_offers_nothing_beside_phi(open_page: Open) -> None:
+    """Only the readout and the normalizer of given arrays may be changed."""
+    q = torch.eye(3, dtype=torch.float64)
+    design = CoefficientDynamics(
+        q=q,
+        k=q,
+        evolution=evolution.Identity(),
+        scaling=1.0,
+        readout=readout.exp,
+        normalizer=normalizer.RowSum(sink=0.5),
+    )
+    page = open_page(Explorer.from_dynamics(design))
+    assert page.query_selector("[data-cd=control-readout]")
+    assert page.query_selector("[data-cd=control-beside]") is None

@@ -76,6 +76,7 @@ function controlGroup(keys, app, hook = "control") {
   return keys.map((key) => {
     const control = makeControl(key, app, hook);
     if (hook === "control") withHelp(key, control.node);
+    if (IDLE[key]) control.node.append(makeIdle(key, app));
     app.updaters.push((model) => control.update(model.settings));
     return control.node;
   });
@@ -104,8 +105,13 @@ function showCard(app, group) {
 // Controls that a first look does without.
 const RARE_KEYS = ["direction", "angle", "variation", "flip", "beside", "epsilon", "width", "seed"];
 
+// What stands beside φ in a given design is given too.
+function keysOfCard(group, app) {
+  return keysOfGroup(group).filter((key) => key !== "beside" || !isGiven(app.data));
+}
+
 function makeCard(app, [group, sign, name, hint]) {
-  const keys = keysOfGroup(group);
+  const keys = keysOfCard(group, app);
   return element("fieldset", { class: `cdx-card cdx-card-${group}`, "data-ingredient": group },
     element("legend", {}, symbol(sign, group), ` ${name}`, element("span", { class: "cdx-hint", text: hint })),
     makeMix(group, app),
@@ -113,7 +119,7 @@ function makeCard(app, [group, sign, name, hint]) {
 }
 
 function makeMore(group, app) {
-  const rare = keysOfGroup(group).filter((key) => RARE_KEYS.includes(key));
+  const rare = keysOfCard(group, app).filter((key) => RARE_KEYS.includes(key));
   if (rare.length === 0) return null;
   const more = element("details", { class: "cdx-more", "data-cd": `more-${group}` }, element("summary", { text: "more" }), ...controlGroup(rare, app));
   let opened = false;

@@ -26,6 +26,24 @@ const HELP = {
   flip: ["The state changes its sign at every step.", "principles/principle_4"],
 };
 
+// Why a control that is on show has no effect beside the others; empty where it has one.
+const IDLE = {
+  sink(s) {
+    if (s.normalizer !== "row_sum") return "No effect here: a sink takes part in a row sum, and η is no row sum.";
+    return s.readout === "identity" ? "No effect with the identity: its coefficients have either sign, so their sum is no weight to share with a sink." : "";
+  },
+};
+
+function makeIdle(key, app) {
+  const note = element("p", { class: "cdx-idle", "data-cd": `idle-${key}`, hidden: true });
+  app.updaters.push(({ settings }) => {
+    const words = IDLE[key](settings);
+    note.hidden = words === "";
+    setText(note, words);
+  });
+  return note;
+}
+
 // Where the book's pages are, seen from this one; nowhere in JupyterLab.
 const bookRoot = () => document.documentElement.dataset.content_root;
 
