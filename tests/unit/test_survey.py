@@ -14,6 +14,7 @@ from coefdyn.lab.exercises import EXERCISES
 
 TAUGHT = [one for one in find_chapters() if one.name.startswith(PARTS)]
 ROWS = [one for one in TAUGHT if "check_row(" in one.source.read_text("utf-8")]
+BLOCK = re.compile(r"^(:{3,})\{admonition\} Exercise ([^\n]*)\n(.*?)^\1$", re.S | re.M)
 BOX = re.compile(r"^::::\{admonition\} Check yourself\n:class: selfcheck\n(.*?)^::::$", re.S | re.M)
 
 
@@ -42,6 +43,35 @@ def test_the_place_of_a_right_answer_gives_nothing_away() -> None:
         for box in BOX.findall(chapter.source.read_text("utf-8"))
     )
     assert all(places[place] >= places.total() / 4 for place in range(3))
+
+
+@pytest.mark.parametrize("chapter", TAUGHT, ids=lambda one: one.name)
+def test_an_exercise_says_its_minutes_and_folds_its_answer(chapter: Chapter) -> None:
+    exercises = BLOCK.findall(chapter.source.read_text("utf-8"))
+    assert exercises
+    for _, title, text in exercises:
+        kind = re.fullmatch(r"\d+ · ★{1,3} · \d+ min(?: · (write it|find the bug|open))?", title)
+        assert kind, title
+        if kind[1] != "write it":  # its answer is a folded cell
+            answer = "Discussion" if kind[1] == "open" else "Solution"
+            assert f":::{{dropdown}} {answer}\n" in text, title
+
+
+def test_a_section_of_the_critical_chapter_is_cited_by_its_number() -> None:
+    critical = next(one for one in TAUGHT if one.name == "foundations/critical_reading")
+    parts = re.split(r"^## (\d+)\. ", critical.source.read_text("utf-8"), flags=re.MULTILINE)
+    sections = dict(zip(parts[1::2], parts[2::2], strict=True))
+    cite = re.compile(r"\(\.\./foundations/critical_reading\.ipynb\),\s+section\s+(\d+)")
+    cited = [
+        (one.name, number)
+        for one in TAUGHT
+        if one.name.startswith("principles/")
+        for number in cite.findall(one.source.read_text("utf-8"))
+    ]
+    assert len(cited) == 7
+    for name, number in cited:
+        statement = sections[number].partition("**The question.**")[0]
+        assert f"(../{name}.ipynb)" in statement, (name, number)
 
 
 def test_each_row_folds_its_checks_into_one_block() -> None:
