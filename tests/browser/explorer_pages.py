@@ -93,6 +93,16 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
     assert problems == []
 
 
+def ask(page: Any, function: str, argument: Any = None) -> Any:
+    """``page.evaluate`` by way of two texts, for many finite numbers.
+
+    Playwright wraps each number of an argument and of an answer in an object of its own, which
+    takes longer than what the tests compute. Both ways a number keeps all its digits.
+    """
+    script = f"async (text) => JSON.stringify(await ({function})(JSON.parse(text)) ?? null)"
+    return json.loads(page.evaluate(script, json.dumps(argument, allow_nan=False)))
+
+
 def number(page: Any, hook: str) -> float:
     """What a number on show is, to all its digits."""
     return float(page.get_attribute(f"[data-cd={hook}]", "data-value"))
@@ -100,6 +110,13 @@ def number(page: Any, hook: str) -> float:
 
 def text(page: Any, hook: str) -> str:
     return page.inner_text(f"[data-cd={hook}]")
+
+
+def heard(page: Any) -> dict[str, float]:
+    """The words of the answer and how much of each."""
+    rows = "n => n.filter(x => !x.hidden).map(x => [x.firstChild.textContent, x.dataset.value])"
+    pairs = page.eval_on_selector_all(".cdx-answer", rows)
+    return {word: float(value) for word, value in pairs if value is not None}
 
 
 def press(page: Any, hook: str) -> None:

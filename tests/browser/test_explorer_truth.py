@@ -11,7 +11,7 @@ from browser.explorer_pages import Open, number, open_page, press, slide, text  
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.plots.explorer_still import explorer_still, root_norm
 from coefdyn.widgets import Explorer
-from coefdyn.widgets.settings import ROWS, schema
+from coefdyn.widgets.settings import schema
 
 pytestmark = pytest.mark.browser
 
@@ -193,19 +193,6 @@ def test_still_and_live_matrix_share_one_scale(open_page: Open) -> None:
     assert still(0.25 * still.vmax) == pytest.approx(0.75)
     page = open_page(Explorer("gated_deltanet", length=8))
     assert "√" in text(page, "scale-words")
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_the_scores_fill_their_plot(row: str, open_page: Open) -> None:
-    """With a straight readout the picture is drawn around the scores; its limits are Python's."""
-    explorer = Explorer(row)
-    first, last, *_ = explorer.shown().readout_range
-    page = open_page(explorer)
-    limits = page.get_attribute("[data-cd=readout]", "data-range")
-    assert [float(x) for x in limits.split()] == pytest.approx([first, last])
-    if explorer.settings["readout"] == "identity":
-        alpha = explorer.coefficients().abs().max().item()
-        assert last <= 2.8 * max(alpha, 2e-3)
 
 
 def test_a_sink_without_effect_says_so(open_page: Open) -> None:

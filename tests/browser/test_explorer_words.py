@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from browser.explorer_pages import Open, open_page, press, text  # noqa: F401
+from browser.explorer_pages import Open, heard, open_page, press, text  # noqa: F401
 
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.facts import clean_text, parse_facts
-from coefdyn.widgets.settings import ROWS
 
 pytestmark = pytest.mark.browser
 
@@ -27,19 +26,6 @@ def tell(page: Any, words: str) -> None:
         words,
     )
     page.evaluate(SETTLE)
-
-
-def heard(page: Any) -> dict[str, float]:
-    rows = "n => n.filter(x => !x.hidden).map(x => [x.firstChild.textContent, x.dataset.value])"
-    pairs = page.eval_on_selector_all(".cdx-answer", rows)
-    return {word: float(value) for word, value in pairs if value is not None}
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_the_answer_is_the_library_s(row: str, open_page: Open) -> None:
-    explorer = Explorer(row)
-    page = open_page(explorer)
-    assert heard(page) == pytest.approx(explorer.shown().answer, rel=1e-9, abs=1e-12)
 
 
 def test_softmax_averages_and_deltanet_overwrites(open_page: Open) -> None:

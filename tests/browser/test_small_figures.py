@@ -242,15 +242,24 @@ def test_a_press_on_a_film_s_row_reads_that_row(open_page: Open) -> None:
     page.wait_for_selector("[data-cd=value-row]:text-is('token 1')")
 
 
-@pytest.mark.parametrize("kind", SmallFigure.__subclasses__())
-def test_every_figure_fits_a_phone_and_answers_keys(open_page: Open, kind: Any) -> None:
-    page = open_page(kind(), width=360, ready="small")
+def test_every_figure_fits_a_phone_and_answers_keys(open_page: Open) -> None:
+    """All on one page: each answers keys pressed in it, and nothing is wider than the screen."""
+    kinds = SmallFigure.__subclasses__()
+    page = open_page(*(kind() for kind in kinds), width=360, ready="small")
+    figures = page.locator("[data-cd=small]")
+    figures.nth(len(kinds) - 1).wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    before = page.get_attribute("canvas", "aria-label")
-    page.focus("input[type=range]")
-    for key in ("ArrowLeft", "ArrowLeft", "ArrowRight"):  # elsewhere even from either end
-        page.keyboard.press(key)
-    page.wait_for_function("old => document.querySelector('canvas').ariaLabel !== old", arg=before)
+    assert figures.count() == len(kinds)
+    for m, kind in enumerate(kinds):
+        canvas = figures.nth(m).locator("canvas").first
+        before = canvas.get_attribute("aria-label")
+        figures.nth(m).locator("input[type=range]").first.focus()
+        for key in ("ArrowLeft", "ArrowLeft", "ArrowRight"):  # elsewhere even from either end
+            page.keyboard.press(key)
+        page.wait_for_function(
+            "([e, old]) => e.ariaLabel !== old", arg=[canvas.element_handle(), before]
+        )
+        assert canvas.get_attribute("aria-label") != before, kind
 
 
 def _move(figure: Any, **settings: Any) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from browser.explorer_pages import ask
 
 from coefdyn.lab.tasks import (
     ForgetConfig,
@@ -71,7 +72,7 @@ def page(browser: Any) -> Iterator[Any]:
 def test_the_page_draws_what_torch_draws(name: str, page: Any) -> None:
     config = CONFIGS[name]
     cases = [(seed, n, split) for seed in SEEDS for n in COUNTS for split in SPLITS]
-    drawn = page.evaluate(DRAW, [[config.to_dict(), *case] for case in cases])
+    drawn = ask(page, DRAW, [[config.to_dict(), *case] for case in cases])
     for (seed, n, split), (inputs, targets) in zip(cases, drawn, strict=True):
         want = sample(config, n, split_generator(seed, split), split)
         assert inputs == want.inputs.flatten().tolist(), (seed, n, split)
@@ -80,7 +81,7 @@ def test_the_page_draws_what_torch_draws(name: str, page: Any) -> None:
 
 def test_two_splits_and_two_seeds_differ(page: Any) -> None:
     config = CONFIGS["noisy recall, quick"].to_dict()
-    drawn = page.evaluate(DRAW, [[config, seed, 20, split] for seed in (0, 1) for split in SPLITS])
+    drawn = ask(page, DRAW, [[config, seed, 20, split] for seed in (0, 1) for split in SPLITS])
     assert len({tuple(inputs) for inputs, _ in drawn}) == 4
 
 
@@ -105,7 +106,7 @@ def test_batches_come_in_the_trainings_order(seed: int, page: Any) -> None:
       return [...batches, data.test].map(plain);
     }"""
     steps = [0, 1, 2, 3, 8, 7]
-    got = page.evaluate(order, [config.to_dict(), seed, steps])
+    got = ask(page, order, [config.to_dict(), seed, steps])
     for t, (inputs, targets) in zip(steps, got, strict=False):
         want = data.train_batch(t)
         assert inputs == want[0].flatten().tolist()
