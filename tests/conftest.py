@@ -2,7 +2,8 @@
 
 Shape annotations are checked by jaxtyping with beartype while tests run. Tests marked `compile`
 run without that check, since torch.compile cannot trace it: `pytest -m compile --no-shape-checks`
-(`make test` runs both).
+(`make test` runs both). A run of the browser tests alone is without it too: they are about pages,
+and what they call of the library is called by the unit tests with the check.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def _shapes_are_checked(config: pytest.Config) -> bool:
     have = all(importlib.util.find_spec(name) for name in ("jaxtyping", "beartype"))
-    return bool(have) and not config.getoption("--no-shape-checks")
+    asked = [Path(argument).as_posix() for argument in config.args]
+    pages = bool(asked) and all("tests/browser" in place for place in asked)
+    return bool(have) and not pages and not config.getoption("--no-shape-checks")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +54,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if later:
         config.hook.pytest_deselected(items=later)
         items[:] = [item for item in items if item not in later]
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Under ``-m NAME`` files that never name the mark are not even imported."""
+    mark = config.getoption("markexpr")
+    if not mark.isidentifier() or collection_path.suffix != ".py":
+        return None
+    helper = not collection_path.name.startswith("test_")
+    return None if helper or f"mark.{mark}" in collection_path.read_text("utf-8") else True
 
 
 @pytest.hookimpl(tryfirst=True)

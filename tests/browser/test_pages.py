@@ -39,22 +39,6 @@ def pages_of_the_book() -> list[str]:
 PAGES = pages_of_the_book()
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_page_asks_no_other_host_and_reports_no_error(path: str, visit: Open) -> None:
-    seen = visit(path)
-    assert seen.foreign == []
-    assert seen.failed == []
-    assert seen.console == []
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_page_opened_as_a_file(path: str, visit: Open, site: Path) -> None:
-    seen = visit(path, base=site.as_uri() + "/")
-    assert seen.foreign == []
-    assert seen.failed == []
-    assert seen.console == []
-
-
 WIDER = """() => {
   const room = document.documentElement.clientWidth;
   const wide = document.documentElement.scrollWidth > room || document.body.scrollWidth > room;
@@ -71,8 +55,11 @@ CUT = """() => [...document.querySelectorAll(".prev-next-area a")]
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_fits_a_phone(path: str, visit: Open) -> None:
-    page = visit(path, width=PHONE).page
+def test_page_opened_as_a_file_is_whole_and_fits_a_phone(
+    path: str, visit: Open, site: Path
+) -> None:
+    """One visit for both. A served page on a desktop is visited in test_accessibility.py."""
+    page = visit(path, width=PHONE, base=site.as_uri() + "/").whole().page
     assert page.evaluate(WIDER) == []
     assert page.evaluate(CUT) == []
     page.evaluate("() => document.querySelectorAll('details').forEach((e) => { e.open = true; })")
