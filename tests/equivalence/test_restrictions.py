@@ -154,11 +154,30 @@ def every_method(d, v, leaves) -> None:
         agrees(d, v, leaves, want, "chunked", tiles)
 
 
-@pytest.mark.parametrize("added", ADDED)
-@pytest.mark.parametrize("phi", READOUTS)
-@pytest.mark.parametrize("structure", STRUCTURES)
+def grid() -> list[tuple[str, str, str]]:
+    """Every structure with every readout, and with each: every addition, but masks of a rule.
+
+    Those go round, so that every structure and every readout meets each of them: they differ in
+    which pairs they leave out, and a mask of any pairs is in every cell.
+    """
+    rules = [name for name in MASKS if name != "given"]
+    return [
+        (structure, phi, added)
+        for s, structure in enumerate(STRUCTURES)
+        for p, phi in enumerate(READOUTS)
+        for added in ("own", "outer", "given", "all", rules[(s + p) % len(rules)])
+    ]
+
+
+@pytest.mark.parametrize(("structure", "phi", "added"), grid())
 def test_every_structure_and_readout(structure: str, phi: str, added: str) -> None:
     every_method(*design(structure, phi, "given", added))
+
+
+def test_every_structure_and_every_readout_meets_every_addition() -> None:
+    for place, names in ((0, STRUCTURES), (1, READOUTS)):
+        met = {(case[place], case[2]) for case in grid()}
+        assert met == {(name, added) for name in names for added in ADDED}
 
 
 @pytest.mark.parametrize("added", ["own", "outer", "window", "given", "all"])
