@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
+from browser.explorer_pages import (  # noqa: F401
+    Open,
+    ask,
+    number,
+    open_page,
+    press,
+    slide,
+    text,
+)
 
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS, schema, validate
@@ -48,7 +56,7 @@ def _query(rng: random.Random) -> str:
 def test_any_address_gives_settings_that_python_accepts(arithmetic: Any) -> None:
     rng = random.Random(4)
     queries = [_query(rng) for _ in range(1000)]
-    for query, read in zip(queries, arithmetic.evaluate(READ, queries), strict=True):
+    for query, read in zip(queries, ask(arithmetic, READ, queries), strict=True):
         assert read["finite"], query
         assert read["again"] == read["settings"] == validate(read["settings"]), query
         assert read["silent"], query
