@@ -170,8 +170,9 @@ def _mix_decay(start: Tensor, end: Tensor, share: float) -> Tensor:
 
 
 def _factors(tokens: Tokens, end: CoefficientDynamics) -> _Factors:
-    """The general form of one end. diag(a) - (r z) z^T, r a rate for each channel, has u = r^1/2
-    a^-1/2 z for a direction: it is diag(r^1/2 a^1/2) (I - u u^T) diag(a^1/2 r^-1/2)."""
+    """The general form of one end. With r a rate for each channel, diag(a) - (r z) z^T has the
+    direction u = r^1/2 a^-1/2 z: it is diag(r^1/2 a^1/2) (I - u u^T) diag(a^1/2 r^-1/2). And
+    (I - z (r z)^T) diag(a) has u = r^1/2 z: it is diag(r^-1/2) (I - u u^T) diag(r^1/2 a)."""
     length, width = end.q.shape
     a = end.evolution
     one = torch.ones(length, width, dtype=torch.float64)
@@ -183,12 +184,16 @@ def _factors(tokens: Tokens, end: CoefficientDynamics) -> _Factors:
     z, kept = tokens.directions(end.k), a.log_decay.exp()
     if tokens.settings["structure"] == "erased_diagonal":
         return _Factors(decay=sign, beta=tokens.betas(), z=z, before=kept)
-    rates, kept = tokens.rates(), kept.sqrt()
+    rates = tokens.rates()
     root = torch.where(rates > 0, rates, one).sqrt()
-    u = torch.where(rates > 0, root / kept, 0 * one) * z
+    turned, after, before = root, 1 / root, root * kept
+    if tokens.settings["structure"] == "diagonal_rank_one":
+        half = kept.sqrt()
+        turned, after, before = root / half, root * half, half / root
+    u = torch.where(rates > 0, turned, 0 * one) * z
     beta = u.square().sum(-1)
     z = u / torch.where(beta > 0, beta, torch.ones_like(beta)).sqrt()[:, None]
-    return _Factors(decay=sign * root * kept, beta=beta, z=z, before=kept / root)
+    return _Factors(decay=sign * after, beta=beta, z=z, before=before)
 
 
 def _eta(rule: Normalizer, sums: Tensor) -> Tensor:

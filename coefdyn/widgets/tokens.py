@@ -4,8 +4,9 @@
 are sums of 32-bit integers, rounded to three decimals, so both languages get the same numbers.
 
     A_t = s a_t (I - beta_t z_t z_t^T), with the parts that the structure has, or
-    A_t = s (I - beta_t z_t z_t^T) diag(a_t), s (diag(a_t) - (r_t z_t) z_t^T): erased_diagonal and
-        diagonal_rank_one, where r_t is beta_t drawn for each channel
+    A_t = s (I - beta_t z_t z_t^T) diag(a_t), s (I - z_t (r_t z_t)^T) diag(a_t) or
+        s (diag(a_t) - (r_t z_t) z_t^T): erased_diagonal, erased_channels and diagonal_rank_one,
+        where r_t is beta_t drawn for each channel
     log a_t = log(decay) (1 + variation u_t);  diagonal: channel c times
         1 + spread ((2c + 1)/n - 1)
     beta_t = beta + variation u_t min(beta, 2 - beta)
@@ -194,7 +195,7 @@ def _evolution(tokens: Tokens, keys: Tensor) -> Evolution:
     structure = s["structure"]
     if structure == "identity":
         return evolution.Identity()
-    if structure in ("diagonal", "erased_diagonal", "diagonal_rank_one"):
+    if structure in ("diagonal", "erased_diagonal", "erased_channels", "diagonal_rank_one"):
         decay = tokens.channel_decays()
         sign = _sign(s, decay)
         if structure == "diagonal":
@@ -217,10 +218,13 @@ def _evolution(tokens: Tokens, keys: Tensor) -> Evolution:
 
 def rank_one_of(tokens: Tokens, keys: Tensor) -> tuple[Tensor, Tensor]:
     """left_t and right_t of an A_t that erases beside a diagonal, ``(L, n)`` each."""
-    z = tokens.directions(keys)
-    if tokens.settings["structure"] == "erased_diagonal":
-        return tokens.betas()[:, None] * z, tokens.channel_decays().exp() * z
-    return tokens.rates() * z, z
+    z, structure = tokens.directions(keys), tokens.settings["structure"]
+    if structure == "diagonal_rank_one":
+        return tokens.rates() * z, z
+    faded = tokens.channel_decays().exp() * z
+    if structure == "erased_channels":
+        return z, tokens.rates() * faded
+    return tokens.betas()[:, None] * z, faded
 
 
 def _sign(settings: Mapping[str, Any], like: Tensor) -> Tensor | None:

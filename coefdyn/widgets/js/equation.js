@@ -8,6 +8,7 @@ const INGREDIENT_WORDS = {
     householder: ["∏ (I − β|t| z|t|z|t|ᵀ)", "the product of I minus beta z z transposed"],
     scaled_householder: ["∏ a|t| (I − β|t| z|t|z|t|ᵀ)", "the product of a times I minus beta z z transposed"],
     erased_diagonal: ["∏ (I − β|t| z|t|z|t|ᵀ) diag(a|t|)", "the product of I minus beta z z transposed, times a diagonal"],
+    erased_channels: ["∏ (I − z|t| (β|t|∘z|t|)ᵀ) diag(a|t|)", "the product of I minus z times beta z, by channel, transposed, times a diagonal"],
     diagonal_rank_one: ["∏ (diag(a|t|) − (β|t|∘z|t|) z|t|ᵀ)", "the product of a diagonal minus beta z, by channel, times z transposed"],
   },
   scaling: {

@@ -216,6 +216,7 @@ function geometryWords(model) {
     scalar: s.flip ? "A flips and scales the key: it alternates between two half lines." : "A scales the key along its own line.",
     diagonal: "A scales each axis by its own factor.",
     erased_diagonal: "A scales each axis by its own factor and then takes off a part along z.",
+    erased_channels: "A scales each axis by its own factor and then takes off z times what a gate for each axis lets through along z.",
     diagonal_rank_one: "A scales each axis by its own factor, less a part along z of what stood there before.",
   }[g.structure];
   return `${kind || householderWords(model) || "A lies between two designs."} In the plane a query sends only n − 1 = 1 direction to score 0: the dashed line.`;

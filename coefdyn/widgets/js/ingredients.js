@@ -27,7 +27,8 @@ function addEvolution(g, s, gate) {
   g.before = null;
   g.beta = null;
   g.z = null;
-  const rankOne = s.structure === "erased_diagonal" || s.structure === "diagonal_rank_one";
+  const byChannel = s.structure === "erased_channels" || s.structure === "diagonal_rank_one";
+  const rankOne = s.structure === "erased_diagonal" || byChannel;
   if (s.structure === "diagonal" || rankOne) {
     g.decay = new Float64Array(L * n);
     for (let t = 0; t < L; t++) {
@@ -49,24 +50,27 @@ function addEvolution(g, s, gate) {
     g.before = g.decay.map(Math.abs);
     g.decay = s.flip ? new Float64Array(L * n).fill(-1) : null;
   }
-  if (s.structure === "diagonal_rank_one") placeBeside(g, s, gate);
+  if (byChannel) placeRates(g, s, gate);
 }
 
-// diag(a) - (r z) z^T, r a rate of erasing for each channel, in the general form: with u = r^1/2 a^-1/2 z it is
-// diag(r^1/2 a^1/2) (I - u u^T) diag(a^1/2 r^-1/2), and u becomes a direction of length one with its own beta.
-// A flipped sign is that of the whole.
-function placeBeside(g, s, gate) {
+// r a rate of erasing for each channel, in the general form: diag(a) - (r z) z^T is, with u = r^1/2 a^-1/2 z,
+// diag(r^1/2 a^1/2) (I - u u^T) diag(a^1/2 r^-1/2), and (I - z (r z)^T) diag(a) is, with u = r^1/2 z,
+// diag(r^-1/2) (I - u u^T) diag(r^1/2 a). u becomes a direction of length one with its own beta. A flipped sign is
+// that of the whole.
+function placeRates(g, s, gate) {
   const { L, n } = g;
   g.beta = new Float64Array(L);
   g.before = new Float64Array(L * n);
   for (let t = 0; t < L; t++) {
     for (let at = t * n, c = 0; c < n; c++, at++) {
       const rate = s.beta + s.variation * gate(STREAM.beta, t, c) * Math.min(s.beta, 2 - s.beta);
-      const [root, kept] = [Math.sqrt(rate || 1), Math.sqrt(Math.abs(g.decay[at]))];
-      g.z[at] *= rate > 0 ? root / kept : 0;
+      const [root, kept] = [Math.sqrt(rate || 1), Math.abs(g.decay[at])];
+      const half = Math.sqrt(kept);
+      const [turned, after, before] = s.structure === "erased_channels" ? [root, 1 / root, root * kept] : [root / half, root * half, half / root];
+      g.z[at] *= rate > 0 ? turned : 0;
       g.beta[t] += g.z[at] * g.z[at];
-      g.decay[at] = Math.sign(g.decay[at]) * root * kept;
-      g.before[at] = kept / root;
+      g.decay[at] = Math.sign(g.decay[at]) * after;
+      g.before[at] = before;
     }
     for (let at = t * n; at < (t + 1) * n; at++) g.z[at] /= Math.sqrt(g.beta[t]) || 1;
   }

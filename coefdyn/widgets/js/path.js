@@ -12,6 +12,7 @@ const STEP_WORDS = {
     householder: "writing under a key now erases what stood there, and nothing else",
     scaled_householder: "the state is erased along the key and fades as a whole",
     erased_diagonal: "every channel fades at a pace of its own, and then the key's direction is erased",
+    erased_channels: "every channel fades at a pace of its own, and a gate for each channel decides how much of it is erased along the key",
     diagonal_rank_one: "fading and erasing stand side by side: what is erased is taken from the state before it fades",
   },
   scaling: {
@@ -61,6 +62,7 @@ const STOP_WORDS = {
   wall_attention: "softmax attention whose stored keys fade, every channel at a pace of its own",
   path_attention: "softmax attention in which every token turns the stored keys along a direction of its own",
   kda: "Gated DeltaNet with a pace of forgetting for each channel instead of one for all",
+  gated_deltanet2: "KDA whose erasing has a gate for each channel, apart from how strongly it writes",
   rwkv7: "a delta rule that takes what it erases from the state before it fades, at a rate for each channel",
   mamba2_own: "Mamba-2 in which every token adds a fixed share of itself, past the state",
   forgetting_attention: "softmax attention whose weights fade, by a forget gate that acts after the exponential",
