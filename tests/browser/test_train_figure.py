@@ -15,7 +15,9 @@ from coefdyn.lab.train import PageTraining
 from coefdyn.lab.train.kept import kept_run
 from coefdyn.lab.train.offers import CONTESTS, EVERY, ROWS
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = pytest.mark.browser
+#: for what waits a fixed time, in which a busy machine may do no step, or trains for many steps
+alone = pytest.mark.alone
 
 FADING = {"evolution": "constant", "constant": 0.7}
 GROWING = {**FADING, "constant": 1.05, "normalizer": "one", "scaling": "one"}
@@ -77,6 +79,7 @@ def test_train_makes_the_loss_fall_and_the_matrix_move(open_page: Open) -> None:
     assert "right" in text(page, "train-answer")
 
 
+@alone
 def test_pause_pauses_and_reset_begins_anew(open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining(FADING))
     start = (matrix_label(page), number(page, "train-accuracy"))
@@ -202,6 +205,7 @@ def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
     assert "A = 1.05 I lengthens every stored key" in words
 
 
+@alone
 def test_the_gap_of_principle_3(open_page: Open) -> None:
     """exp with A = 0.85 I beside exp with A = I, from one seed, where no position is told."""
     page = open_trainer(open_page, PageTraining.contest("principle_3"))
@@ -263,6 +267,7 @@ HIDE = """(hidden) => {
 }"""
 
 
+@alone
 def test_a_hidden_tab_waits_and_goes_on(open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining(FADING))
     page.click("[data-cd=train-start]")
@@ -277,6 +282,7 @@ def test_a_hidden_tab_waits_and_goes_on(open_page: Open) -> None:
     until(page, f"s => Number(s('train-step')) > {held}")
 
 
+@alone
 def test_a_battery_halves_the_work_and_it_is_said(open_page: Open) -> None:
     page = open_page(PageTraining(FADING), ready="trainer")
     page.add_init_script("navigator.getBattery = () => Promise.resolve({ charging: false })")
@@ -287,6 +293,7 @@ def test_a_battery_halves_the_work_and_it_is_said(open_page: Open) -> None:
     until_words(page, "train-pace", "the device runs on its battery")
 
 
+@alone
 def test_the_film_plays_here_and_in_python(open_page: Open, tmp_path: Path) -> None:
     page = open_trainer(open_page, PageTraining(FADING, "softmax_attention"))
     assert page.is_disabled("[data-cd=train-film]")
@@ -344,6 +351,7 @@ def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
     until_words(page, "train-status", "Paused")
 
 
+@alone
 @pytest.mark.parametrize(
     ("width", "figure"),
     [
