@@ -15,8 +15,9 @@ Stacking K' = [k'; left'] and V' = [b V; -E] leaves a scan without decay:
 A piece whose exponents are not safe is cut into shorter ones, at last into single tokens.
 
 The gradient of l_i is q_i * dq_i - k_i * dk_i - left_i * dleft_i + right_{i+1} * dright_{i+1}.
-Pairs between which no decay lies, (i, i) for q and (i, i - 1) for right, are left out of it: their
-shares cancel, and would bury what a strong decay leaves.
+Pairs between which no decay lies, (i, i) for q, (i, i - 1) for right, and a piece's last token and
+the state at its end, are left out of it: their shares cancel, and would bury what a strong decay
+leaves.
 """
 
 from __future__ import annotations
@@ -255,6 +256,7 @@ def _piece_backward(tokens: _Tokens, piece: _Piece, state, end, grad, ds) -> _Gr
 
     dq, dright = torch.bmm(dscores, x.stacked), torch.bmm(drows, x.stacked)
     dstacked = torch.bmm(x.values, dend.transpose(1, 2))
+    last = _last_tokens(dstacked)
     dstacked.baddbmm_(dscores.transpose(1, 2), x.q).baddbmm_(drows.transpose(1, 2), x.right)
     written = dvalues[:, :size].baddbmm(x.rows[:, :, :size].transpose(1, 2), r)
     dstate = torch.baddbmm(dend, x.q.transpose(1, 2), grad).baddbmm_(x.right.transpose(1, 2), r)
@@ -264,9 +266,12 @@ def _piece_backward(tokens: _Tokens, piece: _Piece, state, end, grad, ds) -> _Gr
 
     sums = (x.q * dq).sub_((x.stacked * dstacked).unflatten(1, (2, size)).sum(1))
     sums[:, :-1].addcmul_(x.right[:, 1:], dright[:, 1:])
-    sums = sums.flip(1).cumsum(1).flip(1).add_((end * ds).sum(2)[:, None])
+    faded = _but_last(x.stacked).transpose(1, 2).bmm(_but_last(x.values))
+    faded = (faded if x.state is None else faded.add_(x.state)).mul_(dend)
+    sums = sums.flip(1).cumsum(1).flip(1).add_(faded.sum(2)[:, None])
 
     stacked, pairs = x.stacked.unflatten(1, (2, size)), dstacked.unflatten(1, (2, size))
+    pairs[:, :, -1:] += last
     dq += (own * stacked).sum(1)
     pairs.addcmul_(own, x.q[:, None])
     dright[:, 1:] += (next_to * stacked[:, :, :-1]).sum(1)
@@ -289,6 +294,19 @@ def _adjacent_pairs(drows: Tensor) -> Float[Tensor, "B 2 C 1"]:
     taken = entries[..., None].clone()
     entries.zero_()
     return taken
+
+
+def _last_tokens(dstacked: Tensor) -> Float[Tensor, "B 2 1 n"]:
+    """Take the rows of the last token out of two blocks of C rows."""
+    rows = dstacked.unflatten(1, (2, -1))[:, :, -1:]
+    taken = rows.clone()
+    rows.zero_()
+    return taken
+
+
+def _but_last(rows: Tensor) -> Tensor:
+    """The rows of all tokens but the last, of two blocks of C rows."""
+    return rows.unflatten(1, (2, -1))[:, :, :-1].flatten(1, 2)
 
 
 rank_one_kernel = Kernel(
