@@ -230,7 +230,7 @@ def backward(
     dv, dweight = scan.values_gradient(dx, weight, scale)
     terms = (q.float() * dq).sub_(k.float() * dk)
     add_squares(own, q, k, dq, dk)
-    dg = scan.decay_gradient(terms, before, final, after, dfinal)
+    dg = scan.decay_gradient(terms, scan.carried(before, final, after, dfinal))
     dstart = None if start is None else dstart
     return dq.to(q.dtype), dk.to(k.dtype), dv, dweight, dg.to(log_decay.dtype), dstart
 

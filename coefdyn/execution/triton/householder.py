@@ -62,7 +62,8 @@ def backward(
     dv, dweight = scan.values_gradient(r, weight, scale)
     dg = None
     if log_decay is not None:
-        dg = scan.decay_gradient(terms + erased, before, final, after, dfinal).to(log_decay.dtype)
+        dg = scan.decay_gradient(terms + erased, scan.carried(before, final, after, dfinal))
+        dg = dg.to(log_decay.dtype)
     dstart = None if start is None else dstart
     return dq.to(q.dtype), dk.to(k.dtype), dv, dbeta, dweight, dg, dstart
 

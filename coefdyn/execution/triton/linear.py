@@ -133,17 +133,21 @@ class Scan:
         )  # fmt: skip
         return dq, dk, da
 
-    def decay_gradient(self, terms, before, final, after, dfinal) -> Tensor:
-        """Of g, ``(B, L, ...)`` float32, from q . dq - k . dk, per token or per channel.
-
-        Later chunks count through the states alone: sums over the whole sequence would gather the
-        rounding of every term. ``before``, ``final``: states; ``after``, ``dfinal``: gradients.
-        """
+    def carried(self, before, final, after, dfinal) -> Tensor:
+        """State times its gradient after every chunk, ``(B, chunks, 1, n)`` float32."""
         carried = self.wide(self.batch, self.chunks, 1, self.n)
         kernels.carried_decay[(self.batch * self.chunks,)](
             before, final, after, dfinal, carried, self.chunks,
             N=self.n, D=self.d, BN=32, BV=64, num_warps=4, num_stages=1,
         )  # fmt: skip
+        return carried
+
+    def decay_gradient(self, terms, carried) -> Tensor:
+        """Of g, ``(B, L, ...)`` float32, from q . dq - k . dk, per token or per channel.
+
+        Later chunks count through ``carried`` alone: sums over the whole sequence would gather the
+        rounding of every term.
+        """
         if terms.ndim == 2:
             terms, carried = terms[..., None], carried.sum(-1, keepdim=True)
         terms = pad(terms, (0, 0, 0, -self.length % self.chunk)).unflatten(1, (-1, self.chunk))
@@ -199,7 +203,9 @@ def backward(
     dg = None
     if log_decay is not None:
         terms = along(q, dq) - along(k, dk)
-        dg = scan.decay_gradient(terms, before, final, after, dfinal).to(log_decay.dtype)
+        dg = scan.decay_gradient(terms, scan.carried(before, final, after, dfinal)).to(
+            log_decay.dtype
+        )
     dstart = None if start is None else dstart
     return dq.to(q.dtype), dk.to(k.dtype), dv, dweight, dg, dstart
 

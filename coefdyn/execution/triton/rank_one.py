@@ -26,7 +26,7 @@ from coefdyn.execution.triton.diagonal import (
     scores,
     take_squares,
 )
-from coefdyn.execution.triton.linear import Tokens, shapes
+from coefdyn.execution.triton.linear import Scan, Tokens, shapes
 from coefdyn.shapes import Tensor
 
 __all__ = ["rank_one_kernel", "scan"]
@@ -77,7 +77,10 @@ def backward(
     )
     next_to, dahead = take_squares(drows, 2), torch.zeros_like(dright)
     add_gradients(scan, ahead, drows, dahead, dk, wide=True)
-    terms = (q.float() * dq).sub_(k.float() * dk).add_(ahead.float() * dahead)
+    written = k.float() * dk
+    last = _last_tokens(scan)
+    written[:, last] = 0.0
+    terms = (q.float() * dq).sub_(written).add_(ahead.float() * dahead)
     reads = right.float() * dright
     reads[:, :: scan.chunk] = 0.0  # no decay of a chunk precedes its first token
     terms[:, :-1] += reads[:, 1:]
@@ -85,7 +88,7 @@ def backward(
     add_squares(next_to, ahead, k, dahead, dk)
     dright[:, 1:] += dahead[:, :-1]
     dv, dweight = scan.values_gradient(r, weight, scale)
-    dg = scan.decay_gradient(terms, before, final, after, dfinal)
+    dg = scan.decay_gradient(terms, _carried(scan, x, last, before, after, dfinal))
     dstart = None if start is None else dstart
     return (
         dq.to(q.dtype),
@@ -96,6 +99,31 @@ def backward(
         dg.to(log_decay.dtype),
         dstart,
     )
+
+
+def _last_tokens(scan: Scan) -> Tensor:
+    """The two tokens that end each chunk.
+
+    Between them and the state at that end no decay lies, and the next chunk's first token reads it
+    without one: their shares of a decay's gradient cancel, and would bury what it leaves.
+    """
+    ends = torch.arange(scan.chunk, scan.length + scan.chunk, scan.chunk, device=scan.q.device)
+    ends.clamp_(max=scan.length)
+    return torch.stack([ends - 2, ends - 1], 1).flatten()
+
+
+def _carried(scan: Scan, x: Tensor, last: Tensor, before, after, dfinal) -> Tensor:
+    """As ``Scan.carried``, of states without what their chunk's last tokens wrote."""
+
+    def chunks(y: Tensor) -> Tensor:
+        return pad(y, (0, 0, 0, -scan.length % scan.chunk)).unflatten(1, (-1, scan.chunk))
+
+    end = scan.hi[:, last[1::2]].unsqueeze(2)
+    keys = chunks(scan.k.float().index_fill(1, last, 0.0)) * (end - chunks(scan.hi)).exp()
+    state = torch.einsum("bcjn,bcjd->bcnd", keys, chunks(x.float()))
+    state.addcmul_(before.float(), end.exp().mT)
+    ds = torch.cat([after[:, :-1].float(), dfinal[:, None].float()], 1)
+    return (state * ds).sum(-1).unsqueeze(2)
 
 
 rank_one_kernel = RegisteredKernel(
