@@ -198,7 +198,9 @@ def _factors(tokens: Tokens, end: CoefficientDynamics) -> _Factors:
 
 def _eta(rule: Normalizer, sums: Tensor) -> Tensor:
     if isinstance(rule, RowSum):
-        return sums if rule.sink is None else sums + torch.as_tensor(rule.sink).exp()
+        return (
+            sums if rule.sink is None else sums + torch.as_tensor(rule.sink, dtype=sums.dtype).exp()
+        )
     if isinstance(rule, FlooredRowSum):
         return sums.abs().clamp(min=rule.floor)
     return rule.eta if isinstance(rule, Given) else torch.ones_like(sums)

@@ -99,3 +99,14 @@ def test_extreme_morphs_overflow_but_never_lose_a_number(
         explorer = Explorer(start, **settings)
         for normalized in (False, True):
             assert not bool(explorer.coefficients(normalized).isnan().any())
+
+
+def test_a_sink_keeps_its_digits_halfway() -> None:
+    """Halfway between a row sum with a sink and no division, eta is the mean of the two."""
+    chosen = {"readout": "relu", "normalizer": "row_sum", "beside": "sink", "sink": -1.759}
+    explorer = Explorer(**chosen, morph_to="gla", morph=0.5, **SMALL)
+    alpha, weights = explorer.coefficients(), explorer.coefficients(normalized=True)
+    sums = alpha.sum(-1)
+    eta = sums / weights.sum(-1)
+    sunk = sums + torch.tensor(-1.759, dtype=alpha.dtype).exp()
+    torch.testing.assert_close(eta, (sunk + 1) / 2, rtol=1e-12, atol=0)
