@@ -40,10 +40,12 @@ def test_the_reader_chooses_the_page_or_the_kernel(
     first = []
     for place in ("page", "kernel"):
         page.select_option("[data-cd=control-where]", place)
+        page.wait_for_selector("[data-cd=train-step][data-value='0']")  # the new run is drawn
         wait_for("train-accuracy", 0.0)
         start = shown("train-accuracy")
         page.click("[data-cd=train-one]")
         wait_for("train-step", 1)
+        wait_for("train-loss", 0.0)
         first.append((float(start), float(shown("train-loss"))))
     # one model, one seed: the page and torch begin alike and lose alike
     assert first[0] == pytest.approx(first[1], rel=1e-4)
