@@ -17,6 +17,7 @@ def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics)
         "final": {"accuracy": accuracy, "perplexity": 1 / max(accuracy, 1e-3)},
         "diagnostics": {"normalized": diagnostics, "raw": diagnostics},
         "diverged_at": diverged_at,
+        "solved": accuracy > 0.999,
         "timestamp": "2026-01-01T00:00:00+00:00",
         "device": "none",
         "torch": "0",

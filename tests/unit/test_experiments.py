@@ -356,6 +356,37 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     assert {one["key"] for one in again.records} == {one["key"] for one in result.records}
 
 
+def test_the_pilot_ends_with_the_first_rate_that_solves_the_task():
+    """Rates in the plan's order; another one is planned only once its predecessor has failed."""
+    whole = get_experiment("principle-2").plan("standard")
+    variant = whole.variants[0]
+    plan = replace(whole, variants=(variant,))
+    rates = [rate for rate, _ in plan.sweep]
+
+    def trained(plan, accuracies):
+        """Run until nothing is missing; learning rates by seed."""
+        records = {}
+        while missing := [run for _, run in plan.runs() if run.key not in records]:
+            assert plan.waiting + len(plan.runs()) <= 8, "never more than the whole protocol"
+            records |= {
+                run.key: made_up(run, accuracies[run.train.learning_rate, run.seed])
+                for run in missing
+            }
+            plan = plan.settled(records)
+        assert plan.waiting == 0
+        return [[r.train.learning_rate for _, r in plan.runs() if r.seed == s] for s in plan.seeds]
+
+    first, second, third = rates
+    every = {(rate, seed): 0.5 for rate in rates for seed in plan.seeds}
+    assert plan.waiting + len(plan.runs()) == 8
+    solved = every | {(first, seed): 1.0 for seed in plan.seeds}
+    assert trained(plan, solved) == [[first]] * 4
+    half = every | {(first, 0): 1.0} | {(second, seed): 1.0 for seed in plan.seeds}
+    assert trained(plan, half) == [[first, second]] * 2 + [[second]] * 2
+    none = every | {(third, 0): 0.9}
+    assert trained(plan, none) == [rates] * 2 + [[third]] * 2
+
+
 def test_some_variants_alone_go_through_the_whole_protocol(tmp_path):
     experiment = get_experiment("principle-3")
     whole = experiment.plan("standard")

@@ -88,8 +88,12 @@ class Plan(AnyPlan):
         train: optimiser settings; learning rate and weight decay are replaced by the sweep.
         learning_rates, weight_decays: the sweep; the best pair per variant is shown.
         seeds: repetitions of everything.
-        pilot: these seeds try the whole sweep, and the others only the setting that the pilot's
+        pilot: these seeds try the sweep, and the others only the setting that the pilot's
             validation sequences chose; None: every seed tries all of it.
+        until_solved: the pilot tries its settings in turn, in the sweep's order, and ends with the
+            first that solves the task with all its seeds: no other could be chosen over it by
+            accuracy. Where none does, all are tried.
+        tried: variant name -> the settings that the pilot is known to need; see ``settled``.
         chosen: variant name -> setting, as far as the pilot is finished; see ``settled``.
         by_loss: choose by the lowest loss instead of the highest accuracy.
     """
@@ -100,6 +104,8 @@ class Plan(AnyPlan):
     weight_decays: tuple[float, ...] = (0.0,)
     seeds: tuple[int, ...] = (0,)
     pilot: tuple[int, ...] | None = None
+    until_solved: bool = False
+    tried: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
     chosen: Mapping[str, Setting] = field(default_factory=dict)
     by_loss: bool = False
 
@@ -125,22 +131,30 @@ class Plan(AnyPlan):
             method=variant.method,
         )
 
+    def settings_of(self, variant: Variant) -> tuple[Setting, ...]:
+        """What the pilot of one variant tries, as far as that is known by now."""
+        first = self.sweep[:1] if self.until_solved else self.sweep
+        return self.tried.get(variant.name, tuple(first))
+
     def runs_of(self, variant: Variant) -> list[RunConfig]:
         """Every run of one variant that is known by now."""
         later = [self.chosen[variant.name]] if variant.name in self.chosen else []
+        first = self.sweep if self.pilot is None else self.settings_of(variant)
         return [
             self.run_of(variant, seed, setting)
             for seed in self.seeds
-            for setting in (self.sweep if self.pilot is None or seed in self.pilot else later)
+            for setting in (first if self.pilot is None or seed in self.pilot else later)
         ]
 
     @property
     def waiting(self) -> int:
-        """Runs that are not known yet because their pilot is not finished."""
+        """Runs, at most, that are not known yet because their pilot is not finished."""
         if self.pilot is None:
             return 0
-        seeds = len([seed for seed in self.seeds if seed not in self.pilot])
-        return seeds * len([one for one in self.variants if one.name not in self.chosen])
+        open_ones = [one for one in self.variants if one.name not in self.chosen]
+        pilots = len([seed for seed in self.seeds if seed in self.pilot])
+        rates = sum(len(self.sweep) - len(self.settings_of(one)) for one in open_ones)
+        return (len(self.seeds) - pilots) * len(open_ones) + pilots * rates
 
     def setting_of(self, variant: Variant, records: Mapping[str, Record]) -> Setting | None:
         """The best setting of a variant: over its pilot, or over all seeds; None if unfinished.
@@ -154,15 +168,32 @@ class Plan(AnyPlan):
         """
         scores: dict[Setting, tuple[float, ...]] = {}
         for setting in self.sweep:
-            keys = [self.run_of(variant, s, setting).key for s in self.pilot or self.seeds]
-            if not all(key in records for key in keys):
+            found = self._pilot_of(variant, setting, records)
+            if found is None:
                 return None
-            seen = [records[key].get("validation", records[key]["final"]) for key in keys]
+            if self.until_solved and all(one["solved"] for one in found):
+                return setting
+            seen = [one.get("validation", one["final"]) for one in found]
             losses = [one.get("loss") for one in seen]
             loss = fmean(float("inf") if value is None else value for value in losses)
             right = fmean(one.get("accuracy") or 0.0 for one in seen)
             scores[setting] = (-loss,) if self.by_loss else (right, -loss)
         return max(scores, key=lambda setting: scores[setting]) if scores else None
+
+    def _pilot_of(
+        self, variant: Variant, setting: Setting, records: Mapping[str, Record]
+    ) -> list[Record] | None:
+        """The records of a setting that its choice rests on, or None while one is missing."""
+        keys = [self.run_of(variant, seed, setting).key for seed in self.pilot or self.seeds]
+        return [records[key] for key in keys] if all(key in records for key in keys) else None
+
+    def _needed(self, variant: Variant, records: Mapping[str, Record]) -> tuple[Setting, ...]:
+        """The sweep up to its first setting that is unfinished, or solved the task."""
+        for place, setting in enumerate(self.sweep):
+            found = self._pilot_of(variant, setting, records)
+            if found is None or all(one["solved"] for one in found):
+                return tuple(self.sweep[: place + 1])
+        return tuple(self.sweep)
 
     def settled(self, records: Mapping[str, Record]) -> Plan:
         """The plan with the choice of every variant whose pilot is among the records (by key)."""
@@ -170,7 +201,8 @@ class Plan(AnyPlan):
             return self
         found = {one.name: self.setting_of(one, records) for one in self.variants}
         chosen = {name: setting for name, setting in found.items() if setting is not None}
-        return replace(self, chosen=chosen)
+        tried = {one.name: self._needed(one, records) for one in self.variants}
+        return replace(self, chosen=chosen, tried=tried if self.until_solved else {})
 
     def runs(self) -> list[tuple[Variant, RunConfig]]:
         """All runs; the first seed of every variant comes first, so that a cut still compares."""
@@ -179,8 +211,8 @@ class Plan(AnyPlan):
         return sorted(pairs, key=lambda pair: order[pair[1].seed])
 
 
-#: learning rates of the standard profile, a factor of 3 apart
-STANDARD_RATES = (1e-3, 3e-3, 1e-2)
+#: learning rates of the standard profile, a factor of 3 apart; the middle one is tried first
+STANDARD_RATES = (3e-3, 1e-3, 1e-2)
 #: sequences on which the standard profile chooses its learning rate
 VALIDATION = 512
 
@@ -211,11 +243,13 @@ def standard_plan(
     weight_decay: float = 0.0,
     seeds: int = 4,
     pilot: int = 2,
+    until_solved: bool = True,
     by_loss: bool = False,
 ) -> Plan:
-    """The protocol as a plan: seeds 0, 1, ...; the first ``pilot`` of them try every learning rate.
+    """The protocol as a plan: seeds 0, 1, ...; the first ``pilot`` of them try the learning rates.
 
-    Seed by seed, so that what is finished compares all variants.
+    The rates are tried from the middle one on until one solves the task, see ``Plan``; not so where
+    runs were made before this rule. Seed by seed, so that what is finished compares all variants.
     """
     return Plan(
         variants=tuple(variants),
@@ -224,6 +258,7 @@ def standard_plan(
         weight_decays=(weight_decay,),
         seeds=tuple(range(seeds)),
         pilot=tuple(range(pilot)),
+        until_solved=until_solved and not by_loss,
         by_loss=by_loss,
     )
 

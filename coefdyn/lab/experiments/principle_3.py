@@ -79,7 +79,9 @@ class Principle3(Experiment):
             return self._paper()
         if profile == STANDARD:
             variants = [self._standard_variant(*cell) for cell in STANDARD_CELLS]
-            return standard_plan(variants, standard_training(6000, evaluate_every=150))
+            return standard_plan(
+                variants, standard_training(6000, evaluate_every=150), until_solved=False
+            )
         steps = 600 if profile == "live" else 1500
         cells = [
             (readout, evolution, position)

@@ -102,6 +102,7 @@ class Principle6(Experiment):
             variants,
             standard_training(3000, batch=8, evaluate_every=150, clip=None),
             learning_rates=(3e-4, 1e-3, 3e-3),
+            until_solved=False,
         )
 
     def registered_claims(self) -> list[Claim]:
