@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import platform
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -216,3 +219,27 @@ def test_a_damaged_checkpoint_is_named(tmp_path):
         load_checkpoint(path)
     with pytest.raises(ValueError, match="is a folder; a checkpoint is a file"):
         load_checkpoint(tmp_path)
+
+
+ALLOCATES = """
+import resource, torch
+{keep}
+def step():
+    held = [torch.zeros(megabytes << 18) for megabytes in (1, 3, 5, 7)]
+    return [tensor.add(1).sum().item() for tensor in held]
+for _ in range(5): step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(20): step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+KEEP = "from coefdyn.lab.training.memory import keep_freed_memory; assert keep_freed_memory()"
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc's allocator")
+def test_freed_memory_is_used_again_without_a_page_fault():
+    def faults(keep: str) -> int:
+        code = ALLOCATES.format(keep=keep)
+        told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+        return int(told.stdout)
+
+    assert faults(KEEP) < 200 < 10_000 < faults("")

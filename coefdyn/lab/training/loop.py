@@ -22,6 +22,7 @@ from coefdyn.lab.training.config import RunConfig
 from coefdyn.lab.training.data import GroupData
 from coefdyn.lab.training.diagnostics import run_diagnostics
 from coefdyn.lab.training.ensemble import Ensemble
+from coefdyn.lab.training.memory import keep_freed_memory
 from coefdyn.lab.training.metrics import PredictionTally
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lab.training.results import Record, plain
@@ -84,10 +85,14 @@ def initial_model(config: RunConfig) -> SequenceModel:
 
 @contextmanager
 def numerics(device: torch.device, precision: str):
-    """One CPU thread (more only wait on small matrices), and TF32 products if asked for."""
+    """On a CPU one thread (more only wait on small matrices) and a heap that is not given back.
+
+    TF32 products, if asked for; the thread and the products are as before afterwards.
+    """
     threads, products = torch.get_num_threads(), torch.get_float32_matmul_precision()
     if device.type == "cpu":
         torch.set_num_threads(1)
+        keep_freed_memory()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
         yield
