@@ -70,9 +70,16 @@
     return column.width >= BESIDE ? Math.max(column.width, Math.min(WIDEST, room)) : column.width;
   }
 
-  function fit(el) {
-    if (!el.querySelector("[data-layout=full]")) return;
-    const column = el.parentElement.getBoundingClientRect();
+  // A full explorer has its controls beside its pictures.
+  const SIDE = ["impulse", "plane", "readout"];
+
+  function isFull({ parts }) {
+    const has = (name) => Array.isArray(parts) && parts.includes(name);
+    return has("matrix") && has("controls") && SIDE.some(has);
+  }
+
+  function fit(el, column = el.parentElement.getBoundingClientRect()) {
+    if (el.dataset.cdFull !== "true") return;
     const wide = widthIn(column);
     el.style.width = wide > column.width ? `${Math.floor(wide)}px` : "";
     el.dataset.cdBreakout = String(wide > column.width);
@@ -107,26 +114,27 @@
   // Places are made for all figures at once, with their usual heights, so that the text below is not pushed away later.
   const usualHeight = (width) => (width >= 992 ? 930 : width >= 640 ? 1260 : 2320);
 
-  function reserve(script, records) {
-    const { model_id: id } = JSON.parse(script.textContent);
-    const record = records[id];
-    if (!record || !record.state || !record.state._esm) return null;
+  function reserve({ script, id, record, column }) {
     const el = document.createElement("div");
     el.className = "coefdyn-widget";
-    const { parts } = record.state;
-    const full = Array.isArray(parts) && parts.includes("matrix") && parts.includes("controls");
-    if (full) el.style.minHeight = `${usualHeight(widthIn(script.parentElement.getBoundingClientRect()))}px`;
+    el.dataset.cdFull = String(isFull(record.state));
+    if (isFull(record.state)) el.style.minHeight = `${usualHeight(widthIn(column))}px`;
     script.after(el);
-    return { id, record, el, still: script.previousElementSibling };
+    return { id, record, el, column, still: script.previousElementSibling };
   }
 
-  async function show({ id, record, el, still }) {
+  // The page answers a hand between two tasks.
+  const nextTask = () => new Promise((done) => setTimeout(done));
+
+  async function show({ id, record, el, column, still }) {
     decodeBuffers(record.state, record.buffers);
+    fit(el, column);
     addStyle(record.state._anywidget_id || id, record.state._css);
     try {
       const module = await importText(record.state._esm);
       const widget = typeof module.default === "function" ? await module.default() : module.default;
       await widget.render({ model: makeModel(record.state), el });
+      await nextTask();
       keepFitting(el);
     } catch (error) {
       el.setAttribute("role", "alert");
@@ -143,8 +151,16 @@
       Object.assign(records, JSON.parse(script.textContent).state);
     }
     followReferences(records);
-    const places = [...document.querySelectorAll(`script[type="${VIEW}"]`)].map((script) => reserve(script, records));
-    for (const place of places.filter(Boolean)) await show(place);
+    const found = [...document.querySelectorAll(`script[type="${VIEW}"]`)].map((script) => {
+      const { model_id: id } = JSON.parse(script.textContent);
+      return { script, id, record: records[id] };
+    }).filter(({ record }) => record?.state?._esm);
+    importText(found[0]?.record.state._esm ?? "").catch(() => {}); // unpacked while the page is laid out
+    for (const place of found) place.column = place.script.parentElement.getBoundingClientRect();
+    for (const place of found.map(reserve)) {
+      await nextTask();
+      await show(place);
+    }
   }
 
   if (document.readyState === "loading") document.addEventListener("DOMContentLoaded", start);

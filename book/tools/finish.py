@@ -8,6 +8,7 @@ Each touch is a function from a page's text to its text, and finds nothing to do
 - icons come from the book's style sheet, not from a font of 260 kB;
 - the font of formulas is asked for at once, and a page is drawn when its letters are there;
 - interactive figures that share a module carry it once (`widget-host.js` follows the reference);
+- scripts wait until a page is read, in their order, so that reading waits for none of them;
 - pictures state their size, so that nothing moves when they arrive;
 - code can be folded, and a page has the switches it has a use for (`folds`);
 - a chapter's number is known to the style sheet, which numbers its figures.
@@ -44,6 +45,10 @@ FORMULA_LINK = re.compile(
 CHAPTER = re.compile(r'<h1><span class="section-number">(\d+)')
 OTHER_SYMBOLS = ("cv-fla", "cv-mamba")
 PICTURE = re.compile(r'<img (?![^>]*\bwidth=")([^>]*?)src="((?:\.\./)*_images/[^"]+\.png)"')
+#: A script of the theme's or of an extension's; `documentation_options.js` is read by the next line.
+SCRIPT = re.compile(
+    r'<script (?![^>]*\b(?:defer|async)\b)(?=[^>]*\bsrc="(?:\.\./)*_static/)(?![^>]*documentation_)'
+)
 #: Not for a page opened as a file: there a browser refuses to load a font ahead of its use.
 EARLY_FONT = (
     '<script>if(location.protocol!=="file:")document.head.append(Object.assign('
@@ -85,6 +90,7 @@ def finish_page(page: Path, site: Path) -> str:
     text = ICON_FONT.sub("", text)
     text = FORMULA_LINK.sub(lambda found: _named(found, page), text)
     text = PICTURE.sub(lambda found: _sized(found, page), text)
+    text = SCRIPT.sub('<script defer="defer" ', text)
     text = STATE.sub(_modules_once, text)
     if WAIT not in text:
         text = text.replace("</head>", f"{WAIT}</head>", 1)

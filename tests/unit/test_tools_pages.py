@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
-from book.tools.finish import STATE, _modules_once
+from book.tools.finish import STATE, _modules_once, finish_page
 from book.tools.folds import fold_code, with_switches
 from book.tools.styles import without_unused
 
@@ -85,3 +86,17 @@ def test_a_module_is_carried_once() -> None:
     assert records["two"]["state"]["_esm"] == "@same:one"
     assert "</script>" not in found[2]
     assert STATE.sub(_modules_once, short) == short
+
+
+def test_a_page_is_read_before_its_scripts_run(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    first = '<script src="_static/documentation_options.js?v=1"></script>'
+    inline = "<script>DOCUMENTATION_OPTIONS.pagename = 'page';</script>"
+    waits = '<script defer="defer" src="_static/widget-host.js"></script>'
+    theirs = '<script data-a="b" src="../_static/scripts/theme.js?v=2"></script>'
+    page.write_text(f"<html><head>{first}{inline}{waits}{theirs}</head></html>", encoding="utf-8")
+    text = finish_page(page, tmp_path)
+    assert first in text and inline in text and waits in text, "as they were"
+    assert theirs.replace("<script ", '<script defer="defer" ') in text
+    page.write_text(text, encoding="utf-8")
+    assert finish_page(page, tmp_path) == text

@@ -56,12 +56,35 @@ function createExplorer(widget, host) {
   app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" });
   buildParts(app, widget.get("parts") || ALL_PARTS);
   host.append(app.root);
+  return app;
+}
+
+function listen(app) {
   listenToTheme(app);
   listenToWidget(app);
-  listenToAddress(app, widget.get("name") || "");
+  listenToAddress(app, app.widget.get("name") || "");
+}
+
+function drawFirst(app) {
   app.frame();
+  app.root.classList.remove("cdx-unready");
   performance.mark("cd-ready");
-  return app;
+}
+
+const LONG = 50; // ms after which a task is said to be long
+
+// On a slow device a page lays out what was built and draws it in tasks of their own, so that it answers a hand in
+// between. Until then nothing is seen: half a figure would push itself about.
+async function startInPage(app, start) {
+  let began = start;
+  app.root.classList.add("cdx-unready");
+  for (const step of [() => app.root.getBoundingClientRect(), () => listen(app), () => drawFirst(app)]) {
+    if (performance.now() - began > LONG) {
+      await new Promise((done) => setTimeout(done));
+      began = performance.now();
+    }
+    step();
+  }
 }
 
 const ALL_PARTS = ["presets", "path", "equation", "matrix", "answer", "impulse", "plane", "readout", "numbers", "panels", "controls", "tokens"];
@@ -277,7 +300,12 @@ function listenToWidget(app) {
 
 export default {
   render({ model, el }) {
+    const start = performance.now();
     const app = createExplorer(model, el);
-    return () => app.cleanups.forEach((clean) => clean());
+    const end = () => app.cleanups.forEach((clean) => clean());
+    if (model.get("_in_page") === true) return startInPage(app, start).then(() => end);
+    listen(app);
+    drawFirst(app);
+    return end;
   },
 };

@@ -108,7 +108,13 @@ function listenToTheme(app) {
   const watcher = new MutationObserver(refresh);
   watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "data-mode"] });
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
-  const sizes = new ResizeObserver(() => app.model && refresh());
+  let { width } = app.root.getBoundingClientRect(); // an observer's first call tells what is known
+  const sizes = new ResizeObserver(() => {
+    const now = app.root.getBoundingClientRect().width;
+    if (!app.model || now === width) return;
+    width = now;
+    refresh();
+  });
   sizes.observe(app.root);
   // Paper waits for no frame: it is drawn as soon as the colours and widths of the page are those of paper.
   const paper = matchMedia("print");
