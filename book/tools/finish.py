@@ -45,7 +45,7 @@ FORMULA_LINK = re.compile(
 CHAPTER = re.compile(r'<h1><span class="section-number">(\d+)')
 OTHER_SYMBOLS = ("cv-fla", "cv-mamba")
 PICTURE = re.compile(r'<img (?![^>]*\bwidth=")([^>]*?)src="((?:\.\./)*_images/[^"]+\.png)"')
-#: A script of the theme's or of an extension's; `documentation_options.js` is read by the next line.
+#: A script of the theme or an extension; the line after `documentation_options.js` reads it.
 SCRIPT = re.compile(
     r'<script (?![^>]*\b(?:defer|async)\b)(?=[^>]*\bsrc="(?:\.\./)*_static/)(?![^>]*documentation_)'
 )
