@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from made_up_results import made_up, result_of
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.registration import digest
+from coefdyn.lab.experiments.rule import HELD, NOT_HELD
 from coefdyn.lab.pages.evidence import (
     STATEMENTS,
     claims_markdown,
@@ -20,6 +22,7 @@ from coefdyn.lab.pages.evidence import (
     runtimes_markdown,
     statements_markdown,
 )
+from coefdyn.lab.pages.turned import turned, turned_markdown
 
 
 def rows_of(table: str) -> list[list[str]]:
@@ -143,3 +146,34 @@ def test_a_decision_says_what_held_and_what_did_not():
     assert "than softplus(W x)" in mixed and "than sigmoid(W x)" not in mixed
     solved = decided(exp=1.0, softplus=1.0, sigmoid=1.0)
     assert solved.startswith("**Not tested yet**, because 3 claims are without a test")
+
+
+def test_a_claim_that_turned_round_is_listed_with_both_verdicts(tmp_path: Path) -> None:
+    """Quick: both readouts far apart; standard: the claim the other way round, and one not run."""
+    experiment = get_experiment("principle-3")
+    sentence = "A = I without embedding, exp: no better than the most frequent value"
+
+    def keep(profile: str, level: float, wanted: str) -> None:
+        found = result_of(experiment, profile, lambda facets, run: (level, None))
+        readouts = {run.key: variant.facets["readout"] for variant, run in found.plan.runs()}
+        for one in found.records:
+            if readouts[one["key"]] == wanted:
+                experiment.file(profile, tmp_path).append(one)
+
+    keep("quick", 0.44, "exp")
+    keep("standard", 0.44, "exp")
+    assert turned_markdown(tmp_path) == "None so far."
+    experiment.file("standard", tmp_path).path.unlink()
+    keep("standard", 0.9, "exp")
+    found = {now.claim: (before.status, now.status) for _, before, now in turned(tmp_path)}
+    assert found[sentence] == (HELD, NOT_HELD)
+    assert not any("softplus" in claim for claim in found), "not run at one of them"
+    assert sentence in turned_markdown(tmp_path)
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_quick_words_of_a_claim_are_those_of_the_quick_profile(name: str) -> None:
+    experiment = get_experiment(name)
+    said = {one.claim for one in experiment.claims_by_means(experiment.load("quick"))}
+    for claim in experiment.registered_claims():
+        assert not claim.quick or claim.quick in said

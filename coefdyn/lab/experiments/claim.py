@@ -356,12 +356,14 @@ class Claim:
         test: the comparison, with its threshold.
         control: a test that must hold for the reading; where it fails there is no test.
         why: what the control excludes, or why there is none.
+        quick: the quick profile's words for the same sentence, where they differ.
     """
 
     sentence: str
     test: Test
     control: Test | None = None
     why: str
+    quick: str = ""
 
     def judge(self, result: Result) -> Verdict:
         """The verdict of a result on this claim."""

@@ -155,6 +155,7 @@ class Principle3(Experiment):
                 test=Every(tuple(Reaches(a=at(phi, source), bound=SOLVED) for phi in READOUTS)),
                 control=theorem,
                 why=why,
+                quick=f"{words} solves the task with every readout (accuracy >= {SOLVED})",
             )
             for words, source in (
                 ("A other than I, without embedding,", "decay"),
@@ -189,6 +190,8 @@ class Principle3(Experiment):
                 "A = I",
                 test=Ahead(a=at(phi, "decay"), b=at(phi, "nothing"), by=MARGIN),
                 why="no further control: the pair differs in A alone",
+                quick=f"Without embedding, {phi}: A other than I gains at least {MARGIN} "
+                "over A = I",
             )
             for phi in READOUTS
         ]

@@ -147,6 +147,8 @@ class Principle5LanguageModel(Experiment):
                 sentence="Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most 1 higher)",
                 test=lower("mamba2", "inverse_sqrt", "delta", by=-1.0),
                 why=f"no further control: {pair}",
+                quick="Mamba-2: b = 1/sqrt(n) is on par with b = Delta "
+                f"(at most {ON_PAR:.0%} higher)",
             ),
             Claim(
                 sentence="Mamba-2: a constant b of Delta's size does as well as Delta (at most 1 "

@@ -1,0 +1,69 @@
+"""Claims that more steps, a chosen learning rate and more seeds have turned round, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.result import NOT_RUN, Verdict
+from coefdyn.lab.pages.evidence import MARKS, load_results
+from coefdyn.lab.pages.markdown import plain, table
+
+__all__ = ["REASONS", "turned", "turned_markdown"]
+
+#: what most of them come from
+MORE = "more steps, a learning rate chosen on validation sequences, four seeds instead of two"
+#: sentence of a claim -> what turned it, where more is known
+REASONS = {
+    "softmax in a fused kernel takes quadratic time": (
+        "lengths to 16 384 instead of 4096, where the fixed costs weigh less"
+    ),
+    "A = I without embedding, exp: no better than the most frequent value": (
+        "the quick models had not learned what can be learned without order: one layer, which by "
+        "the theorem sees only which tokens came before, gets above that guess as well"
+    ),
+    "memorization: ReLU, with most coefficients near zero, is at least as accurate as exp": (
+        "with these steps both solve the task"
+    ),
+}
+
+
+def turned(out: Path | str | None = None) -> Iterator[tuple[str, Verdict, Verdict]]:
+    """(experiment, verdict by quick's means, verdict at standard) where the two differ.
+
+    A claim that one of the profiles does not make, or that is not run, is left out.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
+    for name in EXPERIMENTS:
+        experiment, results = get_experiment(name), load_results(name, out)
+        if STANDARD not in results:
+            continue
+        quick = {one.claim: one for one in experiment.claims_by_means(results["quick"])}
+        for claim in experiment.registered_claims():
+            before = quick.get(claim.quick or claim.sentence)
+            if before is None or before.status == NOT_RUN:
+                continue
+            now = claim.judge(results[STANDARD])
+            if now.status not in (before.status, NOT_RUN):
+                yield name, before, now
+
+
+def turned_markdown(out: Path | str | None = None) -> str:
+    """A table of these claims with the numbers of both, and what turned them."""
+    rows = [
+        [
+            name,
+            plain(now.claim),
+            f"{MARKS[before.status]}: {plain(before.numbers)}",
+            f"{MARKS[now.status]}: {plain(now.numbers)}",
+            REASONS.get(now.claim, MORE),
+        ]
+        for name, before, now in turned(out)
+    ]
+    if not rows:
+        return "None so far."
+    return table(["experiment", "claim", "quick, by means", "standard", "what turned it"], rows)
