@@ -196,6 +196,7 @@ def _show(parsed: argparse.Namespace) -> int:
 
 def _claims(parsed: argparse.Namespace) -> int:
     counts: dict[str, Counter[str]] = {}
+    hours: Counter[str] = Counter()
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         print(f"{name}: {experiment.title} ({experiment.source})")
@@ -204,12 +205,21 @@ def _claims(parsed: argparse.Namespace) -> int:
                 result = experiment.load(profile, out=parsed.out)
                 print(f"  {profile}: {result.caption()}")
                 counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
+                hours[profile] += _core_hours(result)
     print("claims by status")
     for profile, found in counts.items():
         words = ", ".join(f"{found[status]} {status}" for status in STATUSES)
         note = " (without a standard profile yet; means, no interval)" if profile == "quick" else ""
         print(f"  {profile:<8} {words}{note}")
+    spent = ", ".join(f"{profile} {found:.1f}" for profile, found in hours.items())
+    print(f"core-hours of the runs on CPUs: {spent}")
     return 0
+
+
+def _core_hours(result: Result) -> float:
+    """Hours of one core per run, waiting included; runs on a GPU do not count."""
+    on_cpus = (one for one in result.records if one["device"].startswith("cpu"))
+    return sum(one["wall_s"] / one.get("replicas", 1) for one in on_cpus) / 3600
 
 
 def _claims_of(experiment: Experiment, result: Result) -> list[str]:

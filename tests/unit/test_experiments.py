@@ -281,6 +281,7 @@ def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert printed.count(", profile paper: not yet run.\n    not run\n") == len(EXPERIMENTS)
     assert "\nclaims by status\n" in printed
+    assert "\ncore-hours of the runs on CPUs: quick " in printed
     assert main(["list"]) == 0
     assert "principle-5-lm" in capsys.readouterr().out
 
