@@ -49,6 +49,8 @@ PICTURE = re.compile(r'<img (?![^>]*\bwidth=")([^>]*?)src="((?:\.\./)*_images/[^
 SCRIPT = re.compile(
     r'<script (?![^>]*\b(?:defer|async)\b)(?=[^>]*\bsrc="(?:\.\./)*_static/)(?![^>]*documentation_)'
 )
+#: The page of the search, whose own lines call its scripts at once.
+SEARCHING = "_static/searchtools.js"
 #: Not for a page opened as a file: there a browser refuses to load a font ahead of its use.
 EARLY_FONT = (
     '<script>if(location.protocol!=="file:")document.head.append(Object.assign('
@@ -90,7 +92,8 @@ def finish_page(page: Path, site: Path) -> str:
     text = ICON_FONT.sub("", text)
     text = FORMULA_LINK.sub(lambda found: _named(found, page), text)
     text = PICTURE.sub(lambda found: _sized(found, page), text)
-    text = SCRIPT.sub('<script defer="defer" ', text)
+    if SEARCHING not in text:
+        text = SCRIPT.sub('<script defer="defer" ', text)
     text = STATE.sub(_modules_once, text)
     if WAIT not in text:
         text = text.replace("</head>", f"{WAIT}</head>", 1)

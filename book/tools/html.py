@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from book.tools.bundle import bundle
 from book.tools.chapters import BOOK, BUILD, ROOT
 from book.tools.digest import short
 from book.tools.finish import finish
@@ -101,6 +102,7 @@ def main(arguments: list[str] | None = None) -> int:
             return status
         finish(HTML)
         lighten(HTML)
+        bundle(HTML)
         STAMP.write_text(wanted, encoding="utf-8")
         print(f"built {sum(1 for _ in HTML.rglob('*.html'))} pages in", end=" ")
         print(f"{time.monotonic() - start:.1f} s")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from book.tools.bundle import bundle
 from book.tools.finish import STATE, _modules_once, finish_page
 from book.tools.folds import fold_code, with_switches
 from book.tools.styles import without_unused
@@ -100,3 +101,50 @@ def test_a_page_is_read_before_its_scripts_run(tmp_path: Path) -> None:
     assert theirs.replace("<script ", '<script defer="defer" ') in text
     page.write_text(text, encoding="utf-8")
     assert finish_page(page, tmp_path) == text
+    search = f'<html><head>{theirs}<script src="_static/searchtools.js"></script></head></html>'
+    page.write_text(search, encoding="utf-8")
+    assert "defer" not in finish_page(page, tmp_path), "the search's own lines call it at once"
+
+
+def test_a_page_asks_for_one_sheet_and_one_script(tmp_path: Path) -> None:
+    static = tmp_path / "_static"
+    for name, text in {
+        "styles/theme.css": '@charset "UTF-8";@import "../basic.css";a{b:url("../fonts/x.woff2")}',
+        "basic.css": "i{j:k}",
+        "own.css": "c{d:url(data:font/woff2;base64,AA)}e{f:url(fonts/y.woff2)}",
+        "one.js": "const one = 1",
+        "two.js": "const two = one + 1;",
+    }.items():
+        (static / name).parent.mkdir(parents=True, exist_ok=True)
+        (static / name).write_text(text, encoding="utf-8")
+    kept = '<script defer="defer" data-a="b" src="{0}_static/three.js"></script>'
+    inline = "<script>let four;</script>"
+    head = (
+        '<link href="{0}_static/styles/theme.css?digest=1" rel="stylesheet" />\n'
+        '<link rel="stylesheet" type="text/css" href="{0}_static/own.css?v=2" />\n'
+        '<link rel="icon" href="{0}_static/own.png" />'
+        f'<script defer="defer" src="{{0}}_static/one.js?v=1"></script>{inline}{kept}'
+        '<script defer="defer" src="{0}_static/two.js"></script>'
+    )
+    (tmp_path / "part").mkdir()
+    pages = {"index.html": "", "part/page.html": "../"}
+    for name, up in pages.items():
+        (tmp_path / name).write_text(head.format(up), encoding="utf-8")
+    bundle(tmp_path)
+    sheets, scripts = list(static.glob("joined-*.css")), list(static.glob("joined-*.js"))
+    assert len(sheets) == len(scripts) == 1, "equal lists share a file"
+    assert sheets[0].read_text(encoding="utf-8") == (
+        'i{j:k}a{b:url("styles/../fonts/x.woff2")}\n'
+        "c{d:url(data:font/woff2;base64,AA)}e{f:url(./fonts/y.woff2)}"
+    )
+    assert scripts[0].read_text(encoding="utf-8") == "const one = 1;\nconst two = one + 1;;"
+    for name, up in pages.items():
+        text = (tmp_path / name).read_text(encoding="utf-8")
+        assert text == (
+            f'<link rel="stylesheet" type="text/css" href="{up}_static/{sheets[0].name}" />\n'
+            f'<link rel="icon" href="{up}_static/own.png" />'
+            f'<script defer="defer" src="{up}_static/{scripts[0].name}"></script>\n'
+            f"{inline}{kept.format(up)}"
+        )
+    bundle(tmp_path)
+    assert (tmp_path / "part/page.html").read_text(encoding="utf-8") == text
