@@ -145,7 +145,7 @@ def test_a_decision_says_what_held_and_what_did_not():
     assert mixed.startswith("**Supported in part**, because 1 of 3 claims held, and these did not")
     assert "than softplus(W x)" in mixed and "than sigmoid(W x)" not in mixed
     solved = decided(exp=1.0, softplus=1.0, sigmoid=1.0)
-    assert solved.startswith("**Not tested yet**, because 3 claims are without a test")
+    assert solved.startswith("**No test**, because 3 claims are without a test")
 
 
 def test_a_claim_that_turned_round_is_listed_with_both_verdicts(tmp_path: Path) -> None:

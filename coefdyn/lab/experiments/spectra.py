@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXPERIMENT",
     "MODELS",
+    "NEAR_ZERO",
     "claims",
     "draw_moduli",
     "figure",
@@ -56,6 +57,7 @@ __all__ = [
     "masses",
     "model_of",
     "run",
+    "seed_masses",
     "spectra_variant",
 ]
 

@@ -272,7 +272,8 @@ def _answer(verdicts: Sequence[Verdict]) -> str:
     if held:
         word = "Supported in part" if refuted else "Supported"
     else:
-        word = "Contradicted" if refuted else "Undecided" if found[UNDECIDED] else "Not tested yet"
+        open_word = "Not tested yet" if found[NOT_RUN] else "No test"
+        word = "Contradicted" if refuted else "Undecided" if found[UNDECIDED] else open_word
     if len(verdicts) > len(held) + len(refuted) and (held or refuted):
         word += " so far"
     parts = [f"{len(held)} of {len(verdicts)} claims held"] if held else []

@@ -108,12 +108,11 @@ function listenToTheme(app) {
   const watcher = new MutationObserver(refresh);
   watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "data-mode"] });
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
-  let { width } = app.root.getBoundingClientRect(); // an observer's first call tells what is known
+  let { width: known } = app.root.getBoundingClientRect(); // an observer's first call tells what is drawn by then
   const sizes = new ResizeObserver(() => {
-    const now = app.root.getBoundingClientRect().width;
-    if (!app.model || now === width) return;
-    width = now;
-    refresh();
+    const again = known === app.root.getBoundingClientRect().width;
+    known = null;
+    if (app.model && !again) refresh();
   });
   sizes.observe(app.root);
   // Paper waits for no frame: it is drawn as soon as the colours and widths of the page are those of paper.
