@@ -196,7 +196,7 @@ def _show(parsed: argparse.Namespace) -> int:
 
 def _claims(parsed: argparse.Namespace) -> int:
     counts: dict[str, Counter[str]] = {}
-    hours: Counter[str] = Counter()
+    hours: dict[str, float] = {}
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         print(f"{name}: {experiment.title} ({experiment.source})")
@@ -205,7 +205,7 @@ def _claims(parsed: argparse.Namespace) -> int:
                 result = experiment.load(profile, out=parsed.out)
                 print(f"  {profile}: {result.caption()}")
                 counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
-                hours[profile] += _core_hours(result)
+                hours[profile] = hours.get(profile, 0.0) + _core_hours(result)
     print("claims by status")
     for profile, found in counts.items():
         words = ", ".join(f"{found[status]} {status}" for status in STATUSES)
