@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from book.tools.digest import short
+from book.tools.finish import rewrite
 
 __all__ = ["bundle", "bundled"]
 
@@ -35,9 +36,7 @@ CHARSET = re.compile(r'@charset "[^"]*";')
 
 def bundle(site: Path) -> None:
     """Join the style sheets and the waiting scripts of every page below `site`."""
-    for page in sorted(site.rglob("*.html")):
-        if "_static" not in page.parts:
-            page.write_text(bundled(page, site), encoding="utf-8")
+    rewrite(site, bundled)
 
 
 def bundled(page: Path, site: Path) -> str:

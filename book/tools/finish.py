@@ -21,12 +21,13 @@ import json
 import re
 import struct
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from book.tools.folds import fold_code, with_switches
 
-__all__ = ["finish", "finish_page"]
+__all__ = ["finish", "finish_page", "rewrite"]
 
 STATE = re.compile(
     r'(<script type="application/vnd\.jupyter\.widget-state\+json">)(.*?)(</script>)', re.DOTALL
@@ -77,9 +78,14 @@ WAIT = (
 
 def finish(site: Path) -> None:
     """Give every page below `site` its last touches."""
+    rewrite(site, finish_page)
+
+
+def rewrite(site: Path, touch: Callable[[Path, Path], str]) -> None:
+    """Every page below `site` becomes what `touch(page, site)` makes of it."""
     for page in sorted(site.rglob("*.html")):
         if "_static" not in page.parts:
-            page.write_text(finish_page(page, site), encoding="utf-8")
+            page.write_text(touch(page, site), encoding="utf-8")
 
 
 def finish_page(page: Path, site: Path) -> str:
