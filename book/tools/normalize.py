@@ -78,7 +78,7 @@ def _normalize_outputs(cell: nbformat.NotebookNode, count: int) -> None:
     for output in cell.outputs:
         output.get("metadata", {}).pop("papermill", None)
         if output.output_type == "stream":
-            output.text = _plain(_carriage_returns(output.text))
+            output.text = _plain(as_shown(output.text))
         elif output.output_type == "execute_result":
             output.execution_count = count
         for kind, value in output.get("data", {}).items():
@@ -107,7 +107,7 @@ def _join_streams(outputs: list) -> list:
     return joined
 
 
-def _carriage_returns(text: str) -> str:
+def as_shown(text: str) -> str:
     """What a terminal shows in the end: a line is what follows its last carriage return."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import yaml
 
 from book.tools.chapters import BUILD, Chapter
 from book.tools.digest import Digest, digest, read_source
-from book.tools.normalize import KERNEL, tags
+from book.tools.normalize import KERNEL, as_shown, tags
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -91,7 +92,10 @@ def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD /
     )
     seconds = time.monotonic() - start
     notebook = nbformat.read(taken if taken.exists() else given, as_version=4)
-    failure = find_failure(chapter, notebook, done.stderr) if done.returncode else None
+    if done.returncode:
+        failure = find_failure(chapter, notebook, done.stderr)
+    else:
+        failure = find_warning(chapter, notebook)
     return Outcome(
         chapter=chapter,
         made_from=replace(before, data=digest(chapter).data),
@@ -101,6 +105,26 @@ def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD /
     )
 
 
+def find_warning(chapter: Chapter, notebook: nbformat.NotebookNode) -> Failure | None:
+    """The first cell that wrote to the stream of errors: a reader would see the warning in red.
+
+    A cell that is meant to fail may; so may a bar of progress, which wipes itself away.
+    """
+    for number, line, cell in code_cells(notebook):
+        words = "".join(o.text for o in cell.outputs if o.get("name") == "stderr")
+        left = [one for one in as_shown(words).splitlines() if one.strip()]
+        if left and "raises-exception" not in tags(cell):
+            return Failure(chapter=chapter.name, cell=number, line=line, error=f"warned: {left[0]}")
+    return None
+
+
+def code_cells(notebook: nbformat.NotebookNode) -> Iterator[tuple[int, str, nbformat.NotebookNode]]:
+    """Number, first line and cell of every code cell of the source."""
+    cells = [c for c in notebook.cells if c.cell_type == "code"]
+    for number, cell in enumerate((c for c in cells if "injected-parameters" not in tags(c)), 1):
+        yield number, next(iter(cell.source.splitlines()), ""), cell
+
+
 def find_failure(chapter: Chapter, notebook: nbformat.NotebookNode, log: str) -> Failure:
     """Name cell and error: the cell that holds an error, else the last one that was begun.
 
@@ -108,9 +132,7 @@ def find_failure(chapter: Chapter, notebook: nbformat.NotebookNode, log: str) ->
     """
     last = next((line for line in reversed(log.splitlines()) if line.strip()), "no message")
     where: tuple[int | None, str] = (None, "")
-    cells = [c for c in notebook.cells if c.cell_type == "code"]
-    for number, cell in enumerate((c for c in cells if "injected-parameters" not in tags(c)), 1):
-        line = next(iter(cell.source.splitlines()), "")
+    for number, line, cell in code_cells(notebook):
         error = next((o for o in cell.outputs if o.output_type == "error"), None)
         if error and "raises-exception" not in tags(cell):
             where, last = (number, line), f"{error.ename}: {error.evalue}"

@@ -135,6 +135,17 @@ def test_claims_and_figures_of_complete_results(name, profile):
     assert experiment.table(result)
 
 
+@pytest.mark.parametrize(("name", "profile"), CASES)
+def test_a_figure_of_a_result_that_has_only_begun_warns_nobody(name, profile, recwarn):
+    """Pages show runs while they go on: the first variants done need not be the first planned."""
+    experiment = get_experiment(name)
+    whole = result_of(experiment, profile, lambda facets, run: (0.5, None))
+    for begun in (whole.records[:1], whole.records[-1:]):
+        figure = experiment.figure(replace(whole, records=begun))
+        figure.canvas.draw()
+    assert [str(one.message) for one in recwarn] == []
+
+
 def test_claims_of_principle_3_follow_the_numbers():
     def as_the_paper(facets, run):
         if facets["evolution"] == "identity" and facets["position"] == "none":

@@ -113,6 +113,18 @@ def test_failing_chapters_stop_no_other_keep_what_was_and_are_named(book: Path, 
     assert "bad: FAILED" in said.out
 
 
+def test_a_chapter_that_warns_its_readers_fails_and_progress_does_not(book: Path, capsys) -> None:
+    warns = add(book, "warns", cell("import warnings\nwarnings.warn('no artists')"))
+    bar = cell("import sys\nsys.stderr.write('\\r 50%')\nsys.stderr.write('\\r    \\r')")
+    shows = add(book, "shows", bar)
+    assert execute.main([]) == 1
+    assert not warns.notebook.exists()
+    assert shows.notebook.exists()
+    said = capsys.readouterr().err
+    assert "failed: warns, code cell 1 (import warnings): warned: " in said
+    assert "UserWarning: no artists" in said
+
+
 def test_another_profile_is_written_apart(book: Path, capsys) -> None:
     good, plain = add(book, "good", GOOD), add(book, "plain", cell("print(2)"))
     good.notebook.write_text(COMMITTED)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Measure, accuracy, diagnostic
-from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
+from coefdyn.lab.experiments.figures import name_series, new_figure, scatter_outcome
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -216,7 +216,7 @@ class Principle2(Experiment):
             self._draw_task(ratio, result, task, "large_to_near_zero")
             near.set(xlabel="fraction of |coefficients| <= 0.001", title=task)
             ratio.set(xlabel="number in [0.9, 1] / number near zero", xscale="log")
-        left[0].legend(fontsize="small")
+        name_series(left)
         widths = [near_zero_set(readout) for readout in READOUTS]
         left[-1].barh(READOUTS, widths, color="#4A4A4A")
         left[-1].set(xlabel="length of the near-zero set in [-10, 10]", title="in theory")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim, Every
-from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
+from coefdyn.lab.experiments.figures import name_series, new_figure, scatter_outcome
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -108,7 +108,7 @@ class Principle21(Experiment):
             axes.set(xlabel="fraction of |coefficients| <= 0.001", ylabel="test accuracy")
             axes.set_ylim(-0.03, 1.05)
             axes.set_title(task, loc="left")
-        panels[0].legend(fontsize="small")
+        name_series(panels)
         return drawn
 
     def claims_by_means(self, result: Result) -> list[Verdict]:
