@@ -85,6 +85,12 @@ def build_parser() -> argparse.ArgumentParser:
         "claims", help="every claim's verdict, and their counts by profile"
     )
     claims.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
+    again = commands.add_parser("repeat", help="train some kept runs once more and compare")
+    again.add_argument("ids", nargs="*", metavar="ID", help="of which experiments; default: all")
+    again.add_argument("--profile", default=STANDARD, choices=PROFILES)
+    again.add_argument("--runs", type=given.count, default=3, help="how many are drawn")
+    again.add_argument("--draw", type=int, default=0, metavar="SEED", help="which are drawn")
+    again.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     film = commands.add_parser("film", help="record coefficients while a model learns")
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.catalogue.FILMS")
     film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
@@ -119,6 +125,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "run": _run,
         "show": _show,
         "claims": _claims,
+        "repeat": _repeat,
         "throughput": _throughput,
         "film": _film,
         "lens-models": _lens_models,
@@ -239,6 +246,22 @@ def _print_claims(verdicts: Sequence, indent: str = "  ") -> None:
     for one in verdicts:
         numbers = f" [{one.numbers}]" if one.numbers else ""
         print(f"{indent}{one.status:<9} {one.claim}{numbers}")
+
+
+def _repeat(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.repeat import DIFFERS, draw, repeat
+
+    for name in parsed.ids:
+        check_choice("experiment", name, EXPERIMENTS)
+    ids = parsed.ids or [
+        name for name in EXPERIMENTS if parsed.profile in get_experiment(name).profiles
+    ]
+    differing = 0
+    for kept in draw(ids, parsed.profile, parsed.runs, parsed.draw, parsed.out):
+        one = repeat(kept)
+        differing += one.status == DIFFERS
+        print(f"  {one}", flush=True)
+    return 1 if differing else 0
 
 
 def _throughput(parsed: argparse.Namespace) -> int:

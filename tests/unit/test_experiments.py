@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 
@@ -24,6 +25,7 @@ from coefdyn.lab.experiments.result import (
     Verdict,
     verdict,
 )
+from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
 from coefdyn.lab.training import RunOptions, train_group
 from coefdyn.lab.training.groups import grouped
@@ -295,6 +297,37 @@ def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
     assert "\ncore-hours of the runs on CPUs: quick " in printed
     assert main(["list"]) == 0
     assert "principle-5-lm" in capsys.readouterr().out
+
+
+def test_kept_runs_are_repeated_from_scratch_and_a_changed_number_is_told(
+    tmp_path, capsys, monkeypatch
+):
+    short_live_plan(monkeypatch)
+    short = ["principle-3", "--profile", "live", "--out", str(tmp_path)]
+    assert main(["run", *short, "--seeds", "0", "--device", "cpu", "--workers", "1"]) == 0
+    capsys.readouterr()
+    assert main(["repeat", *short, "--runs", "2"]) == 0
+    assert capsys.readouterr().out.count("  equal     principle-3: ") == 2
+
+    kept = tmp_path / "principle-3" / "live.jsonl"
+    records = [json.loads(line) for line in kept.read_text().splitlines()]
+    for one in records:
+        one["final"]["accuracy"] += 0.2
+    kept.write_text("".join(json.dumps(one) + "\n" for one in records))
+    assert main(["repeat", *short, "--runs", "1"]) == 1
+    assert capsys.readouterr().out.startswith("  differs   principle-3: ")
+    assert main(["repeat", *short, "--runs", "3"]) == 1
+    assert "2 runs of profile live are kept here, and 3 were asked for" in capsys.readouterr().err
+
+
+def test_a_repeated_run_is_judged_by_the_spread_of_its_seeds():
+    variant, run = principle_3.EXPERIMENT.plan("quick").runs()[0]
+    kept = Kept(variant.name, run, made_up(run, 0.7) | {"steps_done": 100}, (0.7, 0.68, 0.72))
+    near, far = (made_up(run, accuracy) | {"steps_done": 100} for accuracy in (0.72, 0.8))
+    assert Repeat(kept, kept.record).status == EQUAL
+    assert Repeat(kept, near).status == WITHIN
+    assert Repeat(kept, far).status == DIFFERS
+    assert Repeat(replace(kept, seeds=(0.7,)), near).status == DIFFERS  # no spread is known
 
 
 def test_unknown_names_are_answered_with_the_nearest():

@@ -18,7 +18,6 @@ __all__ = [
     "draw_plateau",
     "empty_figure",
     "grouped_points",
-    "name_series",
     "new_figure",
     "scatter_outcome",
 ]
@@ -58,14 +57,6 @@ def empty_figure(note: str) -> Figure:
     axes.axis("off")
     axes.text(0.5, 0.5, note, ha="center", va="center", transform=axes.transAxes)
     return figure
-
-
-def name_series(panels: Sequence[Axes]) -> None:
-    """A legend in the first panel that shows a named series; none while no panel shows one."""
-    for axes in panels:
-        if axes.get_legend_handles_labels()[1]:
-            axes.legend(fontsize="small")
-            return
 
 
 def draw_plateau(axes: Axes, accuracy: float, words: str) -> None:

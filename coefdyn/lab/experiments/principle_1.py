@@ -17,7 +17,7 @@ from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim, Finding, Test
-from coefdyn.lab.experiments.figures import PALETTE, name_series, new_figure
+from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import STANDARD, AnyPlan
 from coefdyn.lab.experiments.registration import registration
 from coefdyn.lab.experiments.result import HELD, NOT_HELD, NOT_RUN, Result, Verdict
@@ -253,7 +253,7 @@ class Principle1(Experiment):
         axes.set_xticks(sorted(ticks), [f"{length:,}" for length in sorted(ticks)])
         axes.minorticks_off()
         axes.set(xlabel="sequence length (tokens)", ylabel="forward time (ms)")
-        name_series([axes])
+        axes.legend(fontsize="small")
         return drawn
 
     def claims_by_means(self, result: Result) -> list[Verdict]:

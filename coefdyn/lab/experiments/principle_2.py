@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Measure, accuracy, diagnostic
-from coefdyn.lab.experiments.figures import name_series, new_figure, scatter_outcome
+from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -167,6 +167,14 @@ def near_zero_set(readout: str, epsilon: float = 1e-3, reach: float = 10.0) -> f
         "relu": epsilon,
     }
     return 2 * epsilon if readout == "identity" else right[readout] + reach
+
+
+def name_series(panels: Sequence[Axes]) -> None:
+    """A legend in the first panel that shows a named series; none while no panel shows one."""
+    for axes in panels:
+        if axes.get_legend_handles_labels()[1]:
+            axes.legend(fontsize="small")
+            return
 
 
 class Principle2(Experiment):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim, Every
-from coefdyn.lab.experiments.figures import name_series, new_figure, scatter_outcome
+from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -22,6 +22,7 @@ from coefdyn.lab.experiments.principle_2 import (
     DIAGNOSTICS,
     NEAR,
     all_ahead,
+    name_series,
     readout_variant,
     standard_variant,
     tasks_of,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Finding, Measure, Reaches, Test
-from coefdyn.lab.experiments.figures import PALETTE, name_series, new_figure
+from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.principle_2_1 import EXPERIMENT as PRINCIPLE_2_1
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
@@ -93,7 +93,7 @@ class Principle22(Experiment):
         axes.axhline(STATE - 1, color="gray", linestyle="--", label="n - 1")
         axes.set(xlabel="time index i", ylabel="mean count of |coefficients| <= 1e-6")
         axes.set_ylim(-0.2, STATE + 0.5)
-        name_series([axes])
+        axes.legend(fontsize="small")
         return drawn
 
     def claims_by_means(self, result: Result) -> list[Verdict]:

@@ -1,0 +1,118 @@
+"""Train kept runs once more from scratch, drawn by chance, and compare."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.plan import Plan
+from coefdyn.lab.experiments.result import Result
+from coefdyn.lab.experiments.rule import t_interval
+from coefdyn.lab.training import Record, RunConfig, RunOptions, train_runs
+
+__all__ = ["DIFFERS", "EQUAL", "WITHIN", "Kept", "Repeat", "draw", "repeat"]
+
+#: what became of a repeated run: the same numbers; an accuracy that another seed could have had;
+#: neither
+EQUAL, WITHIN, DIFFERS = "equal", "within the interval", "differs"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """A kept run, and the accuracies of its variant's seeds at the same setting."""
+
+    name: str
+    config: RunConfig
+    record: Record
+    seeds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Repeat:
+    """A kept run beside its repetition.
+
+    Args:
+        kept: what is in the result file.
+        again: the record of the run from scratch.
+    """
+
+    kept: Kept
+    again: Record
+
+    @property
+    def status(self) -> str:
+        """``EQUAL`` for the same accuracy, loss and number of steps, to the last digit.
+
+        ``WITHIN`` where the accuracy differs by no more than half the length of the 90 % interval
+        of the variant's seeds, ``DIFFERS`` otherwise.
+        """
+        was, now = self.kept.record, self.again
+        if (was["final"], was["steps_done"]) == (now["final"], now["steps_done"]):
+            return EQUAL
+        accuracies = [one["final"]["accuracy"] for one in (was, now)]
+        if None in accuracies:  # one of them diverged, the other did not
+            return DIFFERS
+        difference = abs(accuracies[1] - accuracies[0])
+        interval = t_interval(self.kept.seeds)
+        reach = (interval.high - interval.low) / 2
+        return WITHIN if math.isfinite(reach) and difference <= reach else DIFFERS
+
+    def __str__(self) -> str:
+        was, now = self.kept.record, self.again
+        numbers = ", ".join(
+            f"{name} {_digits(was['final'][name])} then, {_digits(now['final'][name])} now"
+            for name in ("accuracy", "loss")
+        )
+        return (
+            f"{self.status:<9} {self.kept.name}: {numbers}; {was['steps_done']} and "
+            f"{now['steps_done']} steps; kept by {was['device']}, torch {was['torch']}"
+        )
+
+
+def _digits(value: float | None) -> str:
+    return "NaN" if value is None else f"{value:.6f}"
+
+
+def draw(ids: Sequence[str], profile: str, count: int, seed: int, out: Path | None) -> list[Kept]:
+    """``count`` kept runs on CPUs, drawn from those of all these experiments together.
+
+    A run that two experiments look at counts once.
+
+    Raises:
+        ValueError: if there are fewer.
+    """
+    results = [get_experiment(name).load(profile, out=out) for name in ids]
+    by_key = {one.record["key"]: one for result in reversed(results) for one in _kept(result)}
+    kept = [by_key[key] for key in sorted(by_key)]
+    if len(kept) < count:
+        raise ValueError(
+            f"{len(kept)} runs of profile {profile} are kept here, and {count} were asked for."
+        )
+    return random.Random(seed).sample(kept, count)
+
+
+def _kept(result: Result) -> Iterator[Kept]:
+    """The runs of a result that were trained on a CPU; those that measure times are left out."""
+    if not isinstance(result.plan, Plan):
+        return
+    by_key = {one["key"]: one for one in result.records}
+    for variant, run in result.plan.runs():
+        record = by_key.get(run.key)
+        if record is None or not record["device"].startswith("cpu"):
+            continue
+        setting = (run.train.learning_rate, run.train.weight_decay)
+        keys = (result.plan.run_of(variant, seed, setting).key for seed in result.plan.seeds)
+        seeds = tuple(by_key[key]["final"]["accuracy"] for key in keys if key in by_key)
+        name = f"{result.experiment}: {variant.name}, seed {run.seed}, rate {setting[0]:g}"
+        yield Kept(name, run, record, seeds)
+
+
+def repeat(kept: Kept) -> Repeat:
+    """Train one kept run from scratch, in this process and its own mode; nothing is written."""
+    options = RunOptions(device="cpu", workers=1, mode=kept.record["mode"])
+    (again,) = train_runs([kept.config], None, options)
+    return Repeat(kept, again)
