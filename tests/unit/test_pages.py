@@ -23,6 +23,7 @@ from coefdyn.lab.pages.evidence import (
     statements_markdown,
 )
 from coefdyn.lab.pages.turned import turned, turned_markdown
+from coefdyn.lab.pages.waiting import waiting, waiting_markdown
 
 
 def rows_of(table: str) -> list[list[str]]:
@@ -169,6 +170,31 @@ def test_a_claim_that_turned_round_is_listed_with_both_verdicts(tmp_path: Path) 
     assert found[sentence] == (HELD, NOT_HELD)
     assert not any("softplus" in claim for claim in found), "not run at one of them"
     assert sentence in turned_markdown(tmp_path)
+
+
+def test_what_waits_is_told_with_its_hours_and_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing kept, a part kept at a known time per run, and everything kept."""
+    experiment = get_experiment("dsf-normalizers")
+    two = {name: EXPERIMENTS[name] for name in (experiment.id, "spectra-mods")}
+    monkeypatch.setattr("coefdyn.lab.pages.waiting.EXPERIMENTS", two)
+    whole = result_of(experiment, "standard", lambda facets, run: (0.7, None)).records
+    before = next(one for one in waiting(tmp_path) if one.name == experiment.id)
+    assert (before.kept, before.claims, before.hours) == (0, 3, None)
+    assert before.command.endswith("lab run dsf-normalizers --profile standard")
+    for one in whole:
+        if one["seed"] < 4:
+            experiment.file("standard", tmp_path).append({**one, "wall_s": 360.0, "device": "cpu"})
+    part = next(one for one in waiting(tmp_path) if one.name == experiment.id)
+    assert (part.kept, part.missing) == (len([x for x in whole if x["seed"] < 4]), 12)
+    assert part.hours == pytest.approx(1.2)
+    for one in whole:
+        if one["seed"] >= 4:
+            experiment.file("standard", tmp_path).append(one)
+    told = waiting_markdown(tmp_path)
+    assert experiment.id not in told
+    assert f"`{before.command}`".replace(experiment.id, "spectra-mods") in told
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

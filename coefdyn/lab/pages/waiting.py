@@ -1,0 +1,95 @@
+"""What the standard size still waits for, with the command that finishes it, as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.result import NOT_RUN, Result
+from coefdyn.lab.pages.markdown import table
+
+__all__ = ["Waiting", "waiting", "waiting_markdown"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """An experiment whose standard runs are not finished.
+
+    Args:
+        name: its id.
+        kept: runs in the result file.
+        missing: runs that are left, at most: a pilot ends with the first rate that solves.
+        claims: how many claims are not run.
+        hours: hours of one core for the missing runs at the mean time of the kept ones; None
+            while none is kept.
+    """
+
+    name: str
+    kept: int
+    missing: int
+    claims: int
+    hours: float | None
+
+    @property
+    def command(self) -> str:
+        """What finishes it."""
+        return f"python -m coefdyn.lab run {self.name} --profile {STANDARD}"
+
+
+def waiting(out: Path | str | None = None) -> Iterator[Waiting]:
+    """Every experiment with runs of the standard size left.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        if STANDARD not in experiment.profiles:
+            continue
+        result = experiment.load(STANDARD, out=out)
+        missing = result.missing
+        if not missing:
+            continue
+        verdicts, per_run = experiment.claims(result), _hours_per_run(result)
+        yield Waiting(
+            name=name,
+            kept=len(result.records),
+            missing=missing,
+            claims=sum(one.status == NOT_RUN for one in verdicts),
+            hours=None if per_run is None else missing * per_run,
+        )
+
+
+def _hours_per_run(result: Result) -> float | None:
+    """Mean hours of one core of the runs on CPUs; None without any."""
+    seconds = [
+        one["wall_s"] / one.get("replicas", 1)
+        for one in result.records
+        if one["device"].startswith("cpu")
+    ]
+    return sum(seconds) / len(seconds) / 3600 if seconds else None
+
+
+def waiting_markdown(out: Path | str | None = None) -> str:
+    """A table of what is not run: claims, runs and hours left, and the command.
+
+    Args:
+        out: see ``waiting``.
+    """
+    rows = [
+        [
+            f"`{one.command}`",
+            str(one.claims),
+            str(one.kept),
+            str(one.missing),
+            "not timed yet" if one.hours is None else f"{one.hours:.1f}",
+        ]
+        for one in waiting(out)
+    ]
+    if not rows:
+        return "Every experiment is finished at the standard size."
+    heads = ["command", "claims not run", "runs kept", "runs left, at most", "core-hours, at most"]
+    return table(heads, rows)
