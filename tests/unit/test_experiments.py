@@ -27,6 +27,7 @@ from coefdyn.lab.experiments.result import (
 )
 from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
+from coefdyn.lab.tasks.base import sample, split_generator
 from coefdyn.lab.training import RunOptions, train_group
 from coefdyn.lab.training.groups import grouped
 from coefdyn.lab.training.results import config_key
@@ -55,6 +56,14 @@ def test_every_variant_of_every_plan_can_be_built(name, profile):
                 classes=variant.task.num_classes,
                 length=variant.task.input_length,
             )
+
+
+@pytest.mark.parametrize("name", [name for name, profile in CASES if profile == "standard"])
+def test_every_task_of_a_standard_plan_has_sequences_to_choose_the_rate_on(name):
+    plan = get_experiment(name).plan("standard")
+    for task in {variant.task for variant in plan.variants}:
+        drawn = sample(task, 3, split_generator(0, "validation"), "validation")
+        assert len(drawn.inputs) == 3
 
 
 def covering(variants):
