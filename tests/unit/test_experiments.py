@@ -59,11 +59,14 @@ def test_every_variant_of_every_plan_can_be_built(name, profile):
 
 
 @pytest.mark.parametrize("name", [name for name, profile in CASES if profile == "standard"])
-def test_every_task_of_a_standard_plan_has_sequences_to_choose_the_rate_on(name):
+def test_every_task_of_a_standard_plan_has_the_sequences_it_asks_for(name):
     plan = get_experiment(name).plan("standard")
-    for task in {variant.task for variant in plan.variants}:
-        drawn = sample(task, 3, split_generator(0, "validation"), "validation")
-        assert len(drawn.inputs) == 3
+    asked = {(one.task, (one.train or plan.train).validation) for one in plan.variants}
+    for task, validation in asked:
+        assert validation >= 256
+        drawn = sample(task, validation, split_generator(0, "validation"), "validation")
+        assert len(drawn.inputs) == validation
+        assert len(splits(task, 0).train.inputs) == task.train_examples
 
 
 def covering(variants):

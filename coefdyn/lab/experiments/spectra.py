@@ -111,7 +111,8 @@ def tasks_of(profile: str) -> dict[str, TaskConfig]:
         ),
         "ListOps": ListOpsConfig.quick().with_changes({**small, "min_length": 23}),
         "pixels": DigitsConfig.quick().with_changes(
-            {"test_examples": 256, "validation_images": chosen}
+            {"test_examples": 256}
+            | ({"train_examples": 1_024, "validation_images": True} if chosen else {})
         ),
         "language": ByteTextConfig.quick().with_changes(
             {**small, "seq_len": 64, "validation_topics": chosen}
@@ -141,7 +142,8 @@ def model_of(name: str, task: str, profile: str, **options: Any) -> ModelConfig:
 def training_of(task: str, config: TaskConfig, profile: str) -> TrainConfig:
     """Table 1's number of epochs or steps; a warm-up of a tenth, then a cosine to 0."""
     if profile == STANDARD:
-        return standard_training(STANDARD_STEPS, batch=QUICK[task][6])
+        kept = {"validation": 256} if task == "pixels" else {}  # of 1797 images
+        return standard_training(STANDARD_STEPS, batch=QUICK[task][6], **kept)
     if profile != "paper":
         steps, batch = QUICK[task][5:]
         steps = 150 if profile == "live" else steps
