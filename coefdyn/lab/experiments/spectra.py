@@ -24,6 +24,7 @@ from coefdyn.lab.experiments.spectra_standard import (
     ABOVE_ONE,
     CLOSE,
     FEW,
+    NEAR_ONE,
     NEAR_ZERO,
     moved_by_seed,
     seed_masses,
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
 __all__ = [
     "EXPERIMENT",
     "MODELS",
+    "NEAR_ONE",
     "NEAR_ZERO",
     "claims",
     "draw_moduli",
