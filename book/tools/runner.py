@@ -92,10 +92,10 @@ def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD /
     )
     seconds = time.monotonic() - start
     notebook = nbformat.read(taken if taken.exists() else given, as_version=4)
-    if done.returncode:
-        failure = find_failure(chapter, notebook, done.stderr)
-    else:
-        failure = find_warning(chapter, notebook)
+    failed = done.returncode != 0
+    failure = (
+        find_failure(chapter, notebook, done.stderr) if failed else find_warning(chapter, notebook)
+    )
     return Outcome(
         chapter=chapter,
         made_from=replace(before, data=digest(chapter).data),
