@@ -202,6 +202,8 @@ def _show(parsed: argparse.Namespace) -> int:
 
 
 def _claims(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.pages.waiting import core_hours
+
     counts: dict[str, Counter[str]] = {}
     hours: dict[str, float] = {}
     for name in EXPERIMENTS:
@@ -212,7 +214,7 @@ def _claims(parsed: argparse.Namespace) -> int:
                 result = experiment.load(profile, out=parsed.out)
                 print(f"  {profile}: {result.caption()}")
                 counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
-                hours[profile] = hours.get(profile, 0.0) + _core_hours(result)
+                hours[profile] = hours.get(profile, 0.0) + core_hours(result)
     print("claims by status")
     for profile, found in counts.items():
         words = ", ".join(f"{found[status]} {status}" for status in STATUSES)
@@ -221,12 +223,6 @@ def _claims(parsed: argparse.Namespace) -> int:
     spent = ", ".join(f"{profile} {found:.1f}" for profile, found in hours.items())
     print(f"core-hours of the runs on CPUs: {spent}")
     return 0
-
-
-def _core_hours(result: Result) -> float:
-    """Hours of one core per run, waiting included; runs on a GPU do not count."""
-    on_cpus = (one for one in result.records if one["device"].startswith("cpu"))
-    return sum(one["wall_s"] / one.get("replicas", 1) for one in on_cpus) / 3600
 
 
 def _claims_of(experiment: Experiment, result: Result) -> list[str]:

@@ -45,7 +45,7 @@ class Repeat:
 
     @property
     def status(self) -> str:
-        """``EQUAL`` for the same accuracy, loss and number of steps, to the last digit.
+        """``EQUAL`` for the same final numbers and number of steps, to the last digit.
 
         ``WITHIN`` where the accuracy differs by no more than half the length of the 90 % interval
         of the variant's seeds, ``DIFFERS`` otherwise.

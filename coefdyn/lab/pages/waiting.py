@@ -10,8 +10,9 @@ from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import NOT_RUN, Result
 from coefdyn.lab.pages.markdown import table
+from coefdyn.lab.training import Record
 
-__all__ = ["Waiting", "waiting", "waiting_markdown"]
+__all__ = ["Waiting", "core_hours", "waiting", "waiting_markdown"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,24 +54,23 @@ def waiting(out: Path | str | None = None) -> Iterator[Waiting]:
         missing = result.missing
         if not missing:
             continue
-        verdicts, per_run = experiment.claims(result), _hours_per_run(result)
+        verdicts, timed = experiment.claims(result), len(_on_cpus(result))
         yield Waiting(
             name=name,
             kept=len(result.records),
             missing=missing,
             claims=sum(one.status == NOT_RUN for one in verdicts),
-            hours=None if per_run is None else missing * per_run,
+            hours=missing * core_hours(result) / timed if timed else None,
         )
 
 
-def _hours_per_run(result: Result) -> float | None:
-    """Mean hours of one core of the runs on CPUs; None without any."""
-    seconds = [
-        one["wall_s"] / one.get("replicas", 1)
-        for one in result.records
-        if one["device"].startswith("cpu")
-    ]
-    return sum(seconds) / len(seconds) / 3600 if seconds else None
+def core_hours(result: Result) -> float:
+    """Hours of one core that the runs took, waiting included; runs on a GPU do not count."""
+    return sum(one["wall_s"] / one.get("replicas", 1) for one in _on_cpus(result)) / 3600
+
+
+def _on_cpus(result: Result) -> list[Record]:
+    return [one for one in result.records if one["device"].startswith("cpu")]
 
 
 def waiting_markdown(out: Path | str | None = None) -> str:
