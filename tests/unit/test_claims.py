@@ -183,7 +183,7 @@ def test_the_protocol_holds_in_every_standard_plan(name):
     rates = sorted(plan.learning_rates)
     assert len(rates) >= 3
     assert all(2.9 < b / a < 3.4 for a, b in pairwise(rates))
-    assert len(plan.seeds) >= MIN_SEEDS and len(plan.pilot) >= 2
+    assert len(plan.seeds) >= MIN_SEEDS and 1 <= len(plan.pilot) < len(plan.seeds)
     for _, run in plan.runs():
         assert run.train.validation >= 256
         assert run.train.stop_accuracy is not None or plan.by_loss

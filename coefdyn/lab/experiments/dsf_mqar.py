@@ -152,7 +152,7 @@ class DsfMqar(Experiment):
         if profile == STANDARD:
             pairs = [(model, n) for model, sizes in STANDARD_SIZES.items() for n in sizes]
             variants = [_standard_variant(*pair) for pair in pairs]
-            return standard_plan(variants, standard_training(3000), weight_decay=0.1)
+            return standard_plan(variants, standard_training(3000), weight_decay=0.1, pilot=1)
         paper, live = profile == "paper", profile == "live"
         tasks = [MqarConfig.paper(length) for length in (64, 128, 256, 512)]
         cells = [

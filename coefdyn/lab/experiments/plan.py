@@ -250,6 +250,8 @@ def standard_plan(
 
     The rates are tried from the middle one on until one solves the task, see ``Plan``; not so where
     runs were made before this rule. Seed by seed, so that what is finished compares all variants.
+    Two seeds of a pilot are one more guard against a lucky rate; a large grid has one, so that its
+    hours go into seeds that are compared.
     """
     return Plan(
         variants=tuple(variants),

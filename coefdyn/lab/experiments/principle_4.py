@@ -93,7 +93,7 @@ class Principle4(Experiment):
         if profile == STANDARD:
             rungs = [(task, design) for task in standard_tasks() for design in LADDER]
             variants = [self._standard_variant(*rung) for rung in rungs]
-            return standard_plan(variants, standard_training(3000))
+            return standard_plan(variants, standard_training(3000), pilot=1)
         cells = [(task, *design) for task in TASKS for design in DESIGNS]
         if profile == "live":
             shown = (("scalar", "Mamba-2"), ("Householder, k", "beta learned"))

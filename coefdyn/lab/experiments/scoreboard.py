@@ -104,7 +104,7 @@ class Scoreboard(Experiment):
             cells = [("recall", "softmax attention"), ("recall", "linear attention")]
         variants = [_variant(*cell, profile) for cell in cells]
         if profile in (STANDARD, "paper"):
-            return standard_plan(variants, standard_training(STEPS))
+            return standard_plan(variants, standard_training(STEPS), pilot=1)
         train = TrainConfig(
             steps=200 if profile == "live" else 20,
             batch=32,

@@ -179,14 +179,14 @@ def spectra_variant(
     )
 
 
-def plan_of(variants: Sequence[Variant], profile: str) -> Plan:
+def plan_of(variants: Sequence[Variant], profile: str, *, pilot: int = 2) -> Plan:
     """Four learning rates and seeds at the paper's scale; one rate, and two seeds in quick.
 
-    The standard profile follows the protocol of all of them.
+    The standard profile follows the protocol of all of them; there ``pilot`` seeds try the rates.
     """
     assert variants[0].train is not None, "set by spectra_variant"
     if profile == STANDARD:
-        return standard_plan(variants, variants[0].train)
+        return standard_plan(variants, variants[0].train, pilot=pilot)
     paper = profile == "paper"
     return Plan(
         variants=tuple(variants),

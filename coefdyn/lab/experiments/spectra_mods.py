@@ -72,7 +72,7 @@ class SpectraMods(Experiment):
             )
             for group, task, model, change in cells
         ]
-        return plan_of(variants, profile)
+        return plan_of(variants, profile, pilot=1)
 
     def registered_claims(self) -> list[Claim]:
         return mods_claims()
