@@ -119,6 +119,8 @@ def _with_number(text: str) -> str:
 def _modules_once(found: re.Match[str]) -> str:
     """The saved state of a page; what was met before becomes "@same:" and where it stands."""
     saved = json.loads(found[2])
+    if "packed" in saved:
+        return found[0]
     first: dict[str, str] = {}
     for name, record in saved["state"].items():
         for part in ("_esm", "_css"):
