@@ -15,12 +15,44 @@
     return modules.get(text);
   }
 
+  const bytesOf = (base64) => Uint8Array.from(atob(base64), (c) => c.charCodeAt(0));
+
+  function opened(packed) {
+    const stream = new Blob([bytesOf(packed)]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return new Response(stream);
+  }
+
+  const NUMBERS = { f4: Float32Array, f8: Float64Array };
+
+  // Nested lists of numbers, as the notebook has them.
+  function listOf({ "@numbers": kind, shape, at }, store) {
+    const size = NUMBERS[kind].BYTES_PER_ELEMENT * shape.reduce((a, b) => a * b);
+    let list = Array.from(new NUMBERS[kind](store.slice(at, at + size)));
+    for (const width of shape.slice(1).reverse()) {
+      list = Array.from({ length: list.length / width }, (_, i) => list.slice(i * width, (i + 1) * width));
+    }
+    return list;
+  }
+
+  // The saved state of a page; how it is packed stands in book/tools/saved.py.
+  async function savedIn(script) {
+    const saved = JSON.parse(script.textContent);
+    if (!saved.packed) return saved.state;
+    const { text, bytes } = saved.packed;
+    const store = bytes ? await opened(bytes).arrayBuffer() : null;
+    const revive = (key, value) => {
+      if (value?.["@numbers"]) return listOf(value, store);
+      return value?.["@bytes"] === undefined ? value : store.slice(value.at, value.at + value["@bytes"]);
+    };
+    return JSON.parse(await opened(text).text(), revive).state;
+  }
+
   function decodeBuffers(state, buffers) {
     for (const { path, data, encoding } of buffers || []) {
       if (encoding !== "base64") continue;
-      const bytes = Uint8Array.from(atob(data), (c) => c.charCodeAt(0));
+      const buffer = typeof data === "string" ? bytesOf(data).buffer : data;
       const parent = path.slice(0, -1).reduce((node, key) => node[key], state);
-      parent[path.at(-1)] = new DataView(bytes.buffer);
+      parent[path.at(-1)] = new DataView(buffer);
     }
   }
 
@@ -137,21 +169,35 @@
       await nextTask();
       keepFitting(el);
     } catch (error) {
-      el.setAttribute("role", "alert");
-      if (still?.classList.contains("cd-still")) still.classList.add("cd-needed");
-      el.textContent = `This interactive figure could not start (${error.message}).`;
-      console.error(error);
+      refuse(el, still, error);
     }
     el.style.minHeight = "";
   }
 
+  function refuse(el, still, error) {
+    el.setAttribute("role", "alert");
+    if (still?.classList.contains("cd-still")) still.classList.add("cd-needed");
+    el.textContent = `This interactive figure could not start (${error.message}).`;
+    console.error(error);
+  }
+
   async function start() {
+    const views = [...document.querySelectorAll(`script[type="${VIEW}"]`)];
     const records = {};
-    for (const script of document.querySelectorAll(`script[type="${STATE}"]`)) {
-      Object.assign(records, JSON.parse(script.textContent).state);
+    try {
+      for (const script of document.querySelectorAll(`script[type="${STATE}"]`)) {
+        Object.assign(records, await savedIn(script));
+      }
+    } catch (error) {
+      for (const script of views) {
+        const still = script.previousElementSibling;
+        script.after(document.createElement("div"));
+        refuse(script.nextElementSibling, still, error);
+      }
+      return;
     }
     followReferences(records);
-    const found = [...document.querySelectorAll(`script[type="${VIEW}"]`)].map((script) => {
+    const found = views.map((script) => {
       const { model_id: id } = JSON.parse(script.textContent);
       return { script, id, record: records[id] };
     }).filter(({ record }) => record?.state?._esm);

@@ -22,6 +22,7 @@ from book.tools.chapters import BOOK, BUILD, ROOT
 from book.tools.digest import short
 from book.tools.finish import finish
 from book.tools.pins import book_section
+from book.tools.saved import pack_states
 from book.tools.stills import add_stills
 from book.tools.styles import lighten
 
@@ -103,6 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
         finish(HTML)
         lighten(HTML)
         bundle(HTML)
+        pack_states(HTML)
         STAMP.write_text(wanted, encoding="utf-8")
         print(f"built {sum(1 for _ in HTML.rglob('*.html'))} pages in", end=" ")
         print(f"{time.monotonic() - start:.1f} s")

@@ -24,6 +24,7 @@ from book.tools.chapters import BUILD, ROOT
 from book.tools.digest import short
 from book.tools.imports import Library
 from book.tools.rooms import key_of, room
+from book.tools.saved import records_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,9 +36,6 @@ PLACE = "_images"
 DOTS_PER_INCH = 160
 COLORS = 256
 
-STATE = re.compile(
-    r'<script type="application/vnd\.jupyter\.widget-state\+json">(.*?)</script>', re.DOTALL
-)
 VIEW = re.compile(r'<script type="application/vnd\.jupyter\.widget-view\+json">(.*?)</script>')
 OLD = re.compile(r"<!-- still -->.*?<!-- /still -->", re.DOTALL)
 #: Without a script nothing hides the stills.
@@ -74,9 +72,7 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
     text = page.read_text(encoding="utf-8")
     if not VIEW.search(text):
         return 0
-    records: dict[str, Any] = {}
-    for found in STATE.findall(text):
-        records |= json.loads(found)["state"]
+    records = records_of(text)
     up = "../" * (len(page.relative_to(site).parts) - 1)
     count = 0
 

@@ -1,7 +1,8 @@
 """The style sheets of the built pages without what no page uses, and Inter within the book's own.
 
-The theme's sheets (Bootstrap above all) style hundreds of classes that no page has. A rule stays if
-every class it names stands on some page or in some script; so nothing a script adds loses its look.
+The sheets of the theme and of Sphinx's extensions style hundreds of classes that no page has:
+Bootstrap's parts, a terminal's 256 colours. A rule stays if every class it names stands on some
+page or in some script; so nothing a script adds loses its look.
 Inter's Latin letters travel inside `coefdyn.css`, so that the first paint has them and no line
 moves when they arrive; and the icon font, which no page loads, is left out of the site.
 """
@@ -19,9 +20,21 @@ __all__ = ["lighten", "without_unused"]
 WORD = re.compile(r"[\w-]+")
 CLASSES = re.compile(r'class="([^"]*)"')
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-NEGATED = re.compile(r":not\((?:[^()]|\([^()]*\))*\)")
+#: What need not be there for a selector to fit: negated, or one of several.
+OPTIONAL = re.compile(r":(?:not|is|where|has)\((?:[^()]|\([^()]*\))*\)")
 CLASS_NAME = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
-SHEETS = ("styles/bootstrap.css", "styles/pydata-sphinx-theme.css", "sphinx-design.min.css")
+SHEETS = (
+    "basic.css",
+    "copybutton.css",
+    "mystnb.*.css",
+    "proof.css",
+    "pygments.css",
+    "sphinx-design.min.css",
+    "styles/bootstrap.css",
+    "styles/pydata-sphinx-theme.css",
+    "styles/sphinx-book-theme.css",
+    "togglebutton.css",
+)
 #: Groups of rules, whose own rules are looked at; every other at-rule stays as it is.
 NESTED = ("@media", "@supports", "@layer", "@container")
 LETTERS = "inter-latin-wght-normal.woff2"
@@ -31,12 +44,11 @@ def lighten(site: Path) -> None:
     """Rewrite the sheets of a built site; the second time there is nothing left to do."""
     static = site / "_static"
     used = frozenset(_words(site))
-    for name in SHEETS:
-        sheet = static / name
+    for sheet in (found for name in SHEETS for found in sorted(static.glob(name))):
         sheet.write_text(without_unused(sheet.read_text(encoding="utf-8"), used), encoding="utf-8")
     own = static / "coefdyn.css"
     data = base64.b64encode((static / "fonts" / LETTERS).read_bytes()).decode("ascii")
-    text = own.read_text(encoding="utf-8")
+    text = COMMENT.sub("", own.read_text(encoding="utf-8"))
     address = f'url("data:font/woff2;base64,{data}")'
     own.write_text(text.replace(f'url("fonts/{LETTERS}")', address), encoding="utf-8")
     shutil.rmtree(static / "vendor" / "fontawesome", ignore_errors=True)
@@ -71,7 +83,7 @@ def without_unused(text: str, used: frozenset[str]) -> str:
 
 
 def _is_used(selector: str, used: frozenset[str]) -> bool:
-    return all(name in used for name in CLASS_NAME.findall(NEGATED.sub("", selector)))
+    return all(name in used for name in CLASS_NAME.findall(OPTIONAL.sub("", selector)))
 
 
 def _rules(text: str) -> Iterator[tuple[str, str | None]]:

@@ -124,7 +124,7 @@ def load(browser: Any, address: str, device: Device) -> dict[str, float]:
     page.wait_for_timeout(1500)
     told = page.evaluate(READ)
     own = [one for one in got if not one.url.startswith("blob:")]
-    heavy = [one for one in own if one.headers.get("content-type") != "image/png"]
+    heavy = [one for one in own if not one.headers.get("content-type", "").startswith("image/")]
     weight, whole = (sum(len(one.body()) for one in some) for some in (heavy, own))
     context.close()
     return {"kB": weight / 1000, "whole_kB": whole / 1000, **told}

@@ -1,8 +1,13 @@
-"""The built pages beside the book's first version; run by hand, from the top of the repository.
+"""What the built pages weigh, and how they do beside the book's first version; run by hand.
 
     python tests/browser/measure_tables.py [--site book/_build/html] [--repeats 3] [--only loads]
 
-Three tables, each entry "then > now"; what was measured then is in `first_version.json`.
+from the top of the repository.
+
+- ``weights``: kilobytes of every page without its pictures, uncompressed, the heaviest first, by
+  what they are; read from the files (`weights.py`), so that this table needs no browser.
+
+Three tables more, each entry "then > now"; what was measured then is in `first_version.json`.
 
 - ``loads``: kilobytes with pictures, times in milliseconds, how far the layout shifted, the longest
   task.
@@ -24,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from measure import DEVICES, chromium, load, served
+from weights import MOST_KILOBYTES, pages_below, weigh
 
 from book.tools.html import HTML
 
@@ -156,6 +162,17 @@ def chapters(browser: Any, home: str, repeats: int) -> dict[str, Any]:
     return found
 
 
+def weights(site: Path) -> None:
+    """Print what every page weighs, the heaviest first."""
+    found = {page: weigh(page) for page in pages_below(site)}
+    print(f"Kilobytes without pictures; the limit is {MOST_KILOBYTES}.")
+    print(f"\n| weights | kB | html | styles | scripts | fonts |\n|{' --- |' * 6}")
+    for page, one in sorted(found.items(), key=lambda item: -item[1].kB):
+        parts = (one.kB, one.html, one.styles, one.scripts, one.fonts)
+        cells = " | ".join(f"{value:.0f}" for value in parts)
+        print(f"| {page.relative_to(site).as_posix()} | {cells} |")
+
+
 def told(then: float | None, now: float | None, digits: int) -> str:
     """One entry of a table; a dash for what was not measured."""
     first, second = ("-" if value is None else f"{value:.{digits}f}" for value in (then, now))
@@ -169,8 +186,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--site", type=Path, default=HTML)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--only", choices=[*TABLES])
+    parser.add_argument("--only", choices=["weights", *TABLES])
     given = parser.parse_args()
+    if given.only in (None, "weights"):
+        weights(given.site)
+    if given.only == "weights":
+        return
     kept = json.loads(THEN.read_text(encoding="utf-8"))
     print(kept["about"])
     with served(given.site) as home, chromium() as browser:

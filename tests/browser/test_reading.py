@@ -128,7 +128,7 @@ def test_the_index_lists_the_terms(visit: Open) -> None:
 def test_letters_that_come_late_move_no_line(browser: Any, address: str) -> None:
     """They wait for the next page: a text that broke anew would jump under the reader's eyes."""
     page = browser.new_page()
-    page.add_init_script("FontFaceSet.prototype.load = () => new Promise(() => {})")
+    page.add_init_script("document.fonts.load = () => new Promise(() => {})")
     page.goto(address + "notation.html", wait_until="commit")
     page.wait_for_selector("html[data-late]:not([data-wait])", timeout=30_000)
     family = "(name) => getComputedStyle(document.querySelector(name)).fontFamily"

@@ -23,6 +23,15 @@ def test_a_rule_stays_if_all_its_classes_are_used() -> None:
     ]
 
 
+def test_of_several_classes_one_is_enough() -> None:
+    sheet = "p:is(.gone,.kept){a:b}p:where(.gone){a:b}.gone:is(.kept){c:d}p:has(> .gone){e:f}"
+    assert without_unused(sheet, USED).split("\n") == [
+        "p:is(.gone,.kept){a:b}",
+        "p:where(.gone){a:b}",
+        "p:has(> .gone){e:f}",
+    ]
+
+
 def test_groups_and_other_at_rules() -> None:
     sheet = (
         '@charset "UTF-8";@media (min-width:1px){.gone{a:b}.kept{c:d}}@media print{.gone{a:b}}'
