@@ -173,7 +173,7 @@ def _run(parsed: argparse.Namespace) -> int:
             result = experiment.run(
                 parsed.profile,
                 seeds=parsed.seeds,
-                only=dict(parsed.only or ()),
+                only=given.gathered(parsed.only or ()),
                 out=out,
                 options=options,
             )

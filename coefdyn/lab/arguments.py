@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
 
-__all__ = ["count", "device", "facet", "figure_file", "folder", "seconds", "writable"]
+__all__ = [
+    "count",
+    "device",
+    "facet",
+    "figure_file",
+    "folder",
+    "gathered",
+    "seconds",
+    "writable",
+]
 
+#: between two values
+COMMA = re.compile(r",(?! )")
 FIGURES = (".png", ".svg", ".pdf")
 
 
@@ -46,11 +59,22 @@ def count(text: str) -> int:
 
 
 def facet(text: str) -> tuple[str, tuple[str, ...]]:
-    """A facet of an experiment's variants and the values of it that are meant: A=1,0.95."""
+    """A facet of an experiment's variants and the values of it that are meant: A=1,0.95.
+
+    A comma with a space behind it belongs to a value: "model=qLSTM, sigmoid".
+    """
     name, _, values = text.partition("=")
     if not (name and values):
         raise argparse.ArgumentTypeError(f"FACET=VALUE or FACET=VALUE,VALUE; got {text!r}")
-    return name, tuple(values.split(","))
+    return name, tuple(COMMA.split(values))
+
+
+def gathered(facets: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
+    """Facets by name; the values of one that was given twice are taken together."""
+    found: dict[str, tuple[str, ...]] = {}
+    for name, values in facets:
+        found[name] = found.get(name, ()) + values
+    return found
 
 
 def figure_file(text: str) -> Path:

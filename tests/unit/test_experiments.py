@@ -10,6 +10,7 @@ import pytest
 import torch
 from made_up_results import made_up, result_of, status
 
+from coefdyn.lab import arguments
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.core_seconds import core_seconds, core_table
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, principle_3
@@ -464,6 +465,12 @@ def test_some_variants_alone_go_through_the_whole_protocol(tmp_path):
     assert result.missing == 8, "what is left out is not run, and not forgotten"
     with pytest.raises(ValueError, match="no variant of principle-3 at standard is readout = tanh"):
         Small().run("standard", only={"readout": ("tanh",)}, out=tmp_path, options=options)
+
+
+def test_values_of_a_facet_that_is_named_twice_add_up_and_may_hold_commas():
+    words = ("model=SSD,S6", "model=qLSTM, sigmoid", "n=16")
+    found = arguments.gathered(arguments.facet(word) for word in words)
+    assert found == {"model": ("SSD", "S6", "qLSTM, sigmoid"), "n": ("16",)}
 
 
 @pytest.fixture(scope="module")
