@@ -30,12 +30,17 @@ HEAVIEST_STILL = 60_000
 LEAST_SIZE = 0.55
 
 
+#: Pages that Sphinx writes itself.
+WRITTEN = ("search.html", "genindex.html", "py-modindex.html", "prf-prf.html")
+
+
 def pages_of_the_book() -> list[str]:
-    """Addresses of the pages that the table of contents names, and of the search page."""
+    """Addresses of the pages that the table of contents names, and of those Sphinx writes."""
     toc = yaml.safe_load((BOOK / "_toc.yml").read_text(encoding="utf-8"))
-    chapters = [chapter["file"] for part in toc["parts"] for chapter in part["chapters"]]
-    names = [toc["root"], *chapters]
-    return [str(Path(name).with_suffix(".html")) for name in names] + ["search.html"]
+    chapters = [chapter for part in toc["parts"] for chapter in part["chapters"]]
+    entries = [one for top in chapters for one in (top, *top.get("sections", ()))]
+    names = [toc["root"], *(entry["file"] for entry in entries)]
+    return [str(Path(name).with_suffix(".html")) for name in names] + list(WRITTEN)
 
 
 PAGES = pages_of_the_book()
