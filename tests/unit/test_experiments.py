@@ -412,6 +412,9 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     assert all(one["registered"] and one["claims"] for one in result.records)
     again = Small().load("standard", out=tmp_path)
     assert {one["key"] for one in again.records} == {one["key"] for one in result.records}
+    more = Small().run("standard", seeds=[4], out=tmp_path, options=options)
+    assert more.outcomes()[0].seeds == [0, 1, 4], "trained at the rate that the pilot chose"
+    assert Small().load("standard", out=tmp_path).outcomes()[0].seeds == [0, 1, 2, 3, 4]
 
 
 def test_the_pilot_ends_with_the_first_rate_that_solves_the_task():

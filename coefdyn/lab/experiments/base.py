@@ -100,7 +100,7 @@ class Experiment(ABC):
 
         Args:
             profile: one of ``profiles``.
-            seeds: instead of the profile's.
+            seeds: instead of the profile's; a pilot's seeds, which choose the rate, stay.
             only: facet -> its values: other variants are left for later.
             device: "cpu" or "cuda"; None for a GPU if there is one. ``options.device`` goes first.
             out: folder of the result files; None keeps nothing on disk and trains everything.
@@ -180,7 +180,10 @@ class Experiment(ABC):
             raise ValueError(
                 f"{self.id} has no profile {profile!r}; it has {', '.join(self.profiles)}."
             )
-        return self.plan(profile).with_seeds(seeds)
+        plan = self.plan(profile)
+        if seeds is not None and isinstance(plan, Plan):  # the pilot chooses the others' rate
+            seeds = tuple(dict.fromkeys((*(plan.pilot or ()), *seeds)))
+        return plan.with_seeds(seeds)
 
     def _labels(
         self, profile: str, plan: AnyPlan, results: ResultFile | None
