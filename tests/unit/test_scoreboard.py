@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -99,6 +100,15 @@ def test_a_board_without_runs_still_shows_every_forecast(tmp_path):
     assert "No cell has four finished seeds" in scores_markdown(
         EXPERIMENT.load("standard", out=tmp_path)
     )
+
+
+def test_scores_of_a_part_of_the_board_say_how_small_it_is():
+    seen = result_of(EXPERIMENT, "standard", lambda facets, run: (0.95, None))
+    column = tuple(one for one in seen.records if one["config"]["task"]["task"] == "forget")
+    assert "From 10 of 90 cells so far (tasks: forget)" in scores_markdown(
+        replace(seen, records=column)
+    )
+    assert "so far" not in scores_markdown(seen)
 
 
 def test_a_cell_shows_mean_interval_curve_and_whether_it_was_foreseen():

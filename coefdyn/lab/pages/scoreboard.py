@@ -69,7 +69,15 @@ def scores_markdown(result: Result) -> str:
             "`python -m coefdyn.lab run scoreboard --profile standard`."
         )
     rows = [[name, f"{score:.3f}"] for name, score in scores.items()]
-    return table(["who foretold", "Brier score (lower is better, 0.25 is a coin)"], rows)
+    body = table(["who foretold", "Brier score (lower is better, 0.25 is a coin)"], rows)
+    done = [one for one in result.outcomes() if len(one.records) >= rule.MIN_SEEDS]
+    if len(done) == len(result.variants):
+        return body
+    tasks = ", ".join(dict.fromkeys(one.variant.facets["task"] for one in done))
+    return (
+        f"From {len(done)} of {len(result.variants)} cells so far (tasks: {tasks}). That says how "
+        f"these went, and not yet how well anybody foretells.\n\n{body}"
+    )
 
 
 def reasons_markdown() -> str:
