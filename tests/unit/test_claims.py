@@ -177,13 +177,17 @@ def test_registered_claims_name_planned_variants_and_differ(name):
         assert verdict.test and verdict.control
 
 
+#: grids in which one seed tries the rates, as the evidence page says
+LARGE = ("principle-4", "principle-5", "dsf-mqar", "spectra-mods", "scoreboard")
+
+
 @pytest.mark.parametrize("name", TRAINED)
 def test_the_protocol_holds_in_every_standard_plan(name):
     plan = get_experiment(name).plan(STANDARD)
     rates = sorted(plan.learning_rates)
     assert len(rates) >= 3
     assert all(2.9 < b / a < 3.4 for a, b in pairwise(rates))
-    assert len(plan.seeds) >= MIN_SEEDS and 1 <= len(plan.pilot) < len(plan.seeds)
+    assert len(plan.seeds) >= MIN_SEEDS and len(plan.pilot) >= (1 if name in LARGE else 2)
     for _, run in plan.runs():
         assert run.train.validation >= 256
         assert run.train.stop_accuracy is not None or plan.by_loss
