@@ -119,10 +119,15 @@ def heard(page: Any) -> dict[str, float]:
     return {word: float(value) for word, value in pairs if value is not None}
 
 
+def settle(page: Any) -> None:
+    """Waits for the frame that a change has asked for."""
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+
+
 def press(page: Any, hook: str) -> None:
     """Clicks and waits for the frame that follows."""
     page.click(f"[data-cd={hook}]")
-    page.evaluate("new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
+    settle(page)
 
 
 def hold_time(page: Any) -> None:

@@ -64,6 +64,7 @@ def test_dragging_a_slider_gives_the_library_s_numbers(visit: Open) -> None:
 def test_dragging_works_on_a_phone_in_the_dark(visit: Open) -> None:
     page = visit("index.html", width=360, scheme="dark").page
     page.click("[data-cd=preset-gla]")
+    page.wait_for_selector("[data-cd=preset-gla][aria-pressed=true]")
     decay = drag(page, "decay", 0.5)
     settings = settings_with("gla", decay=decay)
     row_sum = build_dynamics(settings).coefficients()[settings["row"] - 1].sum().item()

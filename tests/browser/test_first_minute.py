@@ -62,6 +62,7 @@ def test_a_researcher_compares_a_design_of_their_own_and_keeps_it(visit: Open) -
     settle(page)
     if page.locator("[data-cd=predict-rises]").count():
         page.click("[data-cd=predict-rises] >> nth=0")
+        settle(page)  # until then the controls are locked
     page.click("[data-cd=preset-gated_deltanet]")
     page.click("[data-cd=pin]")
     page.select_option("[data-cd=control-readout]", "exp")

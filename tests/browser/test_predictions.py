@@ -11,7 +11,14 @@ from typing import Any
 
 import pytest
 from browser.conftest import Visit
-from browser.explorer_pages import Open, open_page, slide, text  # noqa: F401
+from browser.explorer_pages import (  # noqa: F401
+    Open,
+    open_page,
+    press,
+    settle,
+    slide,
+    text,
+)
 
 from coefdyn.widgets import CostView, EmptyRowView, TurningView
 from coefdyn.widgets.small import SmallFigure
@@ -48,14 +55,14 @@ def test_a_small_figure_waits_and_judges_its_own_control(open_page: Open) -> Non
     page.evaluate(SLIDE, ["angle", 90])
     assert page.get_attribute("[data-cd=eigenvalue]", "data-value") != "0"
     assert "Say first" in text(page, "predict-outcome")
-    page.click("[data-cd=predict-stays]")
+    press(page, "predict-stays")
     page.evaluate(SLIDE, ["angle", 10])
     assert "this is the other way" in text(page, "predict-outcome")
     page.evaluate(SLIDE, ["angle", 90])
     assert "it stays. As you said." in text(page, "predict-outcome")
     slide(page, "keep", 0.8)
     assert "alone, and Keep per step changed too" in text(page, "predict-outcome")
-    page.click("[data-cd=predict-back]")
+    press(page, "predict-back")
     assert "Now raise “Turn per step”" in text(page, "predict-outcome")
 
 
@@ -63,6 +70,7 @@ def test_a_hand_cannot_answer_a_waiting_question(open_page: Open) -> None:
     page = open_page(TurningView().asking(QUESTION), ready="small")
     before = page.get_attribute("[data-cd=eigenvalue]", "data-value")
     page.click("[data-cd=turning]", position={"x": 60, "y": 60})
+    settle(page)
     assert page.get_attribute("[data-cd=eigenvalue]", "data-value") == before
 
 

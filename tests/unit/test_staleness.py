@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import nbformat
 
 from book.tools.chapters import find_chapters
 from book.tools.execute import changed_parts
-from book.tools.normalize import normalize, to_text
+from book.tools.normalize import normalize, tags, to_text
+from book.tools.reproduce import IGNORED
+
+#: A number of the size of float64's rounding; "< 1e-12" and "below 1e-12" are bounds, not numbers.
+ROUNDING = re.compile(r"(?<!<)(?<!below) -?\d(?:\.\d+)?e-1[3-9]\b")
 
 
 def test_no_committed_output_is_older_than_its_source() -> None:
@@ -30,3 +36,16 @@ def test_committed_notebooks_hold_no_error() -> None:
         cells = nbformat.read(chapter.notebook, as_version=4).cells
         wrong = [o for c in cells for o in c.get("outputs", []) if o.output_type == "error"]
         assert not wrong, f"{chapter.name} was committed with an error"
+
+
+def test_no_checked_output_depends_on_rounding() -> None:
+    """Rounding is another on another machine; a bound in its place holds on all."""
+    for chapter in find_chapters():
+        for cell in nbformat.read(chapter.notebook, as_version=4).cells:
+            if cell.cell_type != "code" or IGNORED & set(tags(cell)):
+                continue
+            shown = [
+                output.get("text", output.get("data", {}).get("text/plain", ""))
+                for output in cell.outputs
+            ]
+            assert not ROUNDING.search("".join(shown)), f"{chapter.name}: {shown}"
