@@ -15,11 +15,12 @@ only; without jaxtyping installed the annotations stay readable and do nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-__all__ = ["Bool", "Float", "Int", "Tensor"]
+__all__ = ["Bool", "Float", "Int", "Tensor", "broadcast_shapes"]
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Int
@@ -35,3 +36,24 @@ else:
                 return item[0] if isinstance(item, tuple) else item
 
         Bool = Float = Int = _Annotation
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that all of these broadcast to.
+
+    ``torch.broadcast_shapes`` gives the same, and imports sympy at its first call: about a second
+    before the first output of a process.
+
+    Raises:
+        ValueError: if an axis has two sizes other than 1.
+    """
+    rank = max(len(shape) for shape in shapes)
+    common = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, start=rank - len(shape)):
+            if size != 1 and common[axis] not in (1, size):
+                listing = ", ".join(str(tuple(one)) for one in shapes)
+                raise ValueError(f"the shapes {listing} do not broadcast together.")
+            if size != 1:
+                common[axis] = size
+    return tuple(common)

@@ -15,6 +15,7 @@ from typing import Any
 import nbformat
 import yaml
 from jupytext import TextFileContentsManager
+from pybtex.backends.plaintext import Backend
 from pybtex.database import Entry, parse_file
 from pybtex.richtext import Text
 
@@ -33,6 +34,8 @@ COLORS = {
 #: The first of three spellings: JupyterLab shows the paper's symbols.
 FIRST_OF_THREE = r"\@secondoftwo{#2#3}{#1}"
 CLASS = re.compile(r"\\class\{cd-(\w+)\}")
+#: Text.render_as looks its backend up among all installed packages, at every name.
+PLAIN = Backend()
 CITATION = re.compile(r"\{(cite(?::t)?)\}`([^`]+)`")
 LINK = re.compile(r'\[[^\]]*\]\([^)\s]* "(cite(?::t)?) ([^"]+)"\)')
 
@@ -62,10 +65,12 @@ def bibliography() -> dict[str, Entry]:
     return dict(parse_file(str(BOOK / "references.bib")).entries)
 
 
-def authors(entry: Entry) -> str:
-    """One name, two names, or the first of more."""
+@cache
+def authors(name: str) -> str:
+    """Of a work: one name, two names, or the first of more."""
+    entry = bibliography()[name]
     latex = (" ".join(person.last_names) for person in entry.persons["author"])
-    names = [Text.from_latex(name).render_as("text") for name in latex]
+    names = [Text.from_latex(name).render(PLAIN) for name in latex]
     return f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
 
 
@@ -75,7 +80,7 @@ def _link(found: re.Match[str]) -> str:
     if not bibliography().keys() >= set(names):
         return found[0]
     entries = [bibliography()[name] for name in names]
-    pairs = [(authors(entry), entry.fields["year"]) for entry in entries]
+    pairs = [(authors(name), bibliography()[name].fields["year"]) for name in names]
     if role == "cite:t":
         text = ", ".join(f"{name} ({year})" for name, year in pairs)
     else:

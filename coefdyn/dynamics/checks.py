@@ -6,7 +6,7 @@ import sys
 
 import torch
 
-from coefdyn.shapes import Tensor
+from coefdyn.shapes import Tensor, broadcast_shapes
 
 __all__ = ["check_finite", "check_tensor", "common_batch"]
 
@@ -76,8 +76,8 @@ def common_batch(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
                 f"({listing}). Give all of them, with size 1 where it broadcasts, or none."
             )
     try:
-        return tuple(torch.broadcast_shapes(*shapes.values()))
-    except RuntimeError as error:
+        return broadcast_shapes(*shapes.values())
+    except ValueError as error:
         raise ValueError(f"the leading axes do not broadcast together: {listing}.") from error
 
 

@@ -10,7 +10,7 @@ from coefdyn.dynamics import checks
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
-from coefdyn.shapes import Tensor
+from coefdyn.shapes import Tensor, broadcast_shapes
 
 __all__ = ["can_read", "check_state", "check_values", "full_precision", "in_working_precision"]
 
@@ -91,7 +91,7 @@ def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
         held, logs = state.values, state.stored.log_weights
         sizes, kept = (n, dv), (state.stored.vectors.shape[-1], state.values.shape[-1])
         legend = "n, d_v"
-    lead = tuple(torch.broadcast_shapes(batch, v.shape[:-2]))
+    lead = broadcast_shapes(batch, v.shape[:-2])
     begin = "Start again with state=None, or continue with the design that made the state."
     if kept != sizes or tuple(held.shape[:-2]) != lead:
         raise ValueError(

@@ -33,7 +33,7 @@ from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import Rows, normalize, read
 from coefdyn.execution.stabilize import RESET
 from coefdyn.execution.state import Stored, has_finite_state
-from coefdyn.shapes import Bool, Float, Tensor
+from coefdyn.shapes import Bool, Float, Tensor, broadcast_shapes
 
 __all__ = ["SCORES", "apply", "coefficients"]
 
@@ -110,7 +110,7 @@ def diagonal_rows(
     kept = resets[..., here, None, :] == resets[..., None, here, :]
     near = exp(gap, kept & causal_mask(stop - start, q.device)[..., None])
     near = (q[..., here, None, :] * k[..., None, here, :] * near).sum(-1)
-    batch = torch.broadcast_shapes(far.shape[:-2], near.shape[:-2])
+    batch = broadcast_shapes(far.shape[:-2], near.shape[:-2])
     return torch.cat([x.expand(*batch, *x.shape[-2:]) for x in (far, near)], -1)
 
 
@@ -159,7 +159,7 @@ def rank_one_amounts(q: Tensor, k: Tensor, evolution: DiagonalPlusRankOne) -> tu
 
 def solve(system: Tensor, right: Tensor) -> Tensor:
     """(I + tril(system, -1))^-1 right."""
-    batch = torch.broadcast_shapes(system.shape[:-2], right.shape[:-2])
+    batch = broadcast_shapes(system.shape[:-2], right.shape[:-2])
     system, right = (x.expand(*batch, *x.shape[-2:]) for x in (system, right))
     return torch.linalg.solve_triangular(system, right, upper=False, unitriangular=True)
 

@@ -21,7 +21,7 @@ from coefdyn.execution.restrictions import with_own
 from coefdyn.execution.rows import log_size, normalize
 from coefdyn.execution.stabilize import shifted, stabilize
 from coefdyn.execution.state import LinearState
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Tensor, broadcast_shapes
 
 __all__ = [
     "Gates",
@@ -113,7 +113,7 @@ def lower(
     if dynamics.normalizer.cancels_scale:
         v = torch.cat([v, torch.ones_like(v[..., :1])], dim=-1)
     return Problem(
-        tuple(torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])),
+        broadcast_shapes(dynamics.batch_shape, v.shape[:-2]),
         q,
         k,
         v,

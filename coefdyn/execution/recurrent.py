@@ -10,7 +10,7 @@ from coefdyn.execution.reference import advance, nothing_stored, read_row
 from coefdyn.execution.restrictions import check_unrestricted
 from coefdyn.execution.rows import normalize
 from coefdyn.execution.state import CacheState, LinearState, has_finite_state
-from coefdyn.shapes import Tensor
+from coefdyn.shapes import Tensor, broadcast_shapes
 
 __all__ = ["apply", "check_recurrent", "step_cache", "step_linear"]
 
@@ -67,7 +67,7 @@ def step_cache(
     dynamics: CoefficientDynamics, v: Tensor, state: CacheState | None
 ) -> tuple[Tensor, CacheState]:
     """These tokens after those in ``state``, for any readout."""
-    batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
+    batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     v = v.expand(*batch, *v.shape[-2:])
     if state is None:
         state = CacheState(nothing_stored(dynamics, tuple(batch)), v[..., :0, :])

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import torch
 
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Tensor, broadcast_shapes
 
 __all__ = ["RESET", "Stabilized", "shifted", "stabilize"]
 
@@ -66,7 +66,7 @@ def stabilize(
     else:
         total = growth.detach().double().clamp(min=RESET).cumsum(-1)
     if start is not None:  # of all leading axes, where the gates may have none
-        logs = logs.expand(*torch.broadcast_shapes(logs.shape[:-1], start.shape), logs.shape[-1])
+        logs = logs.expand(*broadcast_shapes(logs.shape[:-1], start.shape), logs.shape[-1])
     logs, total = torch.broadcast_tensors(logs, total)
     offset = total + (logs - total).cummax(-1).values
     first = total[..., :1]

@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.execution.apply import resolve
+from coefdyn.shapes import broadcast_shapes
 
 PLAIN = {
     "evolution": evolution.Identity(),
@@ -241,3 +242,17 @@ def test_numbers_are_judged_where_no_training_runs(wrong: dict[str, object]) -> 
     with torch.no_grad():
         build(**wrong)
     assert "not under ``torch.no_grad()``" in (CoefficientDynamics.__doc__ or "")
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [[()], [(3,), ()], [(2, 1), (1, 3)], [(4, 1, 1), (3, 2), (1,)], [(0, 1), (1, 2)], [(1,), (0,)]],
+)
+def test_shapes_broadcast_as_torch_does(shapes: list[tuple[int, ...]]) -> None:
+    assert broadcast_shapes(*shapes) == tuple(torch.broadcast_shapes(*shapes))
+
+
+@pytest.mark.parametrize("shapes", [[(2,), (3,)], [(0,), (2,)], [(2, 1), (3, 1)]])
+def test_shapes_that_do_not_broadcast_are_told(shapes: list[tuple[int, ...]]) -> None:
+    with pytest.raises(ValueError, match="do not broadcast"):
+        broadcast_shapes(*shapes)

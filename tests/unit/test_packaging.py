@@ -203,3 +203,20 @@ def test_importing_the_mixers_costs_little_beyond_torch() -> None:
     packages = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
     assert packages <= {"coefdyn", "jaxtyping", "numpy"}
     assert min(times) < 0.4, times
+
+
+FIRST_OUTPUT = """
+import sys, torch
+from coefdyn.mixers import GatedDeltaNet
+mixer = GatedDeltaNet(d_model=16, n_heads=2)
+mixer(torch.randn(2, 10, 16)).sum().backward()
+mixer.dynamics(torch.randn(10, 16))[0].coefficients()
+print(*{"sympy", "torch._dynamo"} & set(sys.modules))
+"""
+
+
+def test_a_first_output_waits_for_no_import() -> None:
+    """``torch.broadcast_shapes`` alone would import sympy, which takes about a second."""
+    done = subprocess.run([sys.executable, "-c", FIRST_OUTPUT], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []

@@ -23,7 +23,7 @@ import torch
 
 from coefdyn.execution.chunked.scalar import write_factor
 from coefdyn.execution.chunked.tiles import chunk_bounds, scaled
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Tensor, broadcast_shapes
 
 __all__ = ["backward", "forward", "pays"]
 
@@ -70,7 +70,7 @@ def _bounds(q: Tensor, v: Tensor) -> list[tuple[int, int]]:
 
 def _states(block: _Block, before: Float[Tensor, "B dv n"] | None) -> Float[Tensor, "T B dv n"]:
     """S_t of every token of a block, given the state before it."""
-    shape = torch.broadcast_shapes(block.values.shape, block.k.shape)
+    shape = broadcast_shapes(block.values.shape, block.k.shape)
     states = torch.mul(block.values, block.k, out=block.k.new_empty(shape))
     tokens, decays = states.unbind(0), block.decay.unbind(0)
     if before is not None:

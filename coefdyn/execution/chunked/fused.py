@@ -31,7 +31,7 @@ from coefdyn.dynamics.mask import Mask
 from coefdyn.dynamics.normalizer import RowSum
 from coefdyn.execution.chunked.operators import once
 from coefdyn.execution.inputs import can_read
-from coefdyn.shapes import Float, Int, Tensor
+from coefdyn.shapes import Float, Int, Tensor, broadcast_shapes
 
 __all__ = ["fused_attention", "fused_rows"]
 
@@ -173,7 +173,7 @@ def fused_attention(
 
     Heads with tiles of one size are run together.
     """
-    batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
+    batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     k, c = dynamics.scaled_keys(), dynamics.outer_log_decay
     if dynamics.log_scaling is not None:
         k = k * dynamics.log_scaling.exp()[..., None]

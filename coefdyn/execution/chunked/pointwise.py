@@ -32,7 +32,7 @@ from coefdyn.execution.problem import flipped_sides, flips, gates
 from coefdyn.execution.restrictions import with_own
 from coefdyn.execution.rows import normalize
 from coefdyn.execution.stabilize import RESET
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Tensor, broadcast_shapes
 
 __all__ = ["apply_pointwise"]
 
@@ -130,7 +130,7 @@ def apply_pointwise(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
 ) -> Float[Tensor, "*batch L dv"]:
     """y of a pointwise readout."""
-    batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
+    batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     if is_softmax(dynamics) and dynamics.own is None and v.shape[-1] == dynamics.key_dim:
         return softmax_attention(dynamics, v, batch)
     tiles = fused_rows(dynamics, v.shape[-1])

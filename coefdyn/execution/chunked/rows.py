@@ -23,7 +23,7 @@ from coefdyn.execution.reference import advance, nothing_stored, read_row
 from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import normalize, read
 from coefdyn.execution.state import Stored
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Tensor, broadcast_shapes
 
 __all__ = ["apply_rows"]
 
@@ -47,7 +47,7 @@ def apply_tokens(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
 ) -> Float[Tensor, "*batch L dv"]:
     """y with every key evolved token by token, which loses nothing where A_t grows."""
-    batch = torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
+    batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     stored, outputs = nothing_stored(dynamics, tuple(batch)), []
     for start in range(0, dynamics.length, rows):
         stop = min(start + rows, dynamics.length)

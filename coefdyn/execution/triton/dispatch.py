@@ -38,7 +38,7 @@ from coefdyn.execution.problem import (
 from coefdyn.execution.restrictions import check_unrestricted
 from coefdyn.execution.rows import normalize
 from coefdyn.execution.state import has_finite_state
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Tensor, broadcast_shapes
 
 __all__ = ["STRUCTURES", "check_triton", "run_triton"]
 
@@ -150,7 +150,7 @@ def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     from coefdyn.execution.triton.pointwise import rows_kernel
     from coefdyn.execution.triton.readouts import key_of
 
-    batch = tuple(torch.broadcast_shapes(dynamics.batch_shape, v.shape[:-2]))
+    batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     phi, eta = dynamics.readout, dynamics.normalizer
     weight, scale, shift, offset = gates(dynamics, dtype=torch.float32)
     q, k = (_flat(x, batch, 2) for x in _folded(dynamics.evolution, *keys(dynamics)))
