@@ -6,7 +6,15 @@ import math
 
 import pytest
 import torch
-from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
+from browser.explorer_pages import (  # noqa: F401
+    Open,
+    number,
+    open_page,
+    press,
+    settle,
+    slide,
+    text,
+)
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers import GatedDeltaNet
@@ -137,6 +145,7 @@ def test_three_dimensions_count_states_near_the_plane(open_page: Open) -> None:
     page.mouse.down()
     page.mouse.move(box["x"] + 120, box["y"] + 90, steps=3)
     page.mouse.up()
+    settle(page)
     assert f"has {near} of its 20 states" in text(page, "geometry-words")
 
 

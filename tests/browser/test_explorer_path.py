@@ -67,9 +67,9 @@ def test_any_two_rows_have_a_path(open_page: Open) -> None:
     page = open_page(Explorer("mlstm"), width=1122)
     page.select_option("[data-cd=path-from]", "mlstm")
     page.select_option("[data-cd=path-to]", "gla")
+    page.evaluate(SETTLE)
     stops = page.eval_on_selector_all(".cdx-stop", "n => n.map(e => e.dataset.cd)")
     assert stops == ["stop-mlstm", "stop-gla-normalizer", "stop-gla-structure", "stop-gla"]
-    page.evaluate(SETTLE)
     page.focus("[data-cd=stop-mlstm]")
     for _ in range(3):
         page.keyboard.press("ArrowRight")
@@ -89,9 +89,11 @@ def test_the_equation_has_the_chosen_ingredients(open_page: Open) -> None:
     press(page, "preset-softmax_attention")
     assert parts() == ["·", "1/√n", "exp", "Σj αij"]
     page.hover("[data-cd=symbol-readout]")
+    page.evaluate(SETTLE)
     lit = "n => n.map(e => e.className).filter(c => c.includes('cdx-lit')).length"
     assert page.eval_on_selector_all(".cdx-card-readout, .cdx-figure-readout", lit) == 2
     page.mouse.move(2, 2)
+    page.evaluate(SETTLE)
     assert page.eval_on_selector_all(".cdx-card, .cdx-figure", lit) == 0
 
 

@@ -141,7 +141,7 @@ def test_the_address_restores_the_figure(open_page: Open) -> None:
     for hook, value in (("task", "overwrite"), ("seed", "7"), ("rate", "0.003"), ("head", "3")):
         assert page.input_value(f"[data-cd=control-{hook}]") == value
     page.select_option("[data-cd=control-task]", "parity")
-    assert "task=parity" in page.evaluate("location.hash")
+    page.wait_for_function("() => location.hash.includes('task=parity')")
     page.reload()
     page.wait_for_selector("[data-cd=trainer]")
     assert page.input_value("[data-cd=control-task]") == "parity"

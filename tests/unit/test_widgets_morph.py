@@ -13,7 +13,11 @@ from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS
 from coefdyn.widgets.tokens import READOUTS
 
-PAIRS = list(itertools.permutations(ROWS, 2))
+#: each pair once, every second one from its later row to its earlier
+PAIRS = [
+    (ROWS[b], ROWS[a]) if (a + b) % 2 else (ROWS[a], ROWS[b])
+    for a, b in itertools.combinations(range(len(ROWS)), 2)
+]
 SMALL = {"length": 6, "width": 3}
 STATELESS = ("exp", "relu", "softplus")
 
