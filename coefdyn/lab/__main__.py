@@ -205,7 +205,7 @@ def _claims(parsed: argparse.Namespace) -> int:
     from coefdyn.lab.pages.waiting import core_hours
 
     counts: dict[str, Counter[str]] = {}
-    hours: dict[str, float] = {}
+    results: dict[str, list[Result]] = {}
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         print(f"{name}: {experiment.title} ({experiment.source})")
@@ -214,13 +214,13 @@ def _claims(parsed: argparse.Namespace) -> int:
                 result = experiment.load(profile, out=parsed.out)
                 print(f"  {profile}: {result.caption()}")
                 counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
-                hours[profile] = hours.get(profile, 0.0) + core_hours(result)
+                results.setdefault(profile, []).append(result)
     print("claims by status")
     for profile, found in counts.items():
         words = ", ".join(f"{found[status]} {status}" for status in STATUSES)
         note = " (without a standard profile yet; means, no interval)" if profile == "quick" else ""
         print(f"  {profile:<8} {words}{note}")
-    spent = ", ".join(f"{profile} {found:.1f}" for profile, found in hours.items())
+    spent = ", ".join(f"{profile} {core_hours(*found):.1f}" for profile, found in results.items())
     print(f"core-hours of the runs on CPUs: {spent}")
     return 0
 

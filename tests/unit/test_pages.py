@@ -23,7 +23,7 @@ from coefdyn.lab.pages.evidence import (
     statements_markdown,
 )
 from coefdyn.lab.pages.turned import turned, turned_markdown
-from coefdyn.lab.pages.waiting import waiting, waiting_markdown
+from coefdyn.lab.pages.waiting import core_hours, waiting, waiting_markdown
 
 
 def rows_of(table: str) -> list[list[str]]:
@@ -203,3 +203,16 @@ def test_the_quick_words_of_a_claim_are_those_of_the_quick_profile(name: str) ->
     said = {one.claim for one in experiment.claims_by_means(experiment.load("quick"))}
     for claim in experiment.registered_claims():
         assert not claim.quick or claim.quick in said
+
+
+def test_a_run_that_two_experiments_share_counts_once() -> None:
+    """Principle 2.2 reads Principle 2.1's file, which holds copies of Principle 2's runs."""
+    names = ("principle-2", "principle-2.1", "principle-2.2")
+    first, second, third = (get_experiment(name).load("standard") for name in names)
+    assert core_hours(third) > 0
+    assert core_hours(second, third) == pytest.approx(core_hours(second))
+    together, apart = core_hours(first, second), core_hours(first) + core_hours(second)
+    shared = {one["key"] for one in first.records} & {one["key"] for one in second.records}
+    copied = sum(one["wall_s"] for one in second.records if one["key"] in shared) / 3600
+    assert copied > 0.5
+    assert together == pytest.approx(apart - copied)

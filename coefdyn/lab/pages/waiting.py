@@ -64,9 +64,13 @@ def waiting(out: Path | str | None = None) -> Iterator[Waiting]:
         )
 
 
-def core_hours(result: Result) -> float:
-    """Hours of one core that the runs took, waiting included; runs on a GPU do not count."""
-    return sum(one["wall_s"] / one.get("replicas", 1) for one in _on_cpus(result)) / 3600
+def core_hours(*results: Result) -> float:
+    """Hours of one core that the runs took, waiting included; runs on a GPU do not count.
+
+    A run that several experiments share, by a copied record or by one file, counts once.
+    """
+    runs = {(one["key"], one["timestamp"]): one for found in results for one in _on_cpus(found)}
+    return sum(one["wall_s"] / one.get("replicas", 1) for one in runs.values()) / 3600
 
 
 def _on_cpus(result: Result) -> list[Record]:
