@@ -86,6 +86,14 @@ def test_principle_2_2_says_when_the_limit_was_never_approached():
         assert {one.status for one in experiment.claims(result)} == {expected}
 
 
+def test_principle_2_2_draws_every_count_inside_its_figure():
+    """Trained models have counts far above n - 1, where the axis once ended."""
+    experiment = get_experiment("principle-2.2")
+    (axes,) = experiment.draw(experiment.load("standard")).axes
+    highest = max(max(line.get_ydata()) for line in axes.lines)
+    assert 8 < highest <= axes.get_ylim()[1]
+
+
 def test_principle_2_2_compares_lengths_where_they_differ():
     experiment = get_experiment("principle-2.2")
 

@@ -85,14 +85,16 @@ class Principle22(Experiment):
 
     def draw(self, result: Result) -> Figure:
         drawn, (axes,) = new_figure(width=5.6)
+        top = STATE + 0.5
         for place, outcome in enumerate(result.outcomes()):
             curves = _curves(outcome)
             highest = max(curves, key=max)
+            top = max(top, 1.05 * max(highest))
             label = f"{outcome.variant.name}, the head with most"
             axes.plot(range(1, len(highest) + 1), highest, color=PALETTE[place], label=label)
         axes.axhline(STATE - 1, color="gray", linestyle="--", label="n - 1")
         axes.set(xlabel="time index i", ylabel="mean count of |coefficients| <= 1e-6")
-        axes.set_ylim(-0.2, STATE + 0.5)
+        axes.set_ylim(-0.025 * top, top)
         axes.legend(fontsize="small")
         return drawn
 
