@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.explorer_pages import Open, open_page, press, slide, text, write_page  # noqa: F401
+from browser.explorer_pages import Open, open_page, press, settle, slide, text, write_page  # noqa: F401
 
 from coefdyn.widgets import Explorer
 
@@ -15,7 +15,6 @@ pytestmark = pytest.mark.browser
 
 VIEW = 852  # pixels of a 1440 x 900 window that the book's header leaves
 PHONE = {"width": 360, "height": 740}
-SETTLE = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 BOXES = """(hooks) => {
   const top = document.querySelector(".cdx").getBoundingClientRect().top;
   return hooks.map((hook) => {
@@ -73,13 +72,13 @@ SMALL_TARGETS = """() => [...document.querySelectorAll(
 def test_on_a_phone_the_picture_stays_while_a_card_is_used(card: str, phone: Any) -> None:
     page = phone(Explorer("mlstm"))
     page.locator(f"[data-cd=tab-{card}]").tap()
-    page.evaluate(SETTLE)
+    settle(page)
     shown = "n => n.filter(e => e.checkVisibility()).map(e => e.dataset.ingredient)"
     assert page.eval_on_selector_all("fieldset.cdx-card", shown) == [card]
     assert page.evaluate(SMALL_TARGETS) == []
     last = page.locator(f".cdx-card-{card} .cdx-control:visible").last
     page.evaluate("scrollTo(0, document.querySelector('[data-cd=seen]').offsetTop + 60)")
-    page.evaluate(SETTLE)
+    settle(page)
     seen = page.locator("[data-cd=seen]").bounding_box()
     assert -1 <= seen["y"] <= 1
     assert 120 <= seen["height"] <= 200
@@ -122,7 +121,7 @@ def test_in_a_chapter_s_column_it_takes_the_room_on_the_right(
     file.write_text(html, encoding="utf-8")
     page.goto(address)
     page.wait_for_selector("[data-cd=explorer]")
-    page.evaluate(SETTLE)
+    settle(page)
     width = page.evaluate("document.querySelector('.coefdyn-widget').getBoundingClientRect().width")
     assert width <= widest
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

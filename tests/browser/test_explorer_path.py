@@ -13,6 +13,7 @@ from browser.explorer_pages import (  # noqa: F401
     number,
     open_page,
     press,
+    settle,
     text,
 )
 
@@ -21,7 +22,6 @@ from coefdyn.widgets.settings import schema
 
 pytestmark = pytest.mark.browser
 
-SETTLE = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 PARTS = ("structure", "scaling", "readout", "normalizer")
 KINDS = """(parts) => Object.fromEntries(parts.map((key) =>
   [key, document.querySelector(`[data-cd=control-${key}]`).value]))"""
@@ -45,7 +45,7 @@ def test_each_step_changes_one_ingredient_and_says_which(open_page: Open) -> Non
     assert reached == named
     assert number(page, "row-sum") == pytest.approx(Explorer("gated_deltanet").shown().row_sum)
     page.go_back()
-    page.evaluate(SETTLE)
+    settle(page)
 
 
 def test_the_path_plays_and_stops(open_page: Open) -> None:
@@ -67,13 +67,13 @@ def test_any_two_rows_have_a_path(open_page: Open) -> None:
     page = open_page(Explorer("mlstm"), width=1122)
     page.select_option("[data-cd=path-from]", "mlstm")
     page.select_option("[data-cd=path-to]", "gla")
-    page.evaluate(SETTLE)
+    settle(page)
     stops = page.eval_on_selector_all(".cdx-stop", "n => n.map(e => e.dataset.cd)")
     assert stops == ["stop-mlstm", "stop-gla-normalizer", "stop-gla-structure", "stop-gla"]
     page.focus("[data-cd=stop-mlstm]")
     for _ in range(3):
         page.keyboard.press("ArrowRight")
-        page.evaluate(SETTLE)
+        settle(page)
     assert page.evaluate("document.activeElement.dataset.cd") == "stop-gla"
     assert page.get_attribute("[data-cd=preset-gla]", "aria-pressed") == "true"
 
@@ -89,11 +89,11 @@ def test_the_equation_has_the_chosen_ingredients(open_page: Open) -> None:
     press(page, "preset-softmax_attention")
     assert parts() == ["·", "1/√n", "exp", "Σj αij"]
     page.hover("[data-cd=symbol-readout]")
-    page.evaluate(SETTLE)
+    settle(page)
     lit = "n => n.map(e => e.className).filter(c => c.includes('cdx-lit')).length"
     assert page.eval_on_selector_all(".cdx-card-readout, .cdx-figure-readout", lit) == 2
     page.mouse.move(2, 2)
-    page.evaluate(SETTLE)
+    settle(page)
     assert page.eval_on_selector_all(".cdx-card, .cdx-figure", lit) == 0
 
 
@@ -127,7 +127,7 @@ def test_a_pinned_design_stands_beside_the_next_and_its_difference(open_page: Op
 def _point(page: Any, hook: str, x: float, y: float) -> None:
     box = page.locator(f"[data-cd={hook}]").bounding_box()
     page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
-    page.evaluate(SETTLE)
+    settle(page)
 
 
 def test_the_cell_under_the_pointer_drives_every_picture(open_page: Open) -> None:
@@ -140,7 +140,7 @@ def test_the_cell_under_the_pointer_drives_every_picture(open_page: Open) -> Non
     assert "State of token 1 at output" in after[1]
     assert text(page, "value-column") == "4", "what was chosen stays chosen"
     page.mouse.move(2, 2)
-    page.evaluate(SETTLE)
+    settle(page)
     assert page.evaluate(labels) == before
 
 
@@ -152,7 +152,7 @@ def test_dragging_along_the_bars_moves_the_output(open_page: Open) -> None:
     _point(page, "impulse", 0.55, 0.5)
     assert text(page, "value-row") == "6"
     page.mouse.up()
-    page.evaluate(SETTLE)
+    settle(page)
     assert "row=6" in page.evaluate("location.hash")
 
 
@@ -163,7 +163,7 @@ def test_dragging_in_the_plane_turns_the_query(open_page: Open) -> None:
     page.mouse.down()
     _point(page, "plane", 0.5, 0.1)
     page.mouse.up()
-    page.evaluate(SETTLE)
+    settle(page)
     x, y = re.search(r"q13=(-?[\d.]+),(-?[\d.]+)", page.evaluate("location.hash")).groups()
     assert abs(float(x)) <= 0.02 and abs(float(y) - 2**0.5) <= 0.01, "straight up, to the pixel"
     assert number(page, "row-sum") != before
@@ -183,7 +183,7 @@ def test_a_state_taken_at_its_tip_goes_with_the_hand(open_page: Open, preset: st
     page.mouse.down()
     page.mouse.move(middle[0] + 20, middle[1] - 30, steps=4)
     page.mouse.up()
-    page.evaluate(SETTLE)
+    settle(page)
     assert "k4=" in page.evaluate("location.hash")
     told = page.get_attribute("[data-cd=plane]", "aria-label").replace("\u2212", "-")
     found = [float(part) for part in told.rstrip(".").partition("output 7: ")[2].split(", ")]

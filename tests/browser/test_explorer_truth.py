@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from browser.explorer_pages import Open, number, open_page, press, slide, text  # noqa: F401
+from browser.explorer_pages import Open, number, open_page, press, settle, slide, text  # noqa: F401
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.plots.explorer_still import explorer_still, root_norm
@@ -15,7 +15,6 @@ from coefdyn.widgets.settings import schema
 
 pytestmark = pytest.mark.browser
 
-SETTLE = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 QUESTION = {
     "id": "keep",
     "question": "Keep less per step. Which way does the near-zero share move?",
@@ -62,14 +61,14 @@ def test_a_morph_at_its_end_is_named_after_it_and_ends_by_a_cross(open_page: Ope
 def test_a_design_of_one_s_own_has_a_name(open_page: Open) -> None:
     page = open_page(Explorer("deltanet"))
     page.select_option("[data-cd=control-readout]", "exp")
-    page.evaluate(SETTLE)
+    settle(page)
     want = "Own design: A Householder · b βⱼ/√n · φ exponential · η none; "
     want += "nearest DeltaNet, which differs in φ"
     assert text(page, "design-words") == want
     page.select_option("[data-cd=control-readout]", "identity")
     page.click("[data-cd=more-evolution] summary")
     page.select_option("[data-cd=control-direction]", "fixed")
-    page.evaluate(SETTLE)
+    settle(page)
     assert text(page, "design-words").endswith("nearest DeltaNet, which takes the key itself for z")
 
 
@@ -115,7 +114,7 @@ def test_a_waiting_question_locks_everything_that_could_answer_it(open_page: Ope
                 e.value = e.max; e.dispatchEvent(new Event("input")); }""",
             hook,
         )
-        page.evaluate(SETTLE)
+        settle(page)
         assert (number(page, "near-zero-fraction"), number(page, "row-sum")) == before, hook
         waits = "h => document.querySelector(`[data-cd=${h}]`).matches(':disabled, [inert] *')"
         assert page.evaluate(waits, hook), hook
@@ -174,8 +173,8 @@ def test_text_alone_can_be_enlarged(open_page: Open) -> None:
     before = [page.eval_on_selector(f"[data-cd={hook}]", size) for hook in hooks]
     small = page.evaluate(ink)
     page.evaluate("document.documentElement.style.fontSize = '200%'")
-    page.evaluate(SETTLE)
-    page.evaluate(SETTLE)
+    settle(page)
+    settle(page)
     after = [page.eval_on_selector(f"[data-cd={hook}]", size) for hook in hooks]
     assert after == [2 * value for value in before]
     assert page.evaluate(ink) == pytest.approx(2 * small, rel=0.01), (
@@ -203,7 +202,7 @@ def test_a_sink_without_effect_says_so(open_page: Open) -> None:
         page.select_option("[data-cd=control-readout]", phi)
         for eta in options["normalizer"]:
             page.select_option("[data-cd=control-normalizer]", eta)
-            page.evaluate(SETTLE)
+            settle(page)
             chosen = {"readout": phi, "normalizer": eta}
             low, high = (Explorer("softmax_sink", sink=s, **chosen) for s in (-1.0, 2.0))
             idle = torch.equal(low.coefficients(True), high.coefficients(True))

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from browser.explorer_pages import Open, heard, open_page, press, text  # noqa: F401
+from browser.explorer_pages import Open, heard, open_page, press, settle, text  # noqa: F401
 
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.facts import clean_text, parse_facts
 
 pytestmark = pytest.mark.browser
-
-SETTLE = "new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 
 
 def tell(page: Any, words: str) -> None:
@@ -25,7 +23,7 @@ def tell(page: Any, words: str) -> None:
         }""",
         words,
     )
-    page.evaluate(SETTLE)
+    settle(page)
 
 
 def test_softmax_averages_and_deltanet_overwrites(open_page: Open) -> None:
@@ -35,7 +33,7 @@ def test_softmax_averages_and_deltanet_overwrites(open_page: Open) -> None:
     press(page, "preset-deltanet")
     assert text(page, "answer-words") == "Asked for “cat”, this mixer answers: white 1.00."
     page.click(".cdx-asks button:has-text('dog')")
-    page.evaluate(SETTLE)
+    settle(page)
     assert text(page, "answer-words") == "Asked for “dog”, this mixer answers: brown 1.00."
     assert page.input_value("[data-cd=control-text]").endswith("; ask: dog")
 
@@ -68,7 +66,7 @@ def test_hostile_words_are_only_words(name: str, open_page: Open) -> None:
     page = open_page(Explorer("gated_deltanet"))
     tell(page, HOSTILE[name])
     page.dispatch_event("[data-cd=control-text]", "change")
-    page.evaluate(SETTLE)
+    settle(page)
     assert page.evaluate("window.bad") is None
     assert page.locator(".cdx :is(img, script, iframe)").count() == 0
     raw = HOSTILE[name].encode("utf-8", "surrogatepass").decode("utf-8", "replace")
@@ -120,13 +118,13 @@ def test_letters_and_random_tokens_remain(open_page: Open) -> None:
     page = open_page(Explorer("gla"))
     assert page.is_hidden("[data-cd=control-length]")
     page.select_option("[data-cd=control-tokens]", "repeating")
-    page.evaluate(SETTLE)
+    settle(page)
     assert page.is_hidden("[data-cd=control-text]")
     assert text(page, "value-length") == "12"
     assert text(page, "answer-words").startswith("Output 12, the letter ")
     assert heard(page) == pytest.approx(Explorer("gla", tokens="repeating").shown().answer)
     page.select_option("[data-cd=control-tokens]", "facts")
-    page.evaluate(SETTLE)
+    settle(page)
     assert heard(page) == pytest.approx(Explorer("gla").shown().answer)
 
 
