@@ -41,9 +41,9 @@ def _shapes_are_checked(config: pytest.Config) -> bool:
 
 def pytest_configure(config: pytest.Config) -> None:
     if _shapes_are_checked(config) and "coefdyn" not in sys.modules:
-        from jaxtyping import install_import_hook
+        from shape_checks import check_shapes_of
 
-        install_import_hook("coefdyn", "beartype.beartype")
+        check_shapes_of("coefdyn")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
