@@ -62,13 +62,13 @@ class _Wrapping(ast.NodeTransformer):
         arguments = ast.walk(node.args)
         annotations: list[Any] = [one.annotation for one in arguments if isinstance(one, ast.arg)]
         if _has_shape([*annotations, node.returns]):
-            node.decorator_list.append(_decorator())
+            node.decorator_list.append(_decorator(node))
         return node
 
     def visit_ClassDef(self, node: ast.ClassDef) -> ast.ClassDef:
         self.generic_visit(node)
         if _has_shape([one.annotation for one in node.body if isinstance(one, ast.AnnAssign)]):
-            node.decorator_list.insert(0, _decorator())
+            node.decorator_list.insert(0, _decorator(node))
         return node
 
 
@@ -87,5 +87,10 @@ def _has_shape(annotations: Sequence[ast.expr | None]) -> bool:
     )
 
 
-def _decorator() -> ast.expr:
-    return ast.parse("jaxtyping.jaxtyped(typechecker=beartype.beartype)", mode="eval").body
+def _decorator(at: ast.stmt) -> ast.expr:
+    """On the line of what it wraps, so that tracebacks and `inspect` find the source."""
+    text = "jaxtyping.jaxtyped(typechecker=beartype.beartype)"
+    made = ast.parse(text, mode="eval").body
+    for part in ast.walk(made):
+        ast.copy_location(part, at)
+    return made

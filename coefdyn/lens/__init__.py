@@ -7,6 +7,7 @@ for layer in seen: print(layer.name, layer.mechanism, layer.error)
 
 from coefdyn.lens.check import CheckReport, Finding, check
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
+from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.reading import (
     SCORES,
     HeadReading,
@@ -17,7 +18,7 @@ from coefdyn.lens.reading import (
     output_sizes,
     shares,
 )
-from coefdyn.lens.record import LayerTrace, Trace
+from coefdyn.lens.record import Trace
 from coefdyn.lens.survival import Survival, survival, without_erasure
 from coefdyn.lens.trace import torch_operations, trace
 

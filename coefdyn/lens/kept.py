@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
-from coefdyn.lens.record import LayerTrace
+from coefdyn.lens.layer import LayerTrace
 from coefdyn.shapes import Tensor
 
 __all__ = ["KeptHeads", "keep_heads", "load_heads"]

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 
 from coefdyn.analysis.selectivity import EPSILON
 from coefdyn.analysis.spectra import eigenvalues
 from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.lens.layer import LayerTrace
 from coefdyn.shapes import Float, Int, Tensor
-
-if TYPE_CHECKING:
-    from coefdyn.lens.record import LayerTrace
 
 __all__ = [
     "DEAD",

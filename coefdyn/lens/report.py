@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 import torch
 
 from coefdyn.dynamics.evolution import Dense, DiagonalPlusRankOne, Householder, ScaledHouseholder
+from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.reading import DEAD, induction, looks, output_sizes
-from coefdyn.lens.record import LayerTrace, Trace
 from coefdyn.lens.survival import survival
 from coefdyn.shapes import Int, Tensor
 
 __all__ = ["report"]
+
+#: listed per layer (a Mamba layer has one per channel); the rest is counted
+MOST_HEADS = 16
 
 HEADER = (
     f"{'head':>6} {'entropy':>8} {'first':>6} {'previous':>8} {'own':>6} {'memory':>7} "
@@ -26,27 +31,30 @@ LEGEND = (
 )
 
 
-def report(seen: Trace, tokens: Int[Tensor, "B L"] | None = None, *, most_heads: int = 16) -> str:
+def report(
+    layers: Sequence[LayerTrace],
+    unsupported: Mapping[str, str],
+    tokens: Int[Tensor, "B L"] | None = None,
+) -> str:
     """One page for a paper's appendix: every layer with its error, its heads in numbers.
 
     Args:
-        seen: a trace.
+        layers: what a trace shows, at least one.
+        unsupported: name of a module and why it cannot be shown.
         tokens: the ids that went in, for the induction score.
-        most_heads: heads listed per layer (a Mamba layer has one per channel); the rest is counted.
     """
-    shown, missing = len(seen), len(seen.unsupported)
     lines = [
-        f"{shown} layers shown, {missing} not; largest error "
-        f"{max(layer.error for layer in seen):.1e} of the model's own output.",
+        f"{len(layers)} layers shown, {len(unsupported)} not; largest error "
+        f"{max(layer.error for layer in layers):.1e} of the model's own output.",
         "",
     ]
-    for layer in seen:
-        lines += [*_layer(layer, tokens, most_heads), ""]
-    lines += [f"not shown: {name}: {reason}" for name, reason in seen.unsupported.items()]
+    for layer in layers:
+        lines += [*_layer(layer, tokens), ""]
+    lines += [f"not shown: {name}: {reason}" for name, reason in unsupported.items()]
     return "\n".join([*lines, LEGEND])
 
 
-def _layer(layer: LayerTrace, tokens: Tensor | None, most: int) -> list[str]:
+def _layer(layer: LayerTrace, tokens: Tensor | None) -> list[str]:
     evolution = type(layer.dynamics.evolution).__name__
     head = (
         f"{layer.name}: {layer.mechanism}, {layer.heads} heads, A_t {evolution}, "
@@ -57,9 +65,9 @@ def _layer(layer: LayerTrace, tokens: Tensor | None, most: int) -> list[str]:
     if layer.dynamics.length < 2:
         return lines
     rows = _rows(layer, tokens)
-    lines += [HEADER, *rows[:most]]
-    if len(rows) > most:
-        lines.append(f"{'...':>6} {len(rows) - most} more heads")
+    lines += [HEADER, *rows[:MOST_HEADS]]
+    if len(rows) > MOST_HEADS:
+        lines.append(f"{'...':>6} {len(rows) - MOST_HEADS} more heads")
     dead = int((output_sizes(layer).amax(0) < DEAD).sum())
     closed = int((looks(layer.dynamics).closed.mean(0) > 0.99).sum())
     if dead:

@@ -15,7 +15,8 @@ from torch import nn
 from coefdyn.lens.adapters import ADAPTERS, Adapter
 from coefdyn.lens.adapters.base import Call, OpAdapter, Refused, Unsupported, runnable
 from coefdyn.lens.adapters.masks import NOT_CAUSAL
-from coefdyn.lens.record import LayerTrace, Trace
+from coefdyn.lens.layer import LayerTrace
+from coefdyn.lens.record import Trace
 from coefdyn.lens.refusals import check_call, looks_like_mixer
 from coefdyn.shapes import Float, Tensor
 

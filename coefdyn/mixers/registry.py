@@ -6,11 +6,13 @@ from typing import TypeVar
 
 from coefdyn.mixers.base import Mixer
 
-__all__ = ["REGISTERED", "register_mixer"]
+__all__ = ["REGISTERED", "TAKEN", "register_mixer"]
 
 M = TypeVar("M", bound=type[Mixer])
 
 REGISTERED: dict[str, type[Mixer]] = {}
+#: names of ``coefdyn.mixers``, which fills this in
+TAKEN: set[str] = set()
 
 
 def register_mixer(mixer: M) -> M:
@@ -25,11 +27,9 @@ def register_mixer(mixer: M) -> M:
     Raises:
         ValueError: if it is no subclass of ``Mixer``, or bears the name of one of the library's.
     """
-    from coefdyn import mixers
-
     if not (isinstance(mixer, type) and issubclass(mixer, Mixer)):
         raise ValueError(f"register_mixer takes a subclass of Mixer, got {mixer!r}.")
-    if mixer.__name__ in mixers.__all__:
+    if mixer.__name__ in TAKEN:
         raise ValueError(
             f"{mixer.__name__!r} is a name of coefdyn.mixers; give your class another one."
         )

@@ -100,15 +100,15 @@ def continued(structure: str) -> dict[str, object]:
     Designs start from no state, so the scans are called themselves.
     """
     from coefdyn.execution.problem import flipped_sides, flips
-    from coefdyn.execution.triton import linear
+    from coefdyn.execution.triton import diagonal, householder, linear, rank_one
 
     inputs = Inputs.draw(batch=(1,), length=40, dtype=F32)
     exact = in_float64(inputs)
     scan, erased = {
-        "scalar": (linear.scalar_scan, lambda a: ()),
-        "diagonal": (linear.diagonal_scan, lambda a: ()),
-        "scaled_householder": (linear.householder_scan, lambda a: (a.direction, a.beta)),
-        "diagonal_plus_rank_one": (linear.rank_one_scan, flipped_sides),
+        "scalar": (linear.scan, lambda a: ()),
+        "diagonal": (diagonal.scan, lambda a: ()),
+        "scaled_householder": (householder.scan, lambda a: (a.direction, a.beta)),
+        "diagonal_plus_rank_one": (rank_one.scan, flipped_sides),
     }[structure]
 
     def in_two(d, v):

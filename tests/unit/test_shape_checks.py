@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from pathlib import Path
 
@@ -86,6 +87,7 @@ def test_functions_without_shapes_stay_as_they_are(checked) -> None:
     assert checked.__doc__ == "A module with a docstring."
     assert not hasattr(checked.plain, "__wrapped__")
     assert hasattr(checked.doubled, "__wrapped__")
+    assert inspect.getsource(checked.paired).startswith("def paired(")
 
 
 def test_the_library_is_checked() -> None:

@@ -179,7 +179,7 @@ def _pointwise(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
 
 def _linear(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     """y in float32 or v's type."""
-    from coefdyn.execution.triton import linear
+    from coefdyn.execution.triton import diagonal, householder, linear, rank_one
 
     eta, evolution = dynamics.normalizer, dynamics.evolution
     problem = lower(dynamics, v, None, dtype=torch.float32)
@@ -192,14 +192,14 @@ def _linear(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
         )
     g = _flat(decays(evolution, shift, torch.float32), batch, 2 if per_channel(evolution) else 1)
     tokens = linear.Tokens(q, k, _flat(v, batch, 2), _flat(weight, batch, 1), g, None, scale)
-    scan, erase = linear.diagonal_scan if per_channel(evolution) else linear.scalar_scan, ()
+    scan, erase = diagonal.scan if per_channel(evolution) else linear.scan, ()
     if reflects(dynamics):
         z = None if evolution.direction is dynamics.k else _flat(evolution.direction, batch, 2)
-        scan, erase = linear.householder_scan, (z, _flat(evolution.beta.float(), batch, 1))
+        scan, erase = householder.scan, (z, _flat(evolution.beta.float(), batch, 1))
     if type(evolution) is DiagonalPlusRankOne:
         left, right = flipped_sides(evolution)
         right = right if shift is None else right.float() * shift.exp().float()[..., None]
-        scan, erase = linear.rank_one_scan, (_flat(left, batch, 2), _flat(right, batch, 2))
+        scan, erase = rank_one.scan, (_flat(left, batch, 2), _flat(right, batch, 2))
     out, final = scan(tokens, *erase)
     if eta.cancels_scale:  # the row sum apart, as its weights stay in float32
         ones = torch.ones_like(tokens.v[..., :1], dtype=torch.float32)

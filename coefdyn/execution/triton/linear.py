@@ -14,10 +14,6 @@ from coefdyn.shapes import Tensor
 __all__ = [
     "Scan",
     "Tokens",
-    "diagonal_scan",
-    "householder_scan",
-    "rank_one_scan",
-    "scalar_scan",
 ]
 
 #: tokens per chunk: bfloat16 factors, and float32 factors, which take twice the space
@@ -221,29 +217,6 @@ scalar_kernel = RegisteredKernel(
 )
 
 
-def scalar_scan(tokens: Tokens) -> tuple[Tensor, Tensor]:
+def scan(tokens: Tokens) -> tuple[Tensor, Tensor]:
     """A_t = I or exp(g_t) I."""
     return scalar_kernel(*tokens)
-
-
-def householder_scan(
-    tokens: Tokens, direction: Tensor | None, beta: Tensor
-) -> tuple[Tensor, Tensor]:
-    """A_t = exp(g_t) (I - beta_t z_t z_t^T); direction None for z = k."""
-    from coefdyn.execution.triton.householder import scan
-
-    return scan(tokens, direction, beta)
-
-
-def diagonal_scan(tokens: Tokens) -> tuple[Tensor, Tensor]:
-    """A_t = diag(exp(g_t))."""
-    from coefdyn.execution.triton.diagonal import scan
-
-    return scan(tokens)
-
-
-def rank_one_scan(tokens: Tokens, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
-    """A_t = diag(exp(g_t)) - left_t right_t^T."""
-    from coefdyn.execution.triton.rank_one import scan
-
-    return scan(tokens, left, right)
