@@ -2,8 +2,8 @@
 
 Prints a table of ratios (peer time / our time, larger is better) and writes
 data/benchmarks/cpu.json. ``--quick`` runs small sizes and writes nothing; ``--only NAME`` runs the
-cases whose name or peer contains NAME (or the table "growth" or "crossover") and leaves the rest of
-the file as it is.
+cases whose name or peer contains NAME (or the table "growth", "backward" or "crossover") and leaves
+the rest of the file as it is.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
+from backward import backward_rows, print_backward
 from cases import CASES, Case, Pair, Size
 from crossover import crossover_rows, print_crossover
 from growth import growth_rows, print_growth
@@ -143,6 +144,9 @@ def main(arguments: list[str]) -> None:
     if options.only in "growth":
         result["growth"] = growth_rows(quick=options.quick)
         print_growth(result["growth"])
+    if options.only in "backward":
+        result["backward"] = backward_rows(quick=options.quick)
+        print_backward(result["backward"])
     if options.only in "crossover":
         result["crossover"] = crossover_rows(quick=options.quick)
         print_crossover(result["crossover"])
