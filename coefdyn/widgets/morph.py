@@ -24,7 +24,7 @@ from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, RowSum
 from coefdyn.dynamics.readout import FeatureMap, Pointwise, Readout
 from coefdyn.shapes import Tensor
 from coefdyn.widgets.settings import with_preset
-from coefdyn.widgets.tokens import Tokens, build_dynamics, decay_of
+from coefdyn.widgets.tokens import DrawnTokens, build_dynamics, decay_of
 
 __all__ = ["Morph", "build_morph"]
 
@@ -47,7 +47,7 @@ class Morph:
         both = (settings, with_preset(settings, settings["morph_to"]))
         self.ends = tuple(build_dynamics(one) for one in both)
         self._parts = tuple(
-            _factors(Tokens(one), end) for one, end in zip(both, self.ends, strict=True)
+            _factors(DrawnTokens(one), end) for one, end in zip(both, self.ends, strict=True)
         )
 
     def mix(self, start: Tensor, end: Tensor) -> Tensor:
@@ -169,7 +169,7 @@ def _mix_decay(start: Tensor, end: Tensor, share: float) -> Tensor:
     return torch.where(start * end > 0, same, through)
 
 
-def _factors(tokens: Tokens, end: CoefficientDynamics) -> _Factors:
+def _factors(tokens: DrawnTokens, end: CoefficientDynamics) -> _Factors:
     """The general form of one end. With r a rate for each channel, diag(a) - (r z) z^T has the
     direction u = r^1/2 a^-1/2 z: it is diag(r^1/2 a^1/2) (I - u u^T) diag(a^1/2 r^-1/2). And
     (I - z (r z)^T) diag(a) has u = r^1/2 z: it is diag(r^-1/2) (I - u u^T) diag(r^1/2 a)."""

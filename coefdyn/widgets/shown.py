@@ -18,7 +18,7 @@ from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Float, Tensor
 from coefdyn.widgets.morph import build_morph
 from coefdyn.widgets.settings import schema
-from coefdyn.widgets.tokens import Tokens, build_dynamics
+from coefdyn.widgets.tokens import DrawnTokens, build_dynamics
 
 __all__ = ["Shown", "is_between", "shown_at"]
 
@@ -78,12 +78,12 @@ class Shown:
             if self.given_words:
                 return list(self.given_words)
             return [str(t + 1) for t in range(self.carrier.length)]
-        return Tokens(self.settings).words
+        return DrawnTokens(self.settings).words
 
     @property
     def answer(self) -> dict[str, float]:
         """y_i of the chosen output: how much of each word it holds, in the order of the words."""
-        values = self.labels if self.is_given else Tokens(self.settings).values
+        values = self.labels if self.is_given else DrawnTokens(self.settings).values
         found: dict[str, float] = {}
         for j in range(self.row + 1):
             word = values[j]

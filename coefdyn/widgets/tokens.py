@@ -33,7 +33,7 @@ from coefdyn.shapes import Tensor
 from coefdyn.widgets.draws import STREAM, draw_key, draw_normal, draw_uniform, round_milli
 from coefdyn.widgets.facts import FactToken, directions, parse_facts
 
-__all__ = ["READOUTS", "Tokens", "build_dynamics", "decay_of"]
+__all__ = ["READOUTS", "DrawnTokens", "build_dynamics", "decay_of"]
 
 _VOCABULARY = 5
 
@@ -51,7 +51,7 @@ READOUTS: Mapping[str, Readout] = {
 
 
 @dataclass(frozen=True)
-class Tokens:
+class DrawnTokens:
     """Everything drawn for complete settings. Arrays are float64 tensors."""
 
     settings: Mapping[str, Any]
@@ -190,7 +190,7 @@ def _rotate_pairs(rows: Tensor, turn: Tensor) -> Tensor:
     return out
 
 
-def _evolution(tokens: Tokens, keys: Tensor) -> Evolution:
+def _evolution(tokens: DrawnTokens, keys: Tensor) -> Evolution:
     s = tokens.settings
     structure = s["structure"]
     if structure == "identity":
@@ -216,7 +216,7 @@ def _evolution(tokens: Tokens, keys: Tensor) -> Evolution:
     )
 
 
-def rank_one_of(tokens: Tokens, keys: Tensor) -> tuple[Tensor, Tensor]:
+def rank_one_of(tokens: DrawnTokens, keys: Tensor) -> tuple[Tensor, Tensor]:
     """left_t and right_t of an A_t that erases beside a diagonal, ``(L, n)`` each."""
     z, structure = tokens.directions(keys), tokens.settings["structure"]
     if structure == "diagonal_rank_one":
@@ -231,7 +231,7 @@ def _sign(settings: Mapping[str, Any], like: Tensor) -> Tensor | None:
     return -torch.ones_like(like) if settings["flip"] else None
 
 
-def _scaling(tokens: Tokens) -> tuple[float | Tensor, Tensor | None]:
+def _scaling(tokens: DrawnTokens) -> tuple[float | Tensor, Tensor | None]:
     """b_j, and its logarithm where it is an exponential gate."""
     s = tokens.settings
     root = math.sqrt(s["width"])
@@ -246,7 +246,7 @@ def _scaling(tokens: Tokens) -> tuple[float | Tensor, Tensor | None]:
     return s["scale"] * kinds[s["scaling"]](), None
 
 
-def _normalizer(tokens: Tokens) -> Normalizer:
+def _normalizer(tokens: DrawnTokens) -> Normalizer:
     s = tokens.settings
     if s["normalizer"] == "row_sum":
         sunk = s["beside"] == "sink" and s["readout"] != "identity"
@@ -274,7 +274,7 @@ def build_dynamics(settings: Mapping[str, Any]) -> CoefficientDynamics:
 
     Shapes are ``(L, n)``, without leading axes. A morph is not applied here.
     """
-    tokens = Tokens(settings)
+    tokens = DrawnTokens(settings)
     q, k = tokens.queries_keys()
     scaling, log_scaling = _scaling(tokens)
     return CoefficientDynamics(
@@ -289,7 +289,7 @@ def build_dynamics(settings: Mapping[str, Any]) -> CoefficientDynamics:
     )
 
 
-def _beside(tokens: Tokens) -> dict[str, Any]:
+def _beside(tokens: DrawnTokens) -> dict[str, Any]:
     """What stands beside phi; a sink is a part of the normalizer."""
     s = tokens.settings
     if s["beside"] == "fade":

@@ -15,7 +15,7 @@ from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import schema, validate
 from coefdyn.widgets.source import arithmetic_source
-from coefdyn.widgets.tokens import Tokens
+from coefdyn.widgets.tokens import DrawnTokens
 
 pytestmark = pytest.mark.browser
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "explorer.json"
@@ -75,7 +75,7 @@ def test_nothing_above_the_diagonal(answers: list[dict[str, Any]]) -> None:
 def test_tokens_are_the_same_numbers(answers: list[dict[str, Any]]) -> None:
     """Not nearly: bit for bit."""
     for answer, row in zip(answers, TABLE, strict=True):
-        q, k = Tokens(validate(row["settings"])).queries_keys()
+        q, k = DrawnTokens(validate(row["settings"])).queries_keys()
         assert answer["q"] == q.flatten().tolist()
         assert answer["k"] == k.flatten().tolist()
 

@@ -117,7 +117,7 @@ def continued(structure: str) -> dict[str, object]:
         erase = erased(a)
         parts, state = [], None
         for at in (slice(0, 19), slice(19, 40)):
-            tokens = linear.Tokens(*(x[:, at] for x in gated), state, 1.0)
+            tokens = linear.ScanInputs(*(x[:, at] for x in gated), state, 1.0)
             out, state = scan(tokens, *(x[:, at] for x in erase))
             parts.append(out)
         return torch.cat(parts, 1)

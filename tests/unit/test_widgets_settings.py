@@ -13,7 +13,7 @@ import torch
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS, default_settings, row_of, schema, validate
 from coefdyn.widgets.source import module_source
-from coefdyn.widgets.tokens import Tokens, build_dynamics
+from coefdyn.widgets.tokens import DrawnTokens, build_dynamics
 
 
 def test_keyword_arguments_become_settings() -> None:
@@ -82,7 +82,7 @@ def test_dynamics_have_the_shapes_of_the_settings() -> None:
 def test_rows_that_fade_by_channel_and_erase_are_their_formulas() -> None:
     for row in ("kda", "gated_deltanet2", "rwkv7"):
         settings = validate({"preset": row, "tokens": "random", "length": 5, "width": 3})
-        tokens, d = Tokens(settings), build_dynamics(settings)
+        tokens, d = DrawnTokens(settings), build_dynamics(settings)
         z, a = tokens.directions(d.k), torch.diag_embed(tokens.channel_decays().exp())
         along, across = z[:, :, None], z[:, None, :]
         beta, r = tokens.betas()[:, None, None], tokens.rates()

@@ -69,7 +69,7 @@ def pseudo_values(system, k, values, beta, state, decay) -> Tensor:
     return solve_lower(system, values)
 
 
-class _Tokens:
+class _Group:
     """The inputs of one group of batch entries, cut into chunks."""
 
     def __init__(self, group, k, v, beta, weight, log_decay, chunk, scale) -> None:
@@ -98,7 +98,7 @@ def forward(
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk, scale)
+        tokens = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for start, stop in chunk_bounds(q.shape[1], chunk):
             kt, values, bt, decay = tokens.chunk(start, stop)
@@ -113,7 +113,7 @@ def forward(
     return out, final
 
 
-def _states(tokens: _Tokens, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
+def _states(tokens: _Group, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
     """(state at the start, U) of every chunk, and the state after the last."""
     path = []
     for start, stop in bounds:
@@ -147,7 +147,7 @@ def backward(
     chunk = steady_chunk(log_decay, chunk)
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, beta, weight, log_decay, chunk, scale)
+        tokens = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
         path = _states(tokens, cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):

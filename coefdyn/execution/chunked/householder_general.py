@@ -51,7 +51,7 @@ class _Chunk(NamedTuple):
     rows: Tensor
 
 
-class _Tokens:
+class _Group:
     """The inputs of one group of batch entries, cut into chunks."""
 
     def __init__(self, group, k, v, z, beta, weight, log_decay, chunk, scale) -> None:
@@ -94,7 +94,7 @@ def forward(
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, z, beta, weight, log_decay, chunk, scale)
+        tokens = _Group(group, k, v, z, beta, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for start, stop in chunk_bounds(q.shape[1], chunk):
             c = tokens.chunk(start, stop)
@@ -109,7 +109,7 @@ def forward(
     return out, final
 
 
-def _states(tokens: _Tokens, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
+def _states(tokens: _Group, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
     """(state at the start, V') of every chunk, and the state after the last."""
     path = []
     for start, stop in bounds:
@@ -144,7 +144,7 @@ def backward(
     chunk = steady_chunk(log_decay, chunk)
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, z, beta, weight, log_decay, chunk, scale)
+        tokens = _Group(group, k, v, z, beta, weight, log_decay, chunk, scale)
         path = _states(tokens, cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):

@@ -81,7 +81,7 @@ class _Anchored(NamedTuple):
     state: Tensor | None  # S'
 
 
-class _Tokens:
+class _Group:
     """The inputs of one group of batch entries, cut into pieces."""
 
     def __init__(self, group, q, k, v, left, right, weight, log_decay, chunk, scale) -> None:
@@ -149,7 +149,7 @@ def forward(
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, q, k, v, left, right, weight, log_decay, chunk, scale)
+        tokens = _Group(group, q, k, v, left, right, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for piece in tokens.pieces:
             here = (group, slice(piece.start, piece.stop))
@@ -184,7 +184,7 @@ def backward(
     dq, dk, dv, dleft, dright, dg = (torch.empty_like(x) for x in (q, k, v, left, right, log_decay))
     dweight, dstate = (None if x is None else torch.empty_like(x) for x in (weight, state))
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, q, k, v, left, right, weight, log_decay, chunk, scale)
+        tokens = _Group(group, q, k, v, left, right, weight, log_decay, chunk, scale)
         path = [cut(state, group)]
         for piece in tokens.pieces:
             path.append(tokens.advance(piece, path[-1])[0])
@@ -217,7 +217,7 @@ class _Gradients(NamedTuple):
     state: Tensor
 
 
-def _step_backward(tokens: _Tokens, piece: _Piece, state, end, grad, ds) -> _Gradients:
+def _step_backward(tokens: _Group, piece: _Piece, state, end, grad, ds) -> _Gradients:
     """Back through S = e^g S_0 - left (right^T S_0) + b k v^T and o = S^T q."""
     here = (slice(None), slice(piece.start, piece.stop))
     q, k, left, right = (x[here] for x in (tokens.q, tokens.k, tokens.left, tokens.right))
@@ -240,7 +240,7 @@ def _step_backward(tokens: _Tokens, piece: _Piece, state, end, grad, ds) -> _Gra
     )
 
 
-def _piece_backward(tokens: _Tokens, piece: _Piece, state, end, grad, ds) -> _Gradients:
+def _piece_backward(tokens: _Group, piece: _Piece, state, end, grad, ds) -> _Gradients:
     """Back through one piece; the erase rows' gradient is tril(R V'^T, -1), R = (I + N)^-T dE."""
     x, size = tokens.anchored(piece, state), piece.stop - piece.start
     half = piece.half.transpose(1, 2)

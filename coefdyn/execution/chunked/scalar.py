@@ -72,7 +72,7 @@ def write_factor(
     return weight[:, start:stop, None] * scale
 
 
-class _Tokens:
+class _Group:
     """The inputs of one group of batch entries, cut into chunks."""
 
     def __init__(self, group, k, v, weight, log_decay, chunk, scale) -> None:
@@ -108,7 +108,7 @@ def forward(q, k, v, weight, log_decay, state, chunk: int, scale: float) -> tupl
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, weight, log_decay, chunk, scale)
+        tokens = _Group(group, k, v, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for start, stop in chunk_bounds(q.shape[1], chunk):
             kt, values, decay = tokens.chunk(start, stop)
@@ -132,7 +132,7 @@ def backward(
     )
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Tokens(group, k, v, weight, log_decay, chunk, scale)
+        tokens = _Group(group, k, v, weight, log_decay, chunk, scale)
         path = tokens.states(cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):

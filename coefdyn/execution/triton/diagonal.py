@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from coefdyn.execution.triton.common import RegisteredKernel, dot_types
-from coefdyn.execution.triton.linear import Scan, Tokens, chunk_size, shapes
+from coefdyn.execution.triton.linear import Scan, ScanInputs, chunk_size, shapes
 from coefdyn.execution.triton.pointwise_kernels import load_tile, load_turned, store_tile
 from coefdyn.shapes import Tensor
 
@@ -246,6 +246,6 @@ diagonal_kernel = RegisteredKernel(
 )
 
 
-def scan(tokens: Tokens) -> tuple[Tensor, Tensor]:
+def scan(tokens: ScanInputs) -> tuple[Tensor, Tensor]:
     """(O, final state)."""
     return diagonal_kernel(*tokens)

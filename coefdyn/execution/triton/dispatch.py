@@ -191,7 +191,7 @@ def _linear(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
             f"{dynamics.readout!r} makes {q.shape[-1]}. {REMEDY}"
         )
     g = _flat(decays(evolution, shift, torch.float32), batch, 2 if per_channel(evolution) else 1)
-    tokens = linear.Tokens(q, k, _flat(v, batch, 2), _flat(weight, batch, 1), g, None, scale)
+    tokens = linear.ScanInputs(q, k, _flat(v, batch, 2), _flat(weight, batch, 1), g, None, scale)
     scan, erase = diagonal.scan if per_channel(evolution) else linear.scan, ()
     if reflects(dynamics):
         z = None if evolution.direction is dynamics.k else _flat(evolution.direction, batch, 2)

@@ -14,7 +14,7 @@ import torch
 
 from coefdyn.execution.triton import householder_kernels as kernels
 from coefdyn.execution.triton.common import RegisteredKernel, split_sums
-from coefdyn.execution.triton.linear import Scan, Tokens, along, chunk_size, shapes
+from coefdyn.execution.triton.linear import Scan, ScanInputs, along, chunk_size, shapes
 from coefdyn.shapes import Tensor
 
 __all__ = ["householder_kernel", "scan"]
@@ -79,7 +79,7 @@ householder_kernel = RegisteredKernel(
 )
 
 
-def scan(tokens: Tokens, direction: Tensor | None, beta: Tensor) -> tuple[Tensor, Tensor]:
+def scan(tokens: ScanInputs, direction: Tensor | None, beta: Tensor) -> tuple[Tensor, Tensor]:
     """(O, final state); direction None for z = k."""
     q, k, v, weight, g, start, scale = tokens
     if direction is None:

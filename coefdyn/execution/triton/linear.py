@@ -13,7 +13,7 @@ from coefdyn.shapes import Tensor
 
 __all__ = [
     "Scan",
-    "Tokens",
+    "ScanInputs",
 ]
 
 #: tokens per chunk: bfloat16 factors, and float32 factors, which take twice the space
@@ -25,7 +25,7 @@ def chunk_size(dtype: torch.dtype) -> int:
     return CHUNK if dtype == torch.bfloat16 else CHUNK_FLOAT32
 
 
-class Tokens(NamedTuple):
+class ScanInputs(NamedTuple):
     """Flattened inputs of a scan; b_j = scale * weight_j, gates and the first state in float32.
 
     v may be in float32 beside half-precision queries and keys.
@@ -217,6 +217,6 @@ scalar_kernel = RegisteredKernel(
 )
 
 
-def scan(tokens: Tokens) -> tuple[Tensor, Tensor]:
+def scan(tokens: ScanInputs) -> tuple[Tensor, Tensor]:
     """A_t = I or exp(g_t) I."""
     return scalar_kernel(*tokens)

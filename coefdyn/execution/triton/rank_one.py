@@ -26,7 +26,7 @@ from coefdyn.execution.triton.diagonal import (
     scores,
     take_squares,
 )
-from coefdyn.execution.triton.linear import Scan, Tokens, shapes
+from coefdyn.execution.triton.linear import Scan, ScanInputs, shapes
 from coefdyn.shapes import Tensor
 
 __all__ = ["rank_one_kernel", "scan"]
@@ -137,7 +137,7 @@ rank_one_kernel = RegisteredKernel(
 )
 
 
-def scan(tokens: Tokens, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+def scan(tokens: ScanInputs, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """(O, final state)."""
     q, k, v, weight, g, start, scale = tokens
     erase_first = {
