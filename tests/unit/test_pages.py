@@ -212,9 +212,8 @@ def test_a_run_that_two_experiments_share_counts_once() -> None:
     assert core_hours(third) > 0
     assert core_hours(second, third) == pytest.approx(core_hours(second))
     together, apart = core_hours(first, second), core_hours(first) + core_hours(second)
-    there = {
-        (one["key"], one["timestamp"]) for one in first.records
-    }  # trained twice: twice counted
+    # a run that was trained twice has two times, and counts twice
+    there = {(one["key"], one["timestamp"]) for one in first.records}
     copies = [one for one in second.records if (one["key"], one["timestamp"]) in there]
     copied = sum(one["wall_s"] for one in copies) / 3600
     assert copied > 0.5
