@@ -10,6 +10,7 @@ import pytest
 import torch
 from training_runs import TASK, tiny_model, tiny_run
 
+from coefdyn.lab.tasks import ParityConfig
 from coefdyn.lab.training import (
     RunConfig,
     Stopped,
@@ -23,6 +24,7 @@ from coefdyn.lab.training import (
 from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
 from coefdyn.lab.training.diagnostics import run_diagnostics
 from coefdyn.lab.training.step import Stepper
+from coefdyn.models import SequenceModel
 
 SETTINGS = ((1e-3, 0.0, 0), (3e-3, 0.1, 1), (1e-2, 0.1, 0))
 
@@ -298,6 +300,33 @@ def test_unknown_diagnostics_are_named():
     model = build_model(tiny_run())
     with pytest.raises(ValueError, match="known: near_zero_fraction"):
         run_diagnostics(["entropy"], model, torch.zeros(1, 2, dtype=torch.int64))
+
+
+class CountsSoFar(SequenceModel):
+    """Knows the parity of the first tokens, and afterwards says 0."""
+
+    def __init__(self, known: int) -> None:
+        torch.nn.Module.__init__(self)  # nothing of a model but its answers
+        self.known = torch.nn.Parameter(torch.tensor(known), requires_grad=False)
+
+    def forward(self, inputs):
+        parity = inputs.cumsum(-1) % 2
+        parity[:, self.known :] = 0
+        return torch.nn.functional.one_hot(parity, 2).float()
+
+
+@pytest.mark.parametrize("known", [40, 30, 10, 1])
+def test_accuracy_beyond_the_trained_length_is_of_four_times_as_many_tokens(known):
+    inputs = torch.zeros(1, 2, dtype=torch.int64)
+    model, task = CountsSoFar(known), ParityConfig(seq_len=10)
+    found = run_diagnostics(("longer",), model, inputs, task=task)
+    guessed = (40 - known) / 40  # and half of the guesses are right
+    assert found["longer"]["accuracy"] == pytest.approx(1 - guessed / 2, abs=0.02)
+
+
+def test_the_longer_sequences_need_a_task():
+    with pytest.raises(ValueError, match="give it the task"):
+        run_diagnostics(("longer",), CountsSoFar(1), torch.zeros(1, 2, dtype=torch.int64))
 
 
 @pytest.mark.parametrize("mode", ["fast", "captured", "graph"])

@@ -98,10 +98,10 @@ def forward(
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
+        inputs = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for start, stop in chunk_bounds(q.shape[1], chunk):
-            kt, values, bt, decay = tokens.chunk(start, stop)
+            kt, values, bt, decay = inputs.chunk(start, stop)
             qt = q[group, start:stop]
             u = pseudo_values(overlaps(kt, bt, decay), kt, values, bt, s, decay)
             tile = torch.bmm(causal_scores(qt, kt, decay), u)
@@ -113,11 +113,11 @@ def forward(
     return out, final
 
 
-def _states(tokens: _Group, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
+def _states(inputs: _Group, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
     """(state at the start, U) of every chunk, and the state after the last."""
     path = []
     for start, stop in bounds:
-        kt, values, bt, decay = tokens.chunk(start, stop)
+        kt, values, bt, decay = inputs.chunk(start, stop)
         u = pseudo_values(overlaps(kt, bt, decay), kt, values, bt, state, decay)
         path.append((state, u))
         state = next_state(kt, u, state, decay)
@@ -147,13 +147,13 @@ def backward(
     chunk = steady_chunk(log_decay, chunk)
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
-        path = _states(tokens, cut(state, group), bounds)
+        inputs = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
+        path = _states(inputs, cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):
             here = (group, slice(start, stop))
             end = path.pop()[0]
-            kt, _, bt, decay = tokens.chunk(start, stop)
+            kt, _, bt, decay = inputs.chunk(start, stop)
             s, u = path[-1]
             tile = scan_backward(q[here], kt, u, grad_out[here], s, ds, decay)
             erase = erase_backward(kt, bt, u, tile.values, s, decay)
@@ -166,7 +166,7 @@ def backward(
             dk[here] = written + erase.row * bt
             if dweight is not None:
                 dweight[here] = (v[here] * erase.values).sum(-1).mul_(scale)
-            dv[here] = scaled(erase.values, tokens.factor(start, stop))
+            dv[here] = scaled(erase.values, inputs.factor(start, stop))
             ds = tile.state if s is None else tile.state.add_(erase.state)
         if dstate is not None:
             dstate[group] = ds

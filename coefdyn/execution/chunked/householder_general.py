@@ -94,10 +94,10 @@ def forward(
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Group(group, k, v, z, beta, weight, log_decay, chunk, scale)
+        inputs = _Group(group, k, v, z, beta, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for start, stop in chunk_bounds(q.shape[1], chunk):
-            c = tokens.chunk(start, stop)
+            c = inputs.chunk(start, stop)
             qt = q[group, start:stop]
             values = stacked_values(c, s)
             tile = torch.bmm(causal_scores(qt, c.kz, c.decay), values)
@@ -109,11 +109,11 @@ def forward(
     return out, final
 
 
-def _states(tokens: _Group, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
+def _states(inputs: _Group, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
     """(state at the start, V') of every chunk, and the state after the last."""
     path = []
     for start, stop in bounds:
-        c = tokens.chunk(start, stop)
+        c = inputs.chunk(start, stop)
         values = stacked_values(c, state)
         path.append((state, values))
         state = next_state(c.kz, values, state, c.decay)
@@ -144,13 +144,13 @@ def backward(
     chunk = steady_chunk(log_decay, chunk)
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Group(group, k, v, z, beta, weight, log_decay, chunk, scale)
-        path = _states(tokens, cut(state, group), bounds)
+        inputs = _Group(group, k, v, z, beta, weight, log_decay, chunk, scale)
+        path = _states(inputs, cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):
             here, size = (group, slice(start, stop)), stop - start
             end = path.pop()[0]
-            c = tokens.chunk(start, stop)
+            c = inputs.chunk(start, stop)
             tile = chunk_backward(q[here], c, path[-1][1], grad_out[here], path[-1][0], ds)
             dbeta[here] = along = (c.z * tile.row).sum(-1)
             if dg is not None:
@@ -164,7 +164,7 @@ def backward(
             dz[here] = tile.kz[:, size:].addcmul_(own[:, size:], qt) + tile.row * c.beta
             if dweight is not None:
                 dweight[here] = (v[here] * tile.written).sum(-1).mul_(scale)
-            dv[here] = scaled(tile.written, tokens.factor(start, stop))
+            dv[here] = scaled(tile.written, inputs.factor(start, stop))
             ds = tile.state
         if dstate is not None:
             dstate[group] = ds

@@ -12,7 +12,7 @@ Stacking K' = [k'; left'] and V' = [b V; -E] leaves a scan without decay:
     (I + tril(right' left'^T, -1)) E = right' S' + tril(right' k'^T, -1) (b V)
     O = tril(q' K'^T) V' + q' S',    S <- e^{T - a} (S' + K'^T V')
 
-A piece whose exponents are not safe is cut into shorter ones, at last into single tokens.
+A piece whose exponents are not safe is cut into shorter ones, at last into single inputs.
 
 The gradient of l_i is q_i * dq_i - k_i * dk_i - left_i * dleft_i + right_{i+1} * dright_{i+1}.
 Pairs between which no decay lies, (i, i) for q, (i, i - 1) for right, and a piece's last token and
@@ -149,11 +149,11 @@ def forward(
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Group(group, q, k, v, left, right, weight, log_decay, chunk, scale)
+        inputs = _Group(group, q, k, v, left, right, weight, log_decay, chunk, scale)
         s = cut(state, group)
-        for piece in tokens.pieces:
+        for piece in inputs.pieces:
             here = (group, slice(piece.start, piece.stop))
-            end, x = tokens.advance(piece, s)
+            end, x = inputs.advance(piece, s)
             if x is None:
                 out[here] = torch.bmm(q[here], end)
             else:
@@ -184,21 +184,21 @@ def backward(
     dq, dk, dv, dleft, dright, dg = (torch.empty_like(x) for x in (q, k, v, left, right, log_decay))
     dweight, dstate = (None if x is None else torch.empty_like(x) for x in (weight, state))
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Group(group, q, k, v, left, right, weight, log_decay, chunk, scale)
+        inputs = _Group(group, q, k, v, left, right, weight, log_decay, chunk, scale)
         path = [cut(state, group)]
-        for piece in tokens.pieces:
-            path.append(tokens.advance(piece, path[-1])[0])
+        for piece in inputs.pieces:
+            path.append(inputs.advance(piece, path[-1])[0])
         ds = grad_final[group]
-        for piece in reversed(tokens.pieces):
+        for piece in reversed(inputs.pieces):
             here = (group, slice(piece.start, piece.stop))
             end = path.pop()
             back = _step_backward if piece.reach is None else _piece_backward
-            tile = back(tokens, piece, path[-1], end, grad_out[here], ds)
+            tile = back(inputs, piece, path[-1], end, grad_out[here], ds)
             dq[here], dk[here], dleft[here], dright[here] = tile.q, tile.k, tile.left, tile.right
             dg[here] = tile.log_decay
             if dweight is not None:
                 dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
-            dv[here] = scaled(tile.values, tokens.factor(piece))
+            dv[here] = scaled(tile.values, inputs.factor(piece))
             ds = tile.state
         if dstate is not None:
             dstate[group] = ds
@@ -217,13 +217,13 @@ class _Gradients(NamedTuple):
     state: Tensor
 
 
-def _step_backward(tokens: _Group, piece: _Piece, state, end, grad, ds) -> _Gradients:
+def _step_backward(inputs: _Group, piece: _Piece, state, end, grad, ds) -> _Gradients:
     """Back through S = e^g S_0 - left (right^T S_0) + b k v^T and o = S^T q."""
     here = (slice(None), slice(piece.start, piece.stop))
-    q, k, left, right = (x[here] for x in (tokens.q, tokens.k, tokens.left, tokens.right))
+    q, k, left, right = (x[here] for x in (inputs.q, inputs.k, inputs.left, inputs.right))
     ds = torch.baddbmm(ds, q.transpose(1, 2), grad)
     dq = torch.bmm(grad, end.transpose(1, 2))
-    dk, values = torch.bmm(tokens.written(piece), ds.transpose(1, 2)), torch.bmm(k, ds)
+    dk, values = torch.bmm(inputs.written(piece), ds.transpose(1, 2)), torch.bmm(k, ds)
     kept = ds * piece.half.transpose(1, 2)
     if state is None:
         nothing = torch.zeros_like(k)
@@ -240,9 +240,9 @@ def _step_backward(tokens: _Group, piece: _Piece, state, end, grad, ds) -> _Grad
     )
 
 
-def _piece_backward(tokens: _Group, piece: _Piece, state, end, grad, ds) -> _Gradients:
+def _piece_backward(inputs: _Group, piece: _Piece, state, end, grad, ds) -> _Gradients:
     """Back through one piece; the erase rows' gradient is tril(R V'^T, -1), R = (I + N)^-T dE."""
-    x, size = tokens.anchored(piece, state), piece.stop - piece.start
+    x, size = inputs.anchored(piece, state), piece.stop - piece.start
     half = piece.half.transpose(1, 2)
     dend = ds * half
     scores = _causal(torch.bmm(x.q, x.stacked.transpose(1, 2)))

@@ -108,10 +108,10 @@ def forward(q, k, v, weight, log_decay, state, chunk: int, scale: float) -> tupl
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Group(group, k, v, weight, log_decay, chunk, scale)
+        inputs = _Group(group, k, v, weight, log_decay, chunk, scale)
         s = cut(state, group)
         for start, stop in chunk_bounds(q.shape[1], chunk):
-            kt, values, decay = tokens.chunk(start, stop)
+            kt, values, decay = inputs.chunk(start, stop)
             qt = q[group, start:stop]
             tile = torch.bmm(causal_scores(qt, kt, decay), values)
             if s is not None:
@@ -132,13 +132,13 @@ def backward(
     )
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        tokens = _Group(group, k, v, weight, log_decay, chunk, scale)
-        path = tokens.states(cut(state, group), bounds)
+        inputs = _Group(group, k, v, weight, log_decay, chunk, scale)
+        path = inputs.states(cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):
             here = (group, slice(start, stop))
             end = path.pop()
-            kt, values, decay = tokens.chunk(start, stop)
+            kt, values, decay = inputs.chunk(start, stop)
             tile = scan_backward(q[here], kt, values, grad_out[here], path[-1], ds, decay)
             if dg is not None:
                 terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1)
@@ -146,7 +146,7 @@ def backward(
             dq[here], dk[here] = tile.complete(q[here], kt)
             if dweight is not None:
                 dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
-            dv[here] = scaled(tile.values, tokens.factor(start, stop))
+            dv[here] = scaled(tile.values, inputs.factor(start, stop))
             ds = tile.state
         if dstate is not None:
             dstate[group] = ds

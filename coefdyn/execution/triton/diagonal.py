@@ -246,6 +246,6 @@ diagonal_kernel = RegisteredKernel(
 )
 
 
-def scan(tokens: ScanInputs) -> tuple[Tensor, Tensor]:
+def scan(inputs: ScanInputs) -> tuple[Tensor, Tensor]:
     """(O, final state)."""
-    return diagonal_kernel(*tokens)
+    return diagonal_kernel(*inputs)

@@ -191,7 +191,7 @@ def _linear(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
             f"{dynamics.readout!r} makes {q.shape[-1]}. {REMEDY}"
         )
     g = _flat(decays(evolution, shift, torch.float32), batch, 2 if per_channel(evolution) else 1)
-    tokens = linear.ScanInputs(q, k, _flat(v, batch, 2), _flat(weight, batch, 1), g, None, scale)
+    inputs = linear.ScanInputs(q, k, _flat(v, batch, 2), _flat(weight, batch, 1), g, None, scale)
     scan, erase = diagonal.scan if per_channel(evolution) else linear.scan, ()
     if reflects(dynamics):
         z = None if evolution.direction is dynamics.k else _flat(evolution.direction, batch, 2)
@@ -200,10 +200,10 @@ def _linear(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
         left, right = flipped_sides(evolution)
         right = right if shift is None else right.float() * shift.exp().float()[..., None]
         scan, erase = rank_one.scan, (_flat(left, batch, 2), _flat(right, batch, 2))
-    out, final = scan(tokens, *erase)
+    out, final = scan(inputs, *erase)
     if eta.cancels_scale:  # the row sum apart, as its weights stay in float32
-        ones = torch.ones_like(tokens.v[..., :1], dtype=torch.float32)
-        parts = scan(tokens._replace(v=ones), *erase)
+        ones = torch.ones_like(inputs.v[..., :1], dtype=torch.float32)
+        parts = scan(inputs._replace(v=ones), *erase)
         out, final = (torch.cat(x, -1) for x in zip((out, final), parts, strict=True))
     out, final = out.reshape(*batch, *out.shape[1:]), final.reshape(*batch, *final.shape[1:])
     return finish(dynamics, problem, out, final)[0]

@@ -79,9 +79,9 @@ householder_kernel = RegisteredKernel(
 )
 
 
-def scan(tokens: ScanInputs, direction: Tensor | None, beta: Tensor) -> tuple[Tensor, Tensor]:
+def scan(inputs: ScanInputs, direction: Tensor | None, beta: Tensor) -> tuple[Tensor, Tensor]:
     """(O, final state); direction None for z = k."""
-    q, k, v, weight, g, start, scale = tokens
+    q, k, v, weight, g, start, scale = inputs
     if direction is None:
         return householder_kernel(q, k, v, beta, weight, g, start, scale)
     erase_first = {

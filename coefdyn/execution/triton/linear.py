@@ -14,6 +14,10 @@ from coefdyn.shapes import Tensor
 __all__ = [
     "Scan",
     "ScanInputs",
+    "along",
+    "chunk_size",
+    "scan",
+    "shapes",
 ]
 
 #: tokens per chunk: bfloat16 factors, and float32 factors, which take twice the space
@@ -217,6 +221,6 @@ scalar_kernel = RegisteredKernel(
 )
 
 
-def scan(tokens: ScanInputs) -> tuple[Tensor, Tensor]:
+def scan(inputs: ScanInputs) -> tuple[Tensor, Tensor]:
     """A_t = I or exp(g_t) I."""
-    return scalar_kernel(*tokens)
+    return scalar_kernel(*inputs)

@@ -137,9 +137,9 @@ rank_one_kernel = RegisteredKernel(
 )
 
 
-def scan(tokens: ScanInputs, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+def scan(inputs: ScanInputs, left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """(O, final state)."""
-    q, k, v, weight, g, start, scale = tokens
+    q, k, v, weight, g, start, scale = inputs
     erase_first = {
         "q": (torch.zeros_like(q), q),
         "k": (left.to(k.dtype), k),

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Some
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Measure, Reaches, Some
 from coefdyn.lab.experiments.figures import grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
@@ -62,6 +62,10 @@ LADDER: dict[str, dict[str, Any]] = {
     "Householder, z": {"evolution": "householder_learned", "beta": "learned"},
     "scaled Householder": {"negative_eigenvalues": True},
 }
+
+BEYOND = Measure(
+    "accuracy at four times the length", lambda outcome: outcome.diagnostic("accuracy", "longer")
+)
 
 
 def standard_tasks() -> dict[str, TaskConfig]:
@@ -120,6 +124,8 @@ class Principle4(Experiment):
             task=standard_tasks()[task],
             model=replace(one.model, mixer=mixer, options=options),
             train=None,
+            # a count of 40 bits need not be carried: the claim is about texts of every length
+            diagnostics=("longer",) if task == "parity" else (),
         )
 
     def registered_claims(self) -> list[Claim]:
@@ -185,7 +191,19 @@ class Principle4(Experiment):
             ),
             why=alone,
         )
-        return [*found, flips]
+        carries = Claim(
+            sentence="parity of texts four times as long as those of the training: a Householder "
+            "with learned beta in (0, 2) still solves it, a decay does not",
+            test=Every(
+                (
+                    Reaches(a=at("parity", "Householder, z"), bound=0.9, measure=BEYOND),
+                    Reaches(a=at("parity", "scalar"), bound=0.9, less=True, measure=BEYOND),
+                    Reaches(a=at("parity", "diagonal"), bound=0.9, less=True, measure=BEYOND),
+                )
+            ),
+            why=alone,
+        )
+        return [*found, flips, carries]
 
     def _variant(self, name: str, structure: str, parameters: str, profile: str) -> Variant:
         task = tasks_of(profile)[name]

@@ -1,16 +1,19 @@
 """What the coefficients of a trained model look like, as a few numbers (Principles 2, 2.1, 2.2).
 
-Also the eigenvalues of its transitions before and after training (eigenvalue paper, Figure 1).
+Also the eigenvalues of its transitions before and after training (eigenvalue paper, Figure 1), and
+how right it is on sequences longer than those it was trained on (Principle 4).
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 from coefdyn.analysis.spectra import modulus_histogram, transition_moduli
+from coefdyn.lab.tasks import IGNORE, TaskConfig, sample, split_generator
 from coefdyn.models import SequenceModel
 from coefdyn.shapes import Float, Int, Tensor
 
@@ -26,6 +29,9 @@ LARGE = (0.9, 1.0)
 #: histograms of moduli are averaged over this many sequences (eigenvalue paper: 8 to 64)
 SEQUENCES = 32
 
+#: the sequences of "longer": how many, and how many times as long as those of the training
+LONGER, TIMES = 256, 4
+
 Layers = list[Tensor]
 
 
@@ -34,24 +40,27 @@ def run_diagnostics(
     model: SequenceModel,
     inputs: Int[Tensor, "batch L"],
     untrained: Callable[[], SequenceModel] | None = None,
+    task: TaskConfig | None = None,
+    seed: int = 0,
 ) -> dict[str, Any]:
     """The named diagnostics of a model on a few sequences; empty for no names.
 
     Args:
-        names: of ``DIAGNOSTICS``, or "moduli".
+        names: of ``DIAGNOSTICS``, "moduli" or "longer".
         model: the trained model.
         inputs: the sequences.
         untrained: makes the same model as it was before training, for "moduli".
+        task, seed: what it was trained on, for "longer".
 
     Raises:
         ValueError: for an unknown name.
     """
-    known = (*DIAGNOSTICS, "moduli")
+    known = (*DIAGNOSTICS, "moduli", "longer")
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"unknown diagnostics {unknown}; known: {', '.join(known)}.")
     found: dict[str, Any] = {}
-    of_rows = [name for name in names if name != "moduli"]
+    of_rows = [name for name in names if name in DIAGNOSTICS]
     with torch.no_grad():
         if of_rows:
             dynamics = model.dynamics(inputs)
@@ -62,7 +71,24 @@ def run_diagnostics(
             models = {"trained": model} | ({"initial": untrained()} if untrained else {})
             spectra = {name: moduli(one, inputs) for name, one in models.items()}
             found.setdefault("normalized", {})["moduli"] = spectra
+        if "longer" in names:
+            if task is None:
+                raise ValueError("the diagnostic 'longer' draws sequences: give it the task.")
+            found["longer"] = {"accuracy": accuracy_beyond(model, task, seed)}
     return found
+
+
+def accuracy_beyond(model: SequenceModel, task: TaskConfig, seed: int) -> float:
+    """Share of right answers on test sequences of ``TIMES`` times the length of the training's."""
+    longer = dataclasses.replace(task, seq_len=TIMES * task.seq_len)
+    inputs, targets = sample(longer, LONGER, split_generator(seed, "test"), "test")
+    device = next(model.parameters()).device
+    right = scored = 0
+    for some, wanted in zip(inputs.split(64), targets.to(device).split(64), strict=True):
+        asked = wanted != IGNORE
+        right += int((model(some.to(device)).argmax(-1) == wanted)[asked].sum())
+        scored += int(asked.sum())
+    return right / scored
 
 
 def moduli(model: SequenceModel, inputs: Int[Tensor, "batch L"]) -> list[dict[str, list[float]]]:

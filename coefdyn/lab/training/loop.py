@@ -262,6 +262,8 @@ class _Group:
                 self.ensemble.model(index),
                 inputs,
                 untrained=lambda: initial_model(config).to(self.device),
+                task=config.task,
+                seed=config.seed,
             ),
             "diverged_at": diverged_at + 1 if diverged_at >= 0 else None,
             "solved": solved,
