@@ -322,6 +322,9 @@ def test_accuracy_beyond_the_trained_length_is_of_four_times_as_many_tokens(know
     found = run_diagnostics(("longer",), model, inputs, task=task)
     guessed = (40 - known) / 40  # and half of the guesses are right
     assert found["longer"]["accuracy"] == pytest.approx(1 - guessed / 2, abs=0.02)
+    by_position = found["longer"]["by_position"]
+    assert len(by_position) == 40 and by_position[:known] == [1.0] * known
+    assert all(abs(share - 0.5) < 0.15 for share in by_position[known:])
 
 
 def test_the_longer_sequences_need_a_task():

@@ -74,21 +74,29 @@ def run_diagnostics(
         if "longer" in names:
             if task is None:
                 raise ValueError("the diagnostic 'longer' draws sequences: give it the task.")
-            found["longer"] = {"accuracy": accuracy_beyond(model, task, seed)}
+            found["longer"] = beyond(model, task, seed)
     return found
 
 
-def accuracy_beyond(model: SequenceModel, task: TaskConfig, seed: int) -> float:
-    """Share of right answers on test sequences of ``TIMES`` times the length of the training's."""
+def beyond(model: SequenceModel, task: TaskConfig, seed: int) -> dict[str, Any]:
+    """How right a model is on test sequences of ``TIMES`` times the length of the training's.
+
+    "accuracy": share of right answers; "by_position": that share at each position of the targets,
+    None where nothing is asked.
+    """
     longer = dataclasses.replace(task, seq_len=TIMES * task.seq_len)
     inputs, targets = sample(longer, LONGER, split_generator(seed, "test"), "test")
     device = next(model.parameters()).device
-    right = scored = 0
-    for some, wanted in zip(inputs.split(64), targets.to(device).split(64), strict=True):
-        asked = wanted != IGNORE
-        right += int((model(some.to(device)).argmax(-1) == wanted)[asked].sum())
-        scored += int(asked.sum())
-    return right / scored
+    said = torch.cat([model(some.to(device)).argmax(-1).cpu() for some in inputs.split(64)])
+    asked = targets != IGNORE
+    right = ((said == targets) & asked).sum(0)
+    return {
+        "accuracy": int(right.sum()) / int(asked.sum()),
+        "by_position": [
+            round(int(some) / int(of), 4) if of else None
+            for some, of in zip(right, asked.sum(0), strict=True)
+        ],
+    }
 
 
 def moduli(model: SequenceModel, inputs: Int[Tensor, "batch L"]) -> list[dict[str, list[float]]]:
