@@ -15,7 +15,11 @@ def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics)
         "metrics": {"step": [50, 100], "accuracy": [accuracy / 2, accuracy]},
         "wall_s": 1.0,
         "final": {"accuracy": accuracy, "perplexity": 1 / max(accuracy, 1e-3)},
-        "diagnostics": {"normalized": diagnostics, "raw": diagnostics},
+        "diagnostics": {
+            "normalized": diagnostics,
+            "raw": diagnostics,
+            "longer": {"accuracy": accuracy, "by_position": [accuracy] * 160},
+        },
         "diverged_at": diverged_at,
         "solved": accuracy > 0.999,
         "timestamp": "2026-01-01T00:00:00+00:00",

@@ -11,17 +11,21 @@ from made_up_results import made_up, result_of
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.registration import digest
 from coefdyn.lab.experiments.rule import HELD, NOT_HELD
+from coefdyn.lab.pages import evidence
 from coefdyn.lab.pages.evidence import (
     STATEMENTS,
+    claims_figure,
     claims_markdown,
     decision_markdown,
     evidence_markdown,
+    letters,
     load_results,
     others_markdown,
     perplexity_markdown,
     runtimes_markdown,
     statements_markdown,
 )
+from coefdyn.lab.pages.readings import READINGS
 from coefdyn.lab.pages.turned import turned, turned_markdown
 from coefdyn.lab.pages.waiting import core_hours, waiting, waiting_markdown
 
@@ -145,8 +149,34 @@ def test_a_decision_says_what_held_and_what_did_not():
     mixed = decided(exp=0.80, softplus=0.90, sigmoid=0.70)
     assert mixed.startswith("**Supported in part**, because 1 of 3 claims held, and these did not")
     assert "than softplus(W x)" in mixed and "than sigmoid(W x)" not in mixed
-    solved = decided(exp=1.0, softplus=1.0, sigmoid=1.0)
-    assert solved.startswith("**No test**, because 3 claims are without a test")
+    solved = decided(exp=1.0, softplus=1.0, sigmoid=1.0)  # as in the kept results
+    assert solved == f"**No test.** {READINGS['dsf-normalizers'].words} (3 no test.)"
+
+
+def test_without_a_sentence_for_these_verdicts_the_claims_are_told(monkeypatch):
+    monkeypatch.setattr(evidence, "READINGS", {})
+    experiment = get_experiment("dsf-normalizers")
+    solved = result_of(experiment, "standard", lambda facets, run: (1.0, None))
+    told = decision_markdown(experiment, {"standard": solved})
+    assert told.startswith("**No test**, because 3 claims are without a test")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_the_kept_sentence_was_written_for_the_kept_verdicts(name):
+    experiment = get_experiment(name)
+    if "standard" not in experiment.profiles:
+        return
+    verdicts = letters(experiment.claims(experiment.load("standard")))
+    reading = READINGS.get(name)
+    assert verdicts.strip("-") == "" if reading is None else reading.verdicts == verdicts
+
+
+def test_the_figure_of_claims_counts_every_claim_once(tmp_path):
+    (axes,) = claims_figure(tmp_path).axes
+    claims = sum(len(get_experiment(name).registered_claims()) for name in EXPERIMENTS)
+    assert sum(bar.get_width() for bar in axes.patches) == claims  # none is run in this folder
+    (axes,) = claims_figure().axes
+    assert sum(bar.get_width() for bar in axes.patches) == claims
 
 
 def test_a_claim_that_turned_round_is_listed_with_both_verdicts(tmp_path: Path) -> None:

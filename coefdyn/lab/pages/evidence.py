@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.figures import new_figure
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.registration import changed_since
 from coefdyn.lab.experiments.result import (
@@ -21,14 +22,20 @@ from coefdyn.lab.experiments.result import (
     Verdict,
 )
 from coefdyn.lab.pages.markdown import plain, table
+from coefdyn.lab.pages.readings import LETTERS, READINGS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = [
     "OTHER_FIGURES",
     "STATEMENTS",
     "caption_markdown",
+    "claims_figure",
     "claims_markdown",
     "decision_markdown",
     "evidence_markdown",
+    "letters",
     "load_results",
     "others_markdown",
     "perplexity_markdown",
@@ -44,6 +51,14 @@ MARKS = {
     UNDECIDED: "**undecided**",
     NO_TEST: "**no test**",
     NOT_RUN: "not run",
+}
+#: the statuses in a picture: the decided ones dark, the others light
+COLORS = {
+    HELD: "#0E96A8",
+    NOT_HELD: "#C2562F",
+    UNDECIDED: "#8B95A3",
+    NO_TEST: "#C9CFD6",
+    NOT_RUN: "#FFFFFF",
 }
 #: the profiles whose results are kept, and what the book calls them
 KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
@@ -223,7 +238,7 @@ def decision_markdown(experiment: Experiment, results: Mapping[str, Result]) -> 
     """
     if STANDARD not in results or not results[STANDARD].records:
         return f"**Not tested yet**, because {_why_not_tested(experiment, results)}"
-    return _answer(experiment.claims(results[STANDARD]))
+    return _answer(experiment, results[STANDARD])
 
 
 def statements_markdown(out: Path | str | None = None) -> str:
@@ -241,11 +256,43 @@ def statements_markdown(out: Path | str | None = None) -> str:
             experiment = get_experiment(name)
             results = load_results(name, out)
             started = STANDARD in results and results[STANDARD].records
-            words = _answer(experiment.claims(results[STANDARD])) if started else NOT_TESTED
+            words = _answer(experiment, results[STANDARD]) if started else NOT_TESTED
             told.append(f"{_link(name)}: {words}" if len(names) > 1 else words)
         where = f" ({_link(names[0])})" if len(names) == 1 else ""
         lines.append(f"- {statement}{where}. " + " ".join(told))
     return "\n".join(lines)
+
+
+def claims_figure(out: Path | str | None = None) -> Figure:
+    """A bar per experiment: how many claims held, did not, are undecided, or had no test.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
+    names = [name for names in STATEMENTS.values() for name in names]
+    counts = [_counts(get_experiment(name), load_results(name, out)[STANDARD]) for name in names]
+    figure, (axes,) = new_figure(width=6.6, height=4.4)
+    left = [0] * len(names)
+    for status, color in COLORS.items():
+        widths = [found[status] for found in counts]
+        bars = axes.barh(
+            names, widths, left=left, color=color, edgecolor="#8B95A3", lw=0.6, label=status
+        )
+        ink = "white" if status in (HELD, NOT_HELD) else "#2B3340"
+        axes.bar_label(
+            bars, [str(n or "") for n in widths], label_type="center", color=ink, fontsize=8
+        )
+        left = [sum(pair) for pair in zip(left, widths, strict=True)]
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.set_xlabel("claims, at the standard size")
+    figure.legend(loc="outside upper center", ncols=len(COLORS), frameon=False)
+    return figure
+
+
+def _counts(experiment: Experiment, result: Result) -> Counter[str]:
+    """Status -> number of claims."""
+    return Counter(one.status for one in experiment.claims(result))
 
 
 def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None:
@@ -263,8 +310,9 @@ def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None
     say(f":::{{dropdown}} Every claim with its test, threshold and control\n{claims}\n:::")
 
 
-def _answer(verdicts: Sequence[Verdict]) -> str:
-    """The statuses of several claims as one sentence."""
+def _answer(experiment: Experiment, result: Result) -> str:
+    """One word for several claims, what the runs showed, and the counts."""
+    verdicts = experiment.claims(result)
     found: dict[str, list[Verdict]] = {status: [] for status in MARKS}
     for one in verdicts:
         found[one.status].append(one)
@@ -274,8 +322,12 @@ def _answer(verdicts: Sequence[Verdict]) -> str:
     else:
         open_word = "Not tested yet" if found[NOT_RUN] else "No test"
         word = "Contradicted" if refuted else "Undecided" if found[UNDECIDED] else open_word
-    if len(verdicts) > len(held) + len(refuted) and (held or refuted):
+    if found[NOT_RUN] and (held or refuted):
         word += " so far"
+    reading = READINGS.get(experiment.id)
+    if reading is not None and reading.verdicts == letters(verdicts):
+        told = ", ".join(f"{len(those)} {status}" for status, those in found.items() if those)
+        return f"**{word}.** {reading.words} ({told}.)"
     parts = [f"{len(held)} of {len(verdicts)} claims held"] if held else []
     if refuted:
         parts.append("these did not hold: " + "; ".join(one.claim for one in refuted))
@@ -289,6 +341,11 @@ def _answer(verdicts: Sequence[Verdict]) -> str:
     if found[NOT_RUN]:
         parts.append(f"{_claims(found[NOT_RUN])} still waiting for runs")
     return f"**{word}**, because " + ", and ".join(parts) + "."
+
+
+def letters(verdicts: Sequence[Verdict]) -> str:
+    """One letter per claim, in the claims' order; see ``readings.LETTERS``."""
+    return "".join(LETTERS[one.status] for one in verdicts)
 
 
 def _claims(found: Sequence[Verdict]) -> str:
@@ -351,7 +408,7 @@ def _evidence(experiment: Experiment, result: Result) -> list[str]:
     records = result.records
     planned = len(records) + result.missing
     smoke = result.profile == "quick" and STANDARD in experiment.profiles
-    counts = Counter() if smoke else Counter(one.status for one in experiment.claims(result))
+    counts = Counter() if smoke else _counts(experiment, result)
     verdicts = [f"{counts[status]} {status}" for status in MARKS]
     seconds = sum(record["wall_s"] / record.get("replicas", 1) for record in records)
     return [
