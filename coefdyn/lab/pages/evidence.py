@@ -321,8 +321,9 @@ def _answer(experiment: Experiment, result: Result) -> str:
         word = "Supported in part" if refuted else "Supported"
     else:
         open_word = "Not tested yet" if found[NOT_RUN] else "No test"
-        word = "Contradicted" if refuted else "Undecided" if found[UNDECIDED] else open_word
-    if found[NOT_RUN] and (held or refuted):
+        closed_word = "Contradicted" if len(refuted) > len(found[UNDECIDED]) else "Undecided"
+        word = closed_word if refuted or found[UNDECIDED] else open_word
+    if found[NOT_RUN] and (held or refuted or found[UNDECIDED]):
         word += " so far"
     reading = READINGS.get(experiment.id)
     if reading is not None and reading.verdicts == letters(verdicts):

@@ -65,6 +65,13 @@ READINGS: Mapping[str, Reading] = MappingProxyType(
             "the source says it is: one layer weighs what came before, and two can count. Softplus "
             "and ReLU wait.",
         ),
+        "principle-4": Reading(
+            "tnuttuuunu----------nu",
+            "Parity of 40 bits is learned with every structure, because 40 bits can be counted. On "
+            "texts four times as long the designs whose steps reflect stay right at 85 to 99 bits "
+            "in 100 and the others guess. Nobody gets beyond the sign of a product of S3. Copying "
+            "and recall wait.",
+        ),
         "principle-5": Reading(
             "hhhhttt",
             "Under exp, b = 1/sqrt(n) solved recall with all eight seeds, and b = 1 with some of "
