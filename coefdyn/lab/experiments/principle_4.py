@@ -280,7 +280,7 @@ def beyond_figure(result: Result) -> Figure:
     found = [one for one in result.find(task="parity") if one is not None]
     if not found:
         return empty_figure("parity has not been run")
-    drawn, (axes,) = new_figure(width=7.4, height=3.8)
+    drawn, (axes,) = new_figure(width=5.8, height=4.4)
     names = [_in_words(outcome) for outcome in found]
     for color, name, outcome in zip(PALETTE, names, found, strict=False):
         rows = [record["diagnostics"]["longer"]["by_position"] for record in outcome.records]
@@ -294,7 +294,7 @@ def beyond_figure(result: Result) -> Figure:
     )
     axes.axhline(0.5, color="0.6", lw=0.8, ls=":")
     axes.set(xlabel="position", ylabel="share of right answers", ylim=(0.38, 1.02))
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
+    drawn.legend(loc="outside lower center", ncols=2, frameon=False)
     return drawn
 
 

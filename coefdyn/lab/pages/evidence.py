@@ -119,6 +119,16 @@ STATEMENTS = {
     "The scoreboard of this book": ("scoreboard",),
 }
 
+#: the experiments of STATEMENTS whose id says little to a reader
+IN_WORDS = {
+    "principle-5-lm": "Principle 5, language",
+    "dsf-mqar": "Framework, recall",
+    "dsf-normalizers": "Framework, normalizers",
+    "spectra": "Spectra",
+    "spectra-mods": "Spectra, changed parts",
+    "scoreboard": "Scoreboard",
+}
+
 
 def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
     """The kept results of an experiment: profile -> result, empty where nothing has been run.
@@ -269,8 +279,9 @@ def claims_figure(out: Path | str | None = None) -> Figure:
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    names = [name for names in STATEMENTS.values() for name in names]
-    counts = [_counts(get_experiment(name), load_results(name, out)[STANDARD]) for name in names]
+    every = [name for names in STATEMENTS.values() for name in names]
+    counts = [_counts(get_experiment(name), load_results(name, out)[STANDARD]) for name in every]
+    names = [IN_WORDS.get(name, name.replace("principle-", "Principle ")) for name in every]
     figure, (axes,) = new_figure(width=6.6, height=4.4)
     left = [0] * len(names)
     for status, color in COLORS.items():
