@@ -59,11 +59,11 @@ READINGS: Mapping[str, Reading] = MappingProxyType(
             "coefficients is what it does not give.",
         ),
         "principle-3": Reading(
-            "---n--h--hhnh",
-            "With exp, a decay gives the positions that the task needs, and so does a short "
-            "convolution with A = I, even in one layer. With neither, A = I is not at chance, as "
-            "the source says it is: one layer weighs what came before, and two can count. Softplus "
-            "and ReLU wait.",
+            "nnnnnuhhnhhnh",
+            "A decay gives the positions that the task needs, with exp, softplus and ReLU, and so "
+            "does a short convolution with A = I. But two layers with A = I find part of the order "
+            "alone: exp and softplus are well above chance and ReLU nearly solves the task. And "
+            "not every readout solves it with positions, in 6000 steps.",
         ),
         "principle-4": Reading(
             "tnuttuuunu----------nu",
