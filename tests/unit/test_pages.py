@@ -10,22 +10,20 @@ from made_up_results import made_up, result_of
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.registration import digest
+from coefdyn.lab.experiments.result import letters
 from coefdyn.lab.experiments.rule import HELD, NOT_HELD
-from coefdyn.lab.pages import evidence
 from coefdyn.lab.pages.evidence import (
     STATEMENTS,
     claims_figure,
     claims_markdown,
     decision_markdown,
     evidence_markdown,
-    letters,
     load_results,
     others_markdown,
     perplexity_markdown,
     runtimes_markdown,
     statements_markdown,
 )
-from coefdyn.lab.pages.readings import READINGS
 from coefdyn.lab.pages.turned import turned, turned_markdown
 from coefdyn.lab.pages.waiting import core_hours, waiting, waiting_markdown
 
@@ -150,12 +148,12 @@ def test_a_decision_says_what_held_and_what_did_not():
     assert mixed.startswith("**Supported in part**, because 1 of 3 claims held, and these did not")
     assert "than softplus(W x)" in mixed and "than sigmoid(W x)" not in mixed
     solved = decided(exp=1.0, softplus=1.0, sigmoid=1.0)  # as in the kept results
-    assert solved == f"**No test.** {READINGS['dsf-normalizers'].words} (3 no test.)"
+    assert solved == f"**No test.** {experiment.reading.words} (3 no test.)"
 
 
 def test_without_a_sentence_for_these_verdicts_the_claims_are_told(monkeypatch):
-    monkeypatch.setattr(evidence, "READINGS", {})
     experiment = get_experiment("dsf-normalizers")
+    monkeypatch.setattr(type(experiment), "reading", None)
     solved = result_of(experiment, "standard", lambda facets, run: (1.0, None))
     told = decision_markdown(experiment, {"standard": solved})
     assert told.startswith("**No test**, because 3 claims are without a test")
@@ -167,7 +165,7 @@ def test_the_kept_sentence_was_written_for_the_kept_verdicts(name):
     if "standard" not in experiment.profiles:
         return
     verdicts = letters(experiment.claims(experiment.load("standard")))
-    reading = READINGS.get(name)
+    reading = experiment.reading
     assert verdicts.strip("-") == "" if reading is None else reading.verdicts == verdicts
 
 

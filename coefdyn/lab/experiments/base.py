@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
 from coefdyn.lab.experiments.registration import registration
-from coefdyn.lab.experiments.result import Result, Verdict
+from coefdyn.lab.experiments.result import Reading, Result, Verdict
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
 from coefdyn.options import check_choice
@@ -39,6 +39,8 @@ class Experiment(ABC):
     title: ClassVar[str]
     source: ClassVar[str]
     about: ClassVar[str]
+    #: what its standard runs showed, where there are any
+    reading: ClassVar[Reading | None] = None
     #: the profiles that it has
     profiles: ClassVar[tuple[str, ...]] = ("live", "quick", "paper")
     #: the id whose result file is used; another one's where both look at the same trained models

@@ -36,7 +36,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.tasks import MqarConfig
 from coefdyn.lab.training import TrainConfig
 from coefdyn.models import ModelConfig
@@ -146,6 +146,12 @@ class DsfMqar(Experiment):
         "without it, looking back one token takes too long to learn. Live: softmax and linear "
         "attention, 200 steps. Standard: 8 pairs in 32 tokens, n from 4 to 32, at most 3000 steps, "
         "a short convolution in every mixer."
+    )
+    reading = Reading(
+        "hu-uthu---",
+        "Linear attention recalls more with a larger state, and softmax attention solves the "
+        "task at every size. With normalized attention and SSD some seeds learn the task and "
+        "others do not, which leaves their order open.",
     )
 
     def plan(self, profile: str) -> Plan:

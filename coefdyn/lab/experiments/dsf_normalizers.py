@@ -23,7 +23,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.tasks import MqarConfig
 
 if TYPE_CHECKING:
@@ -50,6 +50,10 @@ class DsfNormalizers(Experiment):
         "profile takes d = 512 and n = 128, those of its Figures 1 and 2. Quick: 4 pairs in 16 "
         "tokens, d = 64, n = 4, a short convolution, one learning rate, 400 steps, 3 seeds. Live: "
         "exp alone, 200 steps. Standard: 8 pairs in 32 tokens, n = 8, 3000 steps, eight seeds."
+    )
+    reading = Reading(
+        "ttt",
+        "All three maps solved the task with all eight seeds, so it cannot order them.",
     )
 
     def plan(self, profile: str) -> Plan:

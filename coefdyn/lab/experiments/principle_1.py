@@ -20,7 +20,7 @@ from coefdyn.lab.experiments.claim import Claim, Finding, Test
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import STANDARD, AnyPlan
 from coefdyn.lab.experiments.registration import registration
-from coefdyn.lab.experiments.result import HELD, NOT_HELD, NOT_RUN, Result, Verdict
+from coefdyn.lab.experiments.result import HELD, NOT_HELD, NOT_RUN, Reading, Result, Verdict
 from coefdyn.lab.training import Progress, RunOptions
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lab.training.results import config_key
@@ -183,6 +183,11 @@ class Principle1(Experiment):
         "softmax attention as a whole matrix and in torch's fused kernel, and a scalar decay with "
         "the identity readout run chunk by chunk. The paper times FlashAttention-2 and SSD. "
         "Standard: up to 16384 tokens, seven repeats of four draws."
+    )
+    reading = Reading(
+        "hhh",
+        "Softmax attention took quadratic time, as a whole matrix and in a fused kernel, and a "
+        "scalar decay computed in chunks took linear time.",
     )
 
     def plan(self, profile: str) -> TimingPlan:

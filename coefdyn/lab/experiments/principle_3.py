@@ -25,7 +25,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.tasks import NoisyRecallConfig
 from coefdyn.lab.training import TrainConfig
 
@@ -72,6 +72,13 @@ class Principle3(Experiment):
         "one learning rate, and learned positions as a second kind of embedding. Live: exp without "
         "embedding, 600 steps. Standard: the quick task and model, up to 6000 steps, "
         "also one layer and a short convolution."
+    )
+    reading = Reading(
+        "nnnnnuhhnhhnh",
+        "A decay gives the positions that the task needs, with exp, softplus and ReLU, and so "
+        "does a short convolution with A = I. But two layers with A = I find part of the order "
+        "alone: exp and softplus are well above chance and ReLU nearly solves the task. And "
+        "not every readout solves it with positions, in 6000 steps.",
     )
 
     def plan(self, profile: str) -> Plan:

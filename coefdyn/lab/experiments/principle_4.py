@@ -21,7 +21,7 @@ from coefdyn.lab.experiments.plan import (
     standard_training,
 )
 from coefdyn.lab.experiments.principle_2 import tasks_of, trained_for
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.tasks import (
     FuzzyRecallConfig,
     ParityConfig,
@@ -96,6 +96,13 @@ class Principle4(Experiment):
         "Householder with k and beta = 2, 300 steps. Standard: also parity and S3, A = I, and"
         " the scaled Householder (Gated DeltaNet with negative eigenvalues), which contains the "
         "scalar and the Householder; at most 3000 steps."
+    )
+    reading = Reading(
+        "tnuttuuunu----------nu",
+        "Parity of 40 bits is learned with every structure, because 40 bits can be counted. On "
+        "texts four times as long the designs whose steps reflect stay right at 85 to 99 bits "
+        "in 100 and the others guess. Nobody gets beyond the sign of a product of S3. Copying "
+        "and recall wait.",
     )
 
     def plan(self, profile: str) -> Plan:

@@ -25,7 +25,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.tasks import NoisyRecallConfig
 from coefdyn.lab.training import TrainConfig
 
@@ -55,6 +55,11 @@ class Principle6(Experiment):
         "64, 8 heads, learned positions, one learning rate, 1200 steps. Live: exp, 100 steps. "
         "Standard: the paper's length of 128 and so its growth, the quick model with rotary "
         "positions, 3000 steps of 8 sequences, and the same designs with A = I and A = 0.95 I."
+    )
+    reading = Reading(
+        "hh------",
+        "Under A = 1.05 I, exp with eta = 1 or eta_i = 1.05^i overflowed in the first step, "
+        "with every seed. The rows with a row sum, and those of softplus and ReLU, wait.",
     )
 
     def plan(self, profile: str) -> Plan:

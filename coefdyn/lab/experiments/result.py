@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
 from coefdyn.lab.experiments.rule import HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
@@ -18,10 +18,15 @@ __all__ = [
     "NO_TEST",
     "UNDECIDED",
     "Outcome",
+    "Reading",
     "Result",
     "Verdict",
+    "letters",
     "verdict",
 ]
+
+#: status -> its letter in ``Reading.verdicts``
+LETTERS = {HELD: "h", NOT_HELD: "n", UNDECIDED: "u", NO_TEST: "t", NOT_RUN: "-"}
 
 
 @dataclass(frozen=True)
@@ -87,6 +92,26 @@ class Verdict:
     numbers: str
     test: str = ""
     control: str = ""
+
+
+class Reading(NamedTuple):
+    """What the standard runs of an experiment showed, in a sentence or two of ours.
+
+    It is about runs that were there when it was written, so it carries the verdicts it was written
+    for. With others, after new runs or in a reader's own folder, a page makes a sentence of the
+    claims instead; a test holds the kept sentences to the kept results.
+
+    verdicts: ``letters`` of the registered claims.
+    words:    what the runs with these verdicts showed.
+    """
+
+    verdicts: str
+    words: str
+
+
+def letters(verdicts: Sequence[Verdict]) -> str:
+    """One letter of ``LETTERS`` per claim, in the claims' order."""
+    return "".join(LETTERS[one.status] for one in verdicts)
 
 
 def verdict(

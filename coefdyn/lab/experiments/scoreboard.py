@@ -25,7 +25,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict
 from coefdyn.lab.tasks import (
     ForgetConfig,
     LongMemoryConfig,
@@ -96,6 +96,10 @@ class Scoreboard(Experiment):
         "the row's authors have it. S6 and LRU have one head per channel. Standard: 2000 steps. "
         "The forecasts were committed before the first run. Quick: 20 steps of each cell, a smoke "
         "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
+    )
+    reading = Reading(
+        "--t----",
+        "Every row learned to forget, so that task separates nobody.",
     )
 
     def plan(self, profile: str) -> Plan:

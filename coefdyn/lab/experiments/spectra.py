@@ -19,7 +19,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.experiments.spectra_standard import (
     ABOVE_ONE,
     CLOSE,
@@ -239,6 +239,12 @@ class Spectra(Experiment):
         "rate, two seeds. Paper: its Table 1; learning "
         "rates and training batches are not in its text. Live: two models on the digits. Standard: "
         "the quick models and tasks with 3000 steps, three learning rates and four seeds."
+    )
+    reading = Reading(
+        "tunnn-----uh----u-h-hh--uu--",
+        "Linear attention kept more of its initial spectrum than softmax and Mamba-2 did on "
+        "ListOps, and softmax attention has eigenvalues at both ends on recall. That ListOps "
+        "needs eigenvalues about 1 did not show, in models that learned its examples by heart.",
     )
 
     def plan(self, profile: str) -> Plan:

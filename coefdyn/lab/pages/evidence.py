@@ -20,9 +20,9 @@ from coefdyn.lab.experiments.result import (
     UNDECIDED,
     Result,
     Verdict,
+    letters,
 )
 from coefdyn.lab.pages.markdown import plain, table
-from coefdyn.lab.pages.readings import LETTERS, READINGS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -35,7 +35,6 @@ __all__ = [
     "claims_markdown",
     "decision_markdown",
     "evidence_markdown",
-    "letters",
     "load_results",
     "others_markdown",
     "perplexity_markdown",
@@ -282,7 +281,7 @@ def claims_figure(out: Path | str | None = None) -> Figure:
     every = [name for names in STATEMENTS.values() for name in names]
     counts = [_counts(get_experiment(name), load_results(name, out)[STANDARD]) for name in every]
     names = [IN_WORDS.get(name, name.replace("principle-", "Principle ")) for name in every]
-    figure, (axes,) = new_figure(width=6.6, height=4.4)
+    figure, (axes,) = new_figure(width=5.6, height=4.6)
     left = [0] * len(names)
     for status, color in COLORS.items():
         widths = [found[status] for found in counts]
@@ -297,7 +296,7 @@ def claims_figure(out: Path | str | None = None) -> Figure:
     axes.invert_yaxis()
     axes.grid(visible=False)
     axes.set_xlabel("claims, at the standard size")
-    figure.legend(loc="outside upper center", ncols=len(COLORS), frameon=False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
     return figure
 
 
@@ -336,7 +335,7 @@ def _answer(experiment: Experiment, result: Result) -> str:
         word = closed_word if refuted or found[UNDECIDED] else open_word
     if found[NOT_RUN] and (held or refuted or found[UNDECIDED]):
         word += " so far"
-    reading = READINGS.get(experiment.id)
+    reading = experiment.reading
     if reading is not None and reading.verdicts == letters(verdicts):
         told = ", ".join(f"{len(those)} {status}" for status, those in found.items() if those)
         return f"**{word}.** {reading.words} ({told}.)"
@@ -353,11 +352,6 @@ def _answer(experiment: Experiment, result: Result) -> str:
     if found[NOT_RUN]:
         parts.append(f"{_claims(found[NOT_RUN])} still waiting for runs")
     return f"**{word}**, because " + ", and ".join(parts) + "."
-
-
-def letters(verdicts: Sequence[Verdict]) -> str:
-    """One letter per claim, in the claims' order; see ``readings.LETTERS``."""
-    return "".join(LETTERS[one.status] for one in verdicts)
 
 
 def _claims(found: Sequence[Verdict]) -> str:
