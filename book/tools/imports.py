@@ -3,7 +3,8 @@
 A package's `__init__` that re-exports names is looked through: `from coefdyn.mixers import GLA`
 reaches the module that defines `GLA` and not its neighbours. Any other module counts whole, with
 everything that it imports itself, inside functions too, and with the files that are not Python in
-its folder (a widget's script, a style sheet).
+its folder (a widget's script, a style sheet). A cell that imports a list of submodules, as
+`EXPERIMENTS` is one, goes through them all, so it reaches them all.
 """
 
 from __future__ import annotations
@@ -69,7 +70,22 @@ class Library:
             tree = ast.parse("\n".join(lines))
         except SyntaxError:
             return
-        yield from self._needs(tree, "")
+        for need in self._needs(tree, ""):
+            yield need
+            yield from self._listed(*need)
+
+    def _listed(self, module: str, name: str | None) -> Iterator[Need]:
+        """The submodules that a package's `__init__` lists as strings under this name."""
+        path = self.path(module)
+        if path is None or path.name != "__init__.py":
+            return
+        for node in parse(path).body:
+            targets = node.targets if isinstance(node, ast.Assign) else []
+            targets = [node.target] if isinstance(node, ast.AnnAssign) else targets
+            if any(isinstance(one, ast.Name) and one.id == name for one in targets):
+                words = (one.value for one in ast.walk(node) if isinstance(one, ast.Constant))
+                found = (f"{module}.{word}" for word in words if isinstance(word, str))
+                yield from ((one, None) for one in found if self.path(one) is not None)
 
     @staticmethod
     def _gpu_only(module: str, named: tuple[str, ...]) -> bool:

@@ -115,6 +115,18 @@ def test_modules_named_in_strings_and_scripts_beside_them_count(project: Path) -
     assert files == widget | {"coefdyn/core.py"}
 
 
+def test_a_list_of_submodules_reaches_them_all(project: Path) -> None:
+    package = project / "coefdyn" / "lazy"
+    package.mkdir()
+    (package / "__init__.py").write_text('ALL: dict[str, str] = {"one": "first", "2": "no"}\n')
+    (package / "first.py").write_text("from coefdyn.core import Core\n")
+    (project / "coefdyn" / "page.py").write_text("from coefdyn.lazy import ALL\n")
+    init = "coefdyn/lazy/__init__.py"
+    listed = {init, "coefdyn/lazy/first.py", "coefdyn/core.py"}
+    assert reached(project, "from coefdyn.lazy import ALL") == listed
+    assert reached(project, "import coefdyn.page") == {init, "coefdyn/page.py"}
+
+
 def test_gpu_kernels_count_only_when_a_cell_names_them(project: Path) -> None:
     (project / "coefdyn/core.py").write_text("from coefdyn.execution.triton import scalar\n")
     assert reached(project, "import coefdyn.core") == {"coefdyn/core.py"}
