@@ -1,4 +1,9 @@
-"""Results as Markdown for the book: generated from the result files, never typed."""
+"""Results for the book, generated from the result files.
+
+Typed is only what an experiment's `reading` says, and that is shown for the verdicts it was written
+for alone. One file of over 400 lines, a quarter of them names and lists of statements: the tables
+of the evidence page and of the chapters share the same verdicts, links and answers.
+"""
 
 from __future__ import annotations
 
