@@ -32,6 +32,7 @@ EXPERIMENTS: dict[str, str] = {
     "principle-6": "principle_6",
     "dsf-mqar": "dsf_mqar",
     "dsf-normalizers": "dsf_normalizers",
+    "dsf-table-1": "dsf_table_1",
     "spectra": "spectra",
     "spectra-mods": "spectra_mods",
     "scoreboard": "scoreboard",
