@@ -35,6 +35,7 @@ EXPERIMENTS: dict[str, str] = {
     "dsf-table-1": "dsf_table_1",
     "spectra": "spectra",
     "spectra-mods": "spectra_mods",
+    "heads": "heads",
     "scoreboard": "scoreboard",
 }
 

@@ -75,6 +75,7 @@ SECOND_VIEW = {
     "spectra": "second_view/spectra",
     "spectra-mods": "second_view/spectra",
     "scoreboard": "scoreboard",
+    "heads": "principles/principle_2_2",
 }
 
 #: what the sources measure and no experiment covers: where, what, and why not
@@ -121,6 +122,7 @@ STATEMENTS = {
     "The dynamical systems framework": ("dsf-mqar", "dsf-normalizers", "dsf-table-1"),
     "Eigenvalue spectra": ("spectra", "spectra-mods"),
     "The scoreboard of this book": ("scoreboard",),
+    "Heads (this book): recall follows the state, not their number": ("heads",),
 }
 
 #: the experiments of STATEMENTS whose id says little to a reader
@@ -129,6 +131,7 @@ IN_WORDS = {
     "dsf-mqar": "Framework, recall",
     "dsf-normalizers": "Framework, normalizers",
     "dsf-table-1": "Framework, long range",
+    "heads": "Heads and state",
     "spectra": "Spectra",
     "spectra-mods": "Spectra, changed parts",
     "scoreboard": "Scoreboard",

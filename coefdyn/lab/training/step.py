@@ -155,7 +155,8 @@ class Stepper:
                 raise
             self.ensemble.restore()
             self._graph, self.mode = None, "eager"
-            warnings.warn(f"the step runs uncompiled: {error}", stacklevel=3)
+            reason = f"{error}".strip().partition("\n")[0]  # the compiler adds a page of its frames
+            warnings.warn(f"the step runs uncompiled: {reason}", stacklevel=3)
         finally:
             for tensor, old in zip(held, before, strict=True):
                 tensor.copy_(old)
