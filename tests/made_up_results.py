@@ -8,11 +8,16 @@ from coefdyn.lab.experiments.result import Result, Verdict
 
 def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics) -> dict:
     """A record with chosen numbers, for tests of the claims' arithmetic only."""
+    curve = [accuracy / 2, accuracy]
     return {
         "key": run.key,
         "config": run.to_dict(),
         "seed": run.seed,
-        "metrics": {"step": [50, 100], "accuracy": [accuracy / 2, accuracy]},
+        "metrics": {
+            "step": [50, 100],
+            "accuracy": curve,
+            "perplexity": [1 / max(level, 1e-3) for level in curve],
+        },
         "wall_s": 1.0,
         "final": {"accuracy": accuracy, "perplexity": 1 / max(accuracy, 1e-3)},
         "diagnostics": {

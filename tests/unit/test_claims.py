@@ -178,7 +178,7 @@ def test_registered_claims_name_planned_variants_and_differ(name):
 
 
 #: grids in which one seed tries the rates, as the evidence page says
-LARGE = ("principle-4", "principle-5", "dsf-mqar", "spectra-mods", "scoreboard")
+LARGE = ("principle-4", "principle-5", "dsf-mqar", "heads", "spectra-mods", "scoreboard")
 
 
 @pytest.mark.parametrize("name", TRAINED)

@@ -16,6 +16,7 @@ from coefdyn.lab.experiments.baselines import accuracy_by_place
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.dsf_standard import (
     EXPANDED,
+    GATED_STEPS,
     GATES,
     LINEAR,
     NORMALIZED,
@@ -29,6 +30,7 @@ from coefdyn.lab.experiments.dsf_standard import (
     SSD,
     STANDARD_SIZES,
     STEP,
+    STEPS,
     standard_claims,
     standard_task,
 )
@@ -148,13 +150,13 @@ class DsfMqar(Experiment):
         "repeat parts with 10 seeds (--seeds 0 1 2 ...). Quick: 4 pairs in 16 tokens, d = 64, two "
         "values of n, one learning rate, 400 steps, and a short convolution in every mixer: "
         "without it, looking back one token takes too long to learn. Live: softmax and linear "
-        "attention, 200 steps. Standard: 8 pairs in 32 tokens, n from 4 to 32, at most 3000 steps, "
-        "a short convolution in every mixer."
+        "attention, 200 steps. Standard: 8 pairs in 32 tokens, n from 4 to 32, at most 3000 steps "
+        "(qLSTM 12 000), a short convolution in every mixer."
     )
     reading = Reading(
-        "hu-uthu---",
+        "huuuthuuu-",
         "Linear attention recalls more with a larger state, and softmax attention solves the "
-        "task at every size. With normalized attention and SSD some seeds learn the task and "
+        "task at every size. With normalized attention, SSD and S6 some seeds learn the task and "
         "others do not, which leaves their order open.",
     )
 
@@ -162,7 +164,7 @@ class DsfMqar(Experiment):
         if profile == STANDARD:
             pairs = [(model, n) for model, sizes in STANDARD_SIZES.items() for n in sizes]
             variants = [_standard_variant(*pair) for pair in pairs]
-            return standard_plan(variants, standard_training(3000), weight_decay=0.1, pilot=1)
+            return standard_plan(variants, standard_training(STEPS), weight_decay=0.1, pilot=1)
         paper, live = profile == "paper", profile == "live"
         tasks = [MqarConfig.paper(length) for length in (64, 128, 256, 512)]
         cells = [
@@ -253,7 +255,8 @@ class DsfMqar(Experiment):
 
 def _standard_variant(model: str, n: int) -> Variant:
     one = _variant(standard_task(), model, 64, n, paper=False)
-    return replace(one, method="chunked" if model in ONE_PER_CHANNEL else None)
+    longer = standard_training(GATED_STEPS, evaluate_every=300) if model in GATES else None
+    return replace(one, method="chunked" if model in ONE_PER_CHANNEL else None, train=longer)
 
 
 def _sizes(profile: str) -> dict[str, tuple[int, ...]]:
