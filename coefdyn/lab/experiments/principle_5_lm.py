@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import mean
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
@@ -191,7 +192,8 @@ class Principle5LanguageModel(Experiment):
         """Perplexity by model and scaling, the paper's beside it."""
         if result.profile == STANDARD:
             return [
-                f"  {one.variant.name:<32} perplexity {_perplexity(one):8.2f}"
+                f"  {one.variant.name:<32} perplexity {_perplexity(one):8.2f}, "
+                f"lowest on the validation text {mean(STOPPED.values(one)):8.2f}"
                 for one in result.outcomes()
             ]
         return [
@@ -237,22 +239,27 @@ class Principle5LanguageModel(Experiment):
 
 
 def _draw_standard(result: Result) -> Figure:
-    """A bar per variant: the mean over seeds, and a point for each."""
-    drawn, (axes,) = new_figure(width=8.0)
+    """Perplexity at the end on the test text, and at its lowest on the validation text.
+
+    A bar per variant: the mean over seeds, and a point for each.
+    """
+    drawn, panels = new_figure(columns=1, rows=2, width=8.0, height=2.9)
     found = result.outcomes()
-    for place, outcome in enumerate(found):
-        values = outcome.values("perplexity")
-        color = PALETTE[outcome.variant.facets["model"] == "softmax"]
-        axes.bar(place, sum(values) / len(values), color=color, alpha=0.75)
-        axes.plot([place] * len(values), values, "o", color="black", markersize=3)
     names = [
         f"{MODELS[f['model']]}\n$b$ = {WORDS.get(f['b'], f['b'])}"
         + ("\neps 0" if f["eps"] == "0" else "")
         for f in (one.variant.facets for one in found)
     ]
-    axes.set_xticks(range(len(names)), names, fontsize="x-small")
-    axes.set_ylabel("test perplexity")
-    axes.set_title("standard profile", loc="left")
+    measures = {"at the end, on the test text": metric("perplexity"), STOPPED.name: STOPPED}
+    for axes, (title, measure) in zip(panels, measures.items(), strict=True):
+        for place, outcome in enumerate(found):
+            values = measure.values(outcome)
+            color = PALETTE[outcome.variant.facets["model"] == "softmax"]
+            axes.bar(place, sum(values) / len(values), color=color, alpha=0.75)
+            axes.plot([place] * len(values), values, "o", color="black", markersize=3)
+        axes.set_xticks(range(len(names)), names, fontsize="x-small")
+        axes.set_ylabel("perplexity")
+        axes.set_title(title, loc="left")
     return drawn
 
 
