@@ -35,7 +35,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.tasks import MqarConfig
 
 if TYPE_CHECKING:
@@ -62,6 +62,13 @@ class Heads(Experiment):
         "and d / H of the values. Softmax attention with one and with eight heads is the control. "
         "Standard: 8 pairs in 32 tokens, d = 64. Quick: 4 pairs in 16 tokens, 400 steps. Paper: "
         "64 pairs in 512 tokens, d = 128, four times the channels."
+    )
+
+    reading = Reading(
+        "tunnh",
+        "Eight heads of four key channels solve the task, as one head of 32 does with eight times "
+        "their state, and recall more than one head of four. So recall followed the key channels "
+        "of all heads together, and not the state.",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -139,7 +146,7 @@ class Heads(Experiment):
                     xs.append(x)
                     ys.append(one.accuracy)
                 label = f"{heads} head{'s' if heads > 1 else ''}"
-                axes.plot(xs, ys, "-", color=PALETTE[place], label=label)
+                axes.plot(xs, ys, "_-", color=PALETTE[place], markersize=11, label=label)
             axes.set_xscale("log", base=2)
             ticks = sorted({n for n, _ in GRID})
             axes.set_xticks(ticks, [str(tick) for tick in ticks])
