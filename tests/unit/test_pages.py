@@ -159,6 +159,20 @@ def test_without_a_sentence_for_these_verdicts_the_claims_are_told(monkeypatch):
     assert told.startswith("**No test**, because 3 claims are without a test")
 
 
+def test_a_claim_against_its_statement_counts_against_it(monkeypatch):
+    experiment = get_experiment("heads")
+    monkeypatch.setattr(type(experiment), "reading", None)
+
+    def by_channels(facets, run):  # what a model recalls follows its key channels
+        right = 0.995 if facets["model"] == "softmax attention" else int(facets["n"]) / 33
+        return right, None
+
+    found = result_of(experiment, "standard", by_channels)
+    told = decision_markdown(experiment, {"standard": found})
+    assert told.startswith("**Contradicted**")
+    assert "the opposite held: one size of state: eight heads" in told
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_the_kept_sentence_was_written_for_the_kept_verdicts(name):
     experiment = get_experiment(name)

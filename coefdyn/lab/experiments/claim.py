@@ -357,6 +357,7 @@ class Claim:
         control: a test that must hold for the reading; where it fails there is no test.
         why: what the control excludes, or why there is none.
         quick: the quick profile's words for the same sentence, where they differ.
+        against: whether it is the opposite of the statement that the experiment is about.
     """
 
     sentence: str
@@ -364,6 +365,7 @@ class Claim:
     control: Test | None = None
     why: str
     quick: str = ""
+    against: bool = False
 
     def judge(self, result: Result) -> Verdict:
         """The verdict of a result on this claim."""
@@ -374,7 +376,8 @@ class Claim:
             check = self.control.judge(result)
             status = _controlled(status, check.status)
             control = f"{self.control.words} ({self.why}): {check.status}, {check.numbers}"
-        return Verdict(self.sentence, status, numbers, test=self.test.words, control=control)
+        words = {"test": self.test.words, "control": control}
+        return Verdict(self.sentence, status, numbers, **words, against=self.against)
 
     def registered(self) -> str:
         """Everything that is fixed before the first run, as text."""

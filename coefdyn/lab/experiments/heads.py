@@ -107,6 +107,7 @@ class Heads(Experiment):
                 sentence="one size of state: eight heads of four channels recall more than one",
                 test=Ahead(a=_at(LINEAR, 32, 8), b=_at(LINEAR, 4, 1), by=STEP),
                 why="the opposite of the last one, so that either can hold",
+                against=True,
             ),
         ]
 

@@ -85,6 +85,7 @@ class Verdict:
         numbers: the numbers that decided it, in words; empty if not run.
         test: the comparison and its threshold, where the claim is registered.
         control: the control and what it found, or why there is none.
+        against: whether the claim is the opposite of what the experiment is about.
     """
 
     claim: str
@@ -92,6 +93,7 @@ class Verdict:
     numbers: str
     test: str = ""
     control: str = ""
+    against: bool = False
 
 
 class Reading(NamedTuple):

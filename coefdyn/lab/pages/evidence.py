@@ -335,7 +335,9 @@ def _answer(experiment: Experiment, result: Result) -> str:
     found: dict[str, list[Verdict]] = {status: [] for status in MARKS}
     for one in verdicts:
         found[one.status].append(one)
-    held, refuted = found[HELD], found[NOT_HELD]
+    held = [one for one in found[HELD] if not one.against]
+    refuted = [one for one in found[NOT_HELD] if not one.against]
+    refuted += [one for one in found[HELD] if one.against]
     if held:
         word = "Supported in part" if refuted else "Supported"
     else:
@@ -350,7 +352,10 @@ def _answer(experiment: Experiment, result: Result) -> str:
         return f"**{word}.** {reading.words} ({told}.)"
     parts = [f"{len(held)} of {len(verdicts)} claims held"] if held else []
     if refuted:
-        parts.append("these did not hold: " + "; ".join(one.claim for one in refuted))
+        those = [one.claim for one in refuted if not one.against]
+        if those:
+            parts.append("these did not hold: " + "; ".join(those))
+        parts += [f"the opposite held: {one.claim}" for one in refuted if one.against]
     if found[UNDECIDED]:
         parts.append(f"{_claims(found[UNDECIDED])} undecided: the interval contains the threshold")
     if found[NO_TEST]:
