@@ -98,9 +98,11 @@ class Scoreboard(Experiment):
         "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
     )
     reading = Reading(
-        "--t----",
-        "Nine of ten rows learned to forget, four of them against the forecast, and LRU, whose "
-        "decay cannot read the token, did not. The other eight tasks wait.",
+        "-ut----",
+        "Of the three tasks that were run, the forecasts were right in 15 of the 21 cells where they "
+        "had an opinion: 6 of 7 on recall, 4 of 5 on overwrite, 5 of 9 on forget. DeltaNet leads "
+        "linear attention by 0.12 on overwritten keys, which the registered 0.1 leaves undecided. "
+        "Six tasks wait.",
     )
 
     def plan(self, profile: str) -> Plan:
