@@ -99,10 +99,10 @@ class Scoreboard(Experiment):
     )
     reading = Reading(
         "-ut----",
-        "Of the three tasks that were run, the forecasts were right in 15 of the 21 cells where they "
-        "had an opinion: 6 of 7 on recall, 4 of 5 on overwrite, 5 of 9 on forget. DeltaNet leads "
-        "linear attention by 0.12 on overwritten keys, which the registered 0.1 leaves undecided. "
-        "Six tasks wait.",
+        "Of the three tasks that were run, the forecasts were right in 15 of the 21 cells where "
+        "they had an opinion: 6 of 7 on recall, 4 of 5 on overwrite, 5 of 9 on forget. DeltaNet "
+        "leads linear attention by 0.12 on overwritten keys, which the registered 0.1 leaves "
+        "undecided. Six tasks wait.",
     )
 
     def plan(self, profile: str) -> Plan:
