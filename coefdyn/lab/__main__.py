@@ -202,6 +202,7 @@ def _show(parsed: argparse.Namespace) -> int:
 
 
 def _claims(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.pages.untested import reasons
     from coefdyn.lab.pages.waiting import core_hours
 
     counts: dict[str, Counter[str]] = {}
@@ -220,6 +221,8 @@ def _claims(parsed: argparse.Namespace) -> int:
         words = ", ".join(f"{found[status]} {status}" for status in STATUSES)
         note = " (without a standard profile yet; means, no interval)" if profile == "quick" else ""
         print(f"  {profile:<8} {words}{note}")
+    why = ", ".join(f"{count} {reason}" for reason, count in reasons(parsed.out).items())
+    print(f"no test at the standard size, by reason: {why}")
     spent = ", ".join(f"{profile} {core_hours(*found):.1f}" for profile, found in results.items())
     print(f"core-hours of the runs on CPUs: {spent}")
     return 0

@@ -14,16 +14,28 @@ from coefdyn.lab.experiments.claim import (
     Ahead,
     Claim,
     Diverges,
+    Every,
     Guess,
     Par,
     Reaches,
+    Some,
     Steadier,
 )
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.principle_1 import DESIGNS
 from coefdyn.lab.experiments.registration import changed_since, digest, registration
 from coefdyn.lab.experiments.result import Result
-from coefdyn.lab.experiments.rule import HELD, MIN_SEEDS, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
+from coefdyn.lab.experiments.rule import (
+    ALL_SOLVED,
+    CONTROL_FAILS,
+    HELD,
+    MIN_SEEDS,
+    NO_TEST,
+    NOT_HELD,
+    NOT_LEARNED,
+    NOT_RUN,
+    UNDECIDED,
+)
 from coefdyn.lab.training import ResultFile
 
 EXPERIMENT = get_experiment("principle-3")
@@ -114,6 +126,35 @@ def test_a_failing_control_takes_the_test_away():
     seen = result(0.9, 0.5)
     assert [one.judge(seen).status for one in (good, bad, open_)] == [HELD, NO_TEST, UNDECIDED]
     assert "because" in good.judge(seen).control
+
+
+@pytest.mark.parametrize(
+    ("levels", "control", "reason"),
+    [
+        ((0.3, 0.1), 0.0, NOT_LEARNED),
+        ((1.0, 1.0), 0.0, ALL_SOLVED),
+        ((1.0, 1.0), 1.1, ALL_SOLVED),  # what the claim itself lacks is said first
+        ((0.9, 0.5), 0.6, CONTROL_FAILS),
+        ((0.9, 0.5), 0.4, ""),
+    ],
+)
+def test_a_verdict_without_a_test_names_its_reason(levels, control, reason):
+    """The test compares, the control asks for an accuracy of the model without positions."""
+    check = Reaches(a=WITHOUT, bound=control)
+    one = Claim(sentence="s", test=Ahead(a=WITH, b=WITHOUT), control=check, why="w")
+    found = one.judge(result(*levels))
+    assert found.reason == reason
+    assert (found.status == NO_TEST) == bool(reason)
+
+
+def test_of_several_tests_the_reason_that_steps_could_mend_comes_first():
+    """One part compares models that solved the task, the other one that did not learn."""
+    solved = Ahead(a=WITH, b=WITH)
+    unlearned = Par(a=WITH, b=WITHOUT, within=0.05)
+    seen = result(1.0, 0.1)
+    for tests in ((solved, unlearned), (unlearned, solved)):
+        assert Every(tests).judge(seen).reason == NOT_LEARNED
+        assert Some((*tests, Reaches(a=WITH, bound=0.5))).judge(seen).reason == ""
 
 
 REGISTERED = [name for name in EXPERIMENTS if STANDARD in get_experiment(name).profiles]

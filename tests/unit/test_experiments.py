@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -23,6 +24,7 @@ from coefdyn.lab.experiments.result import (
     NOT_HELD,
     NOT_RUN,
     Outcome,
+    Result,
     Verdict,
     verdict,
 )
@@ -307,6 +309,7 @@ def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert printed.count(", profile paper: not yet run.\n    not run\n") == len(EXPERIMENTS)
     assert "\nclaims by status\n" in printed
+    assert "\nno test at the standard size, by reason: 0 the models did not learn, 0 all" in printed
     assert "\ncore-hours of the runs on CPUs: quick " in printed
     assert main(["list"]) == 0
     assert "principle-5-lm" in capsys.readouterr().out
@@ -415,6 +418,35 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     more = Small().run("standard", seeds=[4], out=tmp_path, options=options)
     assert more.outcomes()[0].seeds == [0, 1, 4], "trained at the rate that the pilot chose"
     assert Small().load("standard", out=tmp_path).outcomes()[0].seeds == [0, 1, 2, 3, 4]
+
+
+def test_a_short_pilot_chooses_and_every_seed_is_judged_in_full():
+    """Its own steps for the pilot; a variant with settings of its own has one length."""
+    whole = get_experiment("principle-6").plan("standard")
+    (own,) = [one for one in whole.variants if one.name == "exp, one, 0.95"]
+    (two,) = [one for one in whole.variants if one.name == "relu, row_sum, 1.05"]
+    short, long = whole.pilot_train.steps, whole.train.steps
+    assert short < long and own.train.steps == short and two.train is None
+    plan = replace(whole, variants=(own, two))
+    best = {own.name: plan.sweep[0][0], two.name: plan.sweep[2][0]}
+    records = {}
+    while missing := [pair for pair in plan.runs() if pair[1].key not in records]:
+        assert plan.waiting + len(plan.runs()) == 8 + 10, "never more than the whole protocol"
+        records |= {
+            run.key: made_up(run, 0.8 if run.train.learning_rate == best[variant.name] else 0.5)
+            for variant, run in missing
+        }
+        plan = plan.settled(records)
+    assert plan.waiting == 0
+    runs = {one.name: [run for v, run in plan.runs() if v is one] for one in plan.variants}
+    steps = {name: Counter(run.train.steps for run in found) for name, found in runs.items()}
+    assert steps == {own.name: {short: 8}, two.name: {short: 6, long: 4}}
+    result = Result("principle-6", "standard", plan, tuple(records.values()))
+    judged = result.outcome(two).records
+    assert [(one["seed"], one["config"]["train"]["steps"]) for one in judged] == [
+        (seed, long) for seed in plan.seeds
+    ]
+    assert {one["config"]["train"]["learning_rate"] for one in judged} == {best[two.name]}
 
 
 def test_the_pilot_ends_with_the_first_rate_that_solves_the_task():

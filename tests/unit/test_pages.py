@@ -11,7 +11,14 @@ from made_up_results import made_up, result_of
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.registration import digest
 from coefdyn.lab.experiments.result import letters
-from coefdyn.lab.experiments.rule import HELD, NOT_HELD
+from coefdyn.lab.experiments.rule import (
+    ALL_SOLVED,
+    CONTROL_FAILS,
+    HELD,
+    NEVER_OCCURS,
+    NOT_HELD,
+    NOT_LEARNED,
+)
 from coefdyn.lab.pages.evidence import (
     STATEMENTS,
     claims_figure,
@@ -24,7 +31,9 @@ from coefdyn.lab.pages.evidence import (
     runtimes_markdown,
     statements_markdown,
 )
+from coefdyn.lab.pages.markdown import plain
 from coefdyn.lab.pages.turned import turned, turned_markdown
+from coefdyn.lab.pages.untested import reasons, untested, untested_markdown
 from coefdyn.lab.pages.waiting import core_hours, waiting, waiting_markdown
 
 
@@ -212,6 +221,38 @@ def test_a_claim_that_turned_round_is_listed_with_both_verdicts(tmp_path: Path) 
     assert found[sentence] == (HELD, NOT_HELD)
     assert not any("softplus" in claim for claim in found), "not run at one of them"
     assert sentence in turned_markdown(tmp_path)
+
+
+def test_a_claim_without_a_test_is_listed_with_its_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three maps that solve the task; then the same three just above the guess."""
+    experiment = get_experiment("dsf-normalizers")
+    monkeypatch.setattr("coefdyn.lab.pages.untested.EXPERIMENTS", {experiment.id: experiment})
+
+    def keep(level: float, folder: Path) -> None:
+        file = experiment.file("standard", folder)
+        for one in result_of(experiment, "standard", lambda facets, run: (level, None)).records:
+            file.append(one)
+
+    assert untested_markdown(tmp_path) == "Every claim that was run has a test."
+    keep(1.0, tmp_path / "solved")
+    assert reasons(tmp_path / "solved") == {
+        NOT_LEARNED: 0, ALL_SOLVED: 3, NEVER_OCCURS: 0, CONTROL_FAILS: 0
+    }  # fmt: skip
+    told = untested_markdown(tmp_path / "solved")
+    assert told.startswith("0 times the models did not learn, 3 times all of them solved the task")
+    assert all(plain(one.sentence) in told for one in experiment.registered_claims())
+    keep(0.7, tmp_path / "apart")
+    assert list(untested(tmp_path / "apart")) == []
+
+
+def test_a_failed_control_is_told_in_the_words_of_the_claim() -> None:
+    """Kept results: one control that does not hold, one that has no test itself."""
+    told = untested_markdown()
+    assert "the control fails: “the untrained network does not have them there already”" in told
+    assert "the control has no test itself, since all of them solved the task" in told
+    assert sum(reasons().values()) == len(list(untested()))
 
 
 def test_what_waits_is_told_with_its_hours_and_its_command(

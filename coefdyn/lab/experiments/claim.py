@@ -69,10 +69,13 @@ def diagnostic(name: str, form: str = "normalized") -> Measure:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a test found: a status of ``rule.STATUSES``, and the numbers in words."""
+    """What a test found: a status of ``rule.STATUSES``, the numbers in words, and of a "no test"
+    which of ``rule.REASONS`` it is.
+    """
 
     status: str
     numbers: str
+    reason: str = ""
 
 
 class Test(ABC):
@@ -114,8 +117,8 @@ def _shown(outcome: Outcome, measure: Measure) -> str:
     return f"{rule.t_interval(values)} ({len(values)} seeds)"
 
 
-def _no_test(outcomes: list[Outcome], *, both: bool) -> str | None:
-    """Why accuracies cannot be compared, or None. ``both``: each of them has to have learned."""
+def _no_test(outcomes: list[Outcome], numbers: str, *, both: bool) -> Finding | None:
+    """A "no test" where accuracies cannot be compared. ``both``: each has to have learned."""
     values = [one.values() for one in outcomes]
     learned = [
         rule.has_learned(v, baseline(one.variant.task)[0])
@@ -123,9 +126,10 @@ def _no_test(outcomes: list[Outcome], *, both: bool) -> str | None:
     ]
     level, words = baseline(outcomes[0].variant.task)
     if not (all(learned) if both else any(learned)):
-        return f"not learned: {words} gives {level:.3f}"
+        told = f"{numbers}; not learned: {words} gives {level:.3f}"
+        return Finding(rule.NO_TEST, told, rule.NOT_LEARNED)
     if all(map(rule.has_solved, values)):
-        return "all of them solved the task"
+        return Finding(rule.NO_TEST, f"{numbers}; {rule.ALL_SOLVED}", rule.ALL_SOLVED)
     return None
 
 
@@ -156,9 +160,9 @@ class Ahead(Test):
         a, b = found
         gap = rule.t_interval(_gap(a, b, self.measure))
         numbers = f"{_shown(a, self.measure)} against {_shown(b, self.measure)}; difference {gap}"
-        reason = _no_test(found, both=False) if self.measure is accuracy else None
-        if reason is not None:
-            return Finding(rule.NO_TEST, f"{numbers}; {reason}")
+        untested = _no_test(found, numbers, both=False) if self.measure is accuracy else None
+        if untested is not None:
+            return untested
         status = rule.below(gap, -self.by) if self.less else rule.above(gap, self.by)
         return Finding(status, numbers)
 
@@ -187,9 +191,9 @@ class Par(Test):
         gap = rule.t_interval(_gap(a, b, self.measure))
         numbers = " against ".join(_shown(one, self.measure) for one in found)
         numbers += f"; difference {gap}"
-        reason = _no_test(found, both=True) if self.measure is accuracy else None
-        if reason is not None:
-            return Finding(rule.NO_TEST, f"{numbers}; {reason}")
+        untested = _no_test(found, numbers, both=True) if self.measure is accuracy else None
+        if untested is not None:
+            return untested
         return Finding(rule.inside(gap, self.within), numbers)
 
 
@@ -292,9 +296,9 @@ class Steadier(Test):
         gap = rule.bootstrap_interval(rows, _spread_gap)
         spreads = np.std(np.asarray(rows), axis=0, ddof=1)
         numbers = f"{spreads[0]:.3f} against {spreads[1]:.3f}; difference {gap}"
-        reason = _no_test(found, both=True)
-        if reason is not None:
-            return Finding(rule.NO_TEST, f"{numbers}; {reason}")
+        untested = _no_test(found, numbers, both=True)
+        if untested is not None:
+            return untested
         return Finding(rule.below(gap, 0.0), numbers)
 
 
@@ -322,7 +326,9 @@ class _Joined(Test):
     def judge(self, result: Result) -> Finding:
         found = [test.judge(result) for test in self.tests]
         numbers = "; ".join(f"{one.status}: {one.numbers}" for one in found)
-        return Finding(self.join([one.status for one in found]), numbers)
+        status = self.join([one.status for one in found])
+        why = {one.reason for one in found} if status == rule.NO_TEST else set()
+        return Finding(status, numbers, next((one for one in rule.REASONS if one in why), ""))
 
 
 class Every(_Joined):
@@ -376,7 +382,8 @@ class Claim:
             check = self.control.judge(result)
             status = _controlled(status, check.status)
             control = f"{self.control.words} ({self.why}): {check.status}, {check.numbers}"
-        words = {"test": self.test.words, "control": control}
+        reason = found.reason or rule.CONTROL_FAILS if status == rule.NO_TEST else ""
+        words = {"test": self.test.words, "control": control, "reason": reason}
         return Verdict(self.sentence, status, numbers, **words, against=self.against)
 
     def registered(self) -> str:

@@ -160,8 +160,8 @@ class Occurring(Test):
         single = max(outcome.diagnostic("largest_zero_count", self.form))
         numbers = f"{found.numbers}; largest single count {single}"
         if single == 0:
-            return Finding(rule.NO_TEST, f"{numbers}: no zero at all")
-        return Finding(found.status, numbers)
+            return Finding(rule.NO_TEST, f"{numbers}: no zero at all", rule.NEVER_OCCURS)
+        return replace(found, numbers=numbers)
 
 
 def _curves(outcome: Outcome, form: str = "raw") -> list[list[float]]:

@@ -85,6 +85,7 @@ class Verdict:
         numbers: the numbers that decided it, in words; empty if not run.
         test: the comparison and its threshold, where the claim is registered.
         control: the control and what it found, or why there is none.
+        reason: of a registered claim without a test, which of ``rule.REASONS`` it is.
         against: whether the claim is the opposite of what the experiment is about.
     """
 
@@ -93,6 +94,7 @@ class Verdict:
     numbers: str
     test: str = ""
     control: str = ""
+    reason: str = ""
     against: bool = False
 
 

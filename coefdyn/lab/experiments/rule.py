@@ -23,12 +23,17 @@ from dataclasses import dataclass
 import numpy as np
 
 __all__ = [
+    "ALL_SOLVED",
     "CONFIDENCE",
+    "CONTROL_FAILS",
     "HELD",
     "MIN_SEEDS",
+    "NEVER_OCCURS",
     "NOT_HELD",
+    "NOT_LEARNED",
     "NOT_RUN",
     "NO_TEST",
+    "REASONS",
     "SOLVED",
     "STATUSES",
     "UNDECIDED",
@@ -48,6 +53,11 @@ __all__ = [
 HELD, NOT_HELD, UNDECIDED = "held", "not held", "undecided"
 NO_TEST, NOT_RUN = "no test", "not run"
 STATUSES = (HELD, NOT_HELD, UNDECIDED, NO_TEST, NOT_RUN)
+
+#: why there is no test; the first is the one that more steps could mend
+NOT_LEARNED, ALL_SOLVED = "the models did not learn", "all of them solved the task"
+NEVER_OCCURS, CONTROL_FAILS = "the quantity never occurs", "the control fails"
+REASONS = (NOT_LEARNED, ALL_SOLVED, NEVER_OCCURS, CONTROL_FAILS)
 
 #: share of repetitions whose interval contains the true mean
 CONFIDENCE = 0.9
