@@ -93,6 +93,9 @@ class Plan(AnyPlan):
         until_solved: the pilot tries its settings in turn, in the sweep's order, and ends with the
             first that solves the task with all its seeds: no other could be chosen over it by
             accuracy. Where none does, all are tried.
+        pilot_train: the pilot's own optimiser settings, where its runs are shorter than those that
+            are judged; its seeds then run the chosen setting in full as well. None, and for a
+            variant with settings of its own: one length.
         tried: variant name -> the settings that the pilot is known to need; see ``settled``.
         chosen: variant name -> setting, as far as the pilot is finished; see ``settled``.
         by_loss: choose by the lowest loss instead of the highest accuracy.
@@ -105,6 +108,7 @@ class Plan(AnyPlan):
     seeds: tuple[int, ...] = (0,)
     pilot: tuple[int, ...] | None = None
     until_solved: bool = False
+    pilot_train: TrainConfig | None = None
     tried: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
     chosen: Mapping[str, Setting] = field(default_factory=dict)
     by_loss: bool = False
@@ -118,10 +122,12 @@ class Plan(AnyPlan):
         """Every pair of learning rate and weight decay."""
         return [(rate, decay) for rate in self.learning_rates for decay in self.weight_decays]
 
-    def run_of(self, variant: Variant, seed: int, setting: Setting) -> RunConfig:
-        """One run."""
+    def run_of(
+        self, variant: Variant, seed: int, setting: Setting, *, pilot: bool = False
+    ) -> RunConfig:
+        """One run that is judged; with ``pilot``, one that the choice of a setting rests on."""
         rate, decay = setting
-        base = variant.train or self.train
+        base = variant.train or (self.pilot_train if pilot else None) or self.train
         return RunConfig(
             task=variant.task,
             model=variant.model,
@@ -139,12 +145,22 @@ class Plan(AnyPlan):
     def runs_of(self, variant: Variant) -> list[RunConfig]:
         """Every run of one variant that is known by now."""
         later = [self.chosen[variant.name]] if variant.name in self.chosen else []
-        first = self.sweep if self.pilot is None else self.settings_of(variant)
-        return [
-            self.run_of(variant, seed, setting)
-            for seed in self.seeds
-            for setting in (first if self.pilot is None or seed in self.pilot else later)
-        ]
+        if self.pilot is None:
+            return [self.run_of(variant, seed, one) for seed in self.seeds for one in self.sweep]
+        runs = []
+        for seed in self.seeds:
+            if seed in self.pilot:
+                tried = self.settings_of(variant)
+                runs += [self.run_of(variant, seed, one, pilot=True) for one in tried]
+            if seed in self._judged_later(variant):
+                runs += [self.run_of(variant, seed, one) for one in later]
+        return runs
+
+    def _judged_later(self, variant: Variant) -> list[int]:
+        """The seeds whose judged run is none of the pilot's."""
+        apart = self.pilot_train is not None and variant.train is None
+        own = () if self.pilot is None or apart else self.pilot
+        return [seed for seed in self.seeds if seed not in own]
 
     @property
     def waiting(self) -> int:
@@ -154,7 +170,7 @@ class Plan(AnyPlan):
         open_ones = [one for one in self.variants if one.name not in self.chosen]
         pilots = len([seed for seed in self.seeds if seed in self.pilot])
         rates = sum(len(self.sweep) - len(self.settings_of(one)) for one in open_ones)
-        return (len(self.seeds) - pilots) * len(open_ones) + pilots * rates
+        return sum(len(self._judged_later(one)) for one in open_ones) + pilots * rates
 
     def setting_of(self, variant: Variant, records: Mapping[str, Record]) -> Setting | None:
         """The best setting of a variant: over its pilot, or over all seeds; None if unfinished.
@@ -184,7 +200,9 @@ class Plan(AnyPlan):
         self, variant: Variant, setting: Setting, records: Mapping[str, Record]
     ) -> list[Record] | None:
         """The records of a setting that its choice rests on, or None while one is missing."""
-        keys = [self.run_of(variant, seed, setting).key for seed in self.pilot or self.seeds]
+        pilot = self.pilot is not None
+        seeds = self.pilot or self.seeds
+        keys = [self.run_of(variant, seed, setting, pilot=pilot).key for seed in seeds]
         return [records[key] for key in keys] if all(key in records for key in keys) else None
 
     def _needed(self, variant: Variant, records: Mapping[str, Record]) -> tuple[Setting, ...]:
@@ -243,6 +261,7 @@ def standard_plan(
     weight_decay: float = 0.0,
     seeds: int = 4,
     pilot: int = 2,
+    pilot_train: TrainConfig | None = None,
     until_solved: bool = True,
     by_loss: bool = False,
 ) -> Plan:
@@ -260,6 +279,7 @@ def standard_plan(
         weight_decays=(weight_decay,),
         seeds=tuple(range(seeds)),
         pilot=tuple(range(pilot)),
+        pilot_train=pilot_train,
         until_solved=until_solved and not by_loss,
         by_loss=by_loss,
     )

@@ -1,7 +1,7 @@
 """Principle 6 (Figure 11): an unstable A_t needs a normaliser that counters its growth.
 
-The standard profile adds the control: the same design with A = I and with A = .95 I. What turns NaN
-with 1.05 I and not with these does so because of A.
+The standard profile adds the control: exp with eta = 1, A = I and A = .95 I. What turns NaN with
+1.05 I and not with these does so because of A.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ from coefdyn.lab.training import TrainConfig
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
+__all__ = ["EXPERIMENT", "PILOT_STEPS", "STEPS", "claims", "figure", "load", "run"]
 
 READOUTS = ("exp", "softplus", "relu")
 NORMALIZERS = {"one": "$\\eta = 1$", "geometric": "$\\eta_i = 1.05^i$", "row_sum": "row sum"}
 SOLVED = 0.95
 MARGIN = 0.1
+#: of a run that chooses the learning rate, and of one that is judged
+PILOT_STEPS, STEPS = 3000, 12_000
 #: constant of A = c I -> its facet; 1 and .95 are the controls of the standard profile
 GROWTH = {"1.05": 1.05, "1": 1.0, "0.95": 0.95}
 
@@ -54,7 +56,8 @@ class Principle6(Experiment):
         "length 32 instead of 128, so A grows 4.8-fold instead of 500-fold over a sequence; d = "
         "64, 8 heads, learned positions, one learning rate, 1200 steps. Live: exp, 100 steps. "
         "Standard: the paper's length of 128 and so its growth, the quick model with rotary "
-        "positions, 3000 steps of 8 sequences, and the same designs with A = I and A = 0.95 I."
+        "positions, 12 000 steps of 8 sequences at the learning rate that runs of 3000 chose, and, "
+        "for 3000 steps, exp with eta = 1, A = I and A = 0.95 I."
     )
     reading = Reading(
         "hh------",
@@ -86,11 +89,21 @@ class Principle6(Experiment):
         )
 
     def _standard(self) -> Plan:
-        """The exp readout and its controls first: they end within few steps where they diverge."""
+        """The exp readout and its controls first: they end within few steps where they diverge.
+
+        Softplus and ReLU have no control, since nothing of theirs turns NaN. The learning rate is
+        chosen by shorter runs, whose ends are no verdict: after ``PILOT_STEPS``, two passes
+        through the data, most designs with A = 1.05 I are just above the guess, and one that was
+        given four times as many solves the task. The controls, asked for NaN alone, stay short.
+        """
         cells = [(phi, eta, "1.05") for phi in READOUTS for eta in NORMALIZERS]
-        controls = [(phi, "one", growth) for phi in READOUTS for growth in ("1", "0.95")]
+        controls = [("exp", "one", growth) for growth in ("1", "0.95")]
         task = NoisyRecallConfig.quick().with_changes({"seq_len": 128})
         order = sorted(cells + controls, key=lambda cell: READOUTS.index(cell[0]))
+        pilot, judged = (
+            standard_training(steps, batch=8, evaluate_every=steps // 20, clip=None)
+            for steps in (PILOT_STEPS, STEPS)
+        )
         variants = []
         for readout, normalizer, growth in order:
             one = self._variant(readout, normalizer, paper=False)
@@ -101,11 +114,13 @@ class Principle6(Experiment):
                     facets={**one.facets, "A": growth},
                     task=task,
                     model=replace(one.model, options=options, position="rotary"),
+                    train=None if growth == "1.05" else pilot,
                 )
             )
         return standard_plan(
             variants,
-            standard_training(3000, batch=8, evaluate_every=150, clip=None),
+            judged,
+            pilot_train=pilot,
             learning_rates=(3e-4, 1e-3, 3e-3),
             until_solved=False,
         )
@@ -263,7 +278,7 @@ class Principle6(Experiment):
 
 
 def _draw_standard(result: Result) -> Figure:
-    """As the paper's figure, with eta = 1 at A = I and 0.95 I beside it."""
+    """As the paper's figure, with the short controls, eta = 1 at A = I and 0.95 I, beside it."""
     drawn, (axes,) = new_figure(width=7.2, height=3.8)
     series = {
         f"{words}, $A = 1.05 I$": [
@@ -272,7 +287,7 @@ def _draw_standard(result: Result) -> Figure:
         for eta, words in NORMALIZERS.items()
     }
     for growth in ("1", "0.95"):
-        series[f"control: {NORMALIZERS['one']}, $A = {growth} I$"] = [
+        series[f"{PILOT_STEPS} steps: {NORMALIZERS['one']}, $A = {growth} I$"] = [
             result.one(readout=phi, normalizer="one", A=growth) for phi in READOUTS
         ]
     plateau = frequent_value_accuracy(result.variants[0].task)
