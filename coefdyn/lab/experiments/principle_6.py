@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
 from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Guess, Reaches, Some, Test
-from coefdyn.lab.experiments.figures import draw_plateau, grouped_points, new_figure
+from coefdyn.lab.experiments.figures import PALETTE, draw_plateau, grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -32,7 +32,16 @@ from coefdyn.lab.training import TrainConfig
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "PILOT_STEPS", "STEPS", "claims", "figure", "load", "run"]
+__all__ = [
+    "EXPERIMENT",
+    "PILOT_STEPS",
+    "STEPS",
+    "claims",
+    "figure",
+    "learning_figure",
+    "load",
+    "run",
+]
 
 READOUTS = ("exp", "softplus", "relu")
 NORMALIZERS = {"one": "$\\eta = 1$", "geometric": "$\\eta_i = 1.05^i$", "row_sum": "row sum"}
@@ -60,9 +69,11 @@ class Principle6(Experiment):
         "for 3000 steps, exp with eta = 1, A = I and A = 0.95 I."
     )
     reading = Reading(
-        "hh------",
+        "hhhhnuuu",
         "Under A = 1.05 I, exp with eta = 1 or eta_i = 1.05^i overflowed in the first step, "
-        "with every seed. The rows with a row sum, and those of softplus and ReLU, wait.",
+        "with every seed; with the row sum it never did. Which of the normalizers that keep "
+        "training alive is better stays open: with each of them some seeds solve the task and "
+        "others stop near 0.65.",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -294,6 +305,34 @@ def _draw_standard(result: Result) -> Figure:
     draw_plateau(axes, plateau, "answering the most frequent value")
     grouped_points(axes, READOUTS, series)
     axes.set_title("Noisy in-context recall, length 128 (standard)", loc="left")
+    return drawn
+
+
+def learning_figure(result: Result) -> Figure:
+    """Validation accuracy of the judged runs with A = 1.05 I, a panel per readout, a line per seed.
+
+    The dotted line at ``PILOT_STEPS`` is where the runs that chose the learning rate ended. Runs
+    that turned NaN have no line; a run that has solved its task ends early.
+    """
+    drawn, panels = new_figure(len(READOUTS), width=2.7, height=3.4)
+    plateau = frequent_value_accuracy(result.variants[0].task)
+    for axes, readout in zip(panels, READOUTS, strict=True):
+        for color, (eta, words) in zip(PALETTE, NORMALIZERS.items(), strict=False):
+            axes.plot([], [], color=color, label=words)
+            outcome = result.one(readout=readout, normalizer=eta, A="1.05")
+            for record in outcome.records if outcome else []:
+                if record["diverged_at"] is None:
+                    steps, accuracy = record["metrics"]["step"], record["metrics"]["accuracy"]
+                    axes.plot(steps, accuracy, color=color, lw=1.2, alpha=0.85)
+        axes.axhline(plateau, color="0.55", lw=0.8, ls="--", label="most frequent value")
+        axes.axvline(PILOT_STEPS, color="0.55", lw=0.8, ls=":", label="end of the shorter runs")
+        axes.set(xlabel="steps", xlim=(0, STEPS), ylim=(0, 1.02))
+        axes.set_xticks([0, PILOT_STEPS, 2 * PILOT_STEPS, STEPS])
+        axes.set_title(readout, loc="left")
+    panels[0].set_ylabel("validation accuracy")
+    drawn.legend(
+        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+    )
     return drawn
 
 
