@@ -32,6 +32,8 @@ from coefdyn.lab.tasks import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from matplotlib.figure import Figure
 
 __all__ = ["EXPERIMENT", "beyond_figure", "claims", "figure", "learning_figure", "load", "run"]
@@ -307,17 +309,19 @@ def beyond_figure(result: Result) -> Figure:
     return drawn
 
 
-def learning_figure(result: Result) -> Figure:
-    """Validation accuracy while the designs of ``LADDER`` learn, a panel per task they all learn.
+def learning_figure(
+    result: Result, tasks: Sequence[str] = ("parity", "selective copying")
+) -> Figure:
+    """Validation accuracy while the designs of ``LADDER`` learn, a panel per task.
 
     Each at the learning rate that its pilot chose; the mean over the seeds. A run that has solved
     its task keeps its last value.
     """
-    tasks = [task for task in standard_tasks() if task != "S3" and _complete(result, task)]
-    if not tasks:
+    complete = [task for task in tasks if _complete(result, task)]
+    if not complete:
         return empty_figure("no task has been run")
-    drawn, panels = new_figure(len(tasks), width=3.7, height=3.6)
-    for axes, task in zip(panels, tasks, strict=True):
+    drawn, panels = new_figure(len(complete), width=3.7, height=3.6)
+    for axes, task in zip(panels, complete, strict=True):
         for color, name in zip(PALETTE, LADDER, strict=False):
             outcome = result.one(task=task, design=name)
             assert outcome is not None, "the task is complete"
