@@ -101,12 +101,12 @@ class Principle4(Experiment):
         "scalar and the Householder; at most 3000 steps."
     )
     reading = Reading(
-        "tnuttuuunutttth-----nu",
+        "tnuttuuunutttthuuunhnu",
         "Parity of 40 bits is learned with every structure, because 40 bits can be counted. On "
         "texts four times as long the designs whose steps reflect stay right at 85 to 99 bits "
         "in 100 and the others guess. Nobody gets beyond the sign of a product of S3. Copying is "
-        "solved with every structure, with A = I after the most steps; only a reflection of full "
-        "strength at every step stays at 0.84. Recall waits.",
+        "solved with every structure, with A = I after the most steps, and on recall nobody is "
+        "ahead of A = I. Only a reflection of full strength at every step fails at both.",
     )
 
     def plan(self, profile: str) -> Plan:
