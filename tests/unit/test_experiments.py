@@ -493,13 +493,21 @@ def test_some_variants_alone_go_through_the_whole_protocol(tmp_path):
             return plan
 
     options = RunOptions(device="cpu", workers=1, progress=False)
-    only = {"readout": ("exp",), "positions": ("decay", "rotary")}
+    only = {"readout": ("exp",), "positions": ("decay",)}
     result = Small().run("standard", only=only, out=tmp_path, options=options)
     assert {one["variant"]["positions"] for one in result.records} == {"decay"}
     assert len(result.records) == 8, "three rates by two seeds, and the best of them by two more"
     assert result.missing == 8, "what is left out is not run, and not forgotten"
-    with pytest.raises(ValueError, match="no variant of principle-3 at standard is readout = tanh"):
-        Small().run("standard", only={"readout": ("tanh",)}, out=tmp_path, options=options)
+    wrong = {
+        "readout of principle-3 at standard must be one of": {"readout": ("exp", "tanh")},
+        "a facet of principle-3 at standard must be one of": {"reedout": ("exp",)},
+    }
+    for words, only in wrong.items():
+        with pytest.raises(ValueError, match=words):
+            Small().run("standard", only=only, out=tmp_path, options=options)
+    apart = {"structure": ("scalar",), "parameters": ("beta = 2",)}
+    with pytest.raises(ValueError, match="no variant of principle-4 at live is structure = scalar"):
+        get_experiment("principle-4").run("live", only=apart, options=options)
 
 
 def test_values_of_a_facet_that_is_named_twice_add_up_and_may_hold_commas():

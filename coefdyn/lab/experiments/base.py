@@ -109,11 +109,11 @@ class Experiment(ABC):
             options: processes, budget, progress.
 
         Raises:
-            ValueError: for an unknown profile, or where ``only`` leaves no variant.
+            ValueError: for an unknown profile, a facet or value of ``only`` that no variant has,
+                or where ``only`` leaves no variant.
         """
         plan = self._plan(profile, seeds)
-        if only and not any(_is_among(one, only) for one, _ in plan.runs()):
-            raise ValueError(f"no variant of {self.id} at {profile} is {_facets_in_words(only)}")
+        _check_only(f"{self.id} at {profile}", only or {}, plan)
         results = None if out is None else self.file(profile, out)
         options = replace(options or RunOptions(), device=(options and options.device) or device)
         end = None if options.budget_s is None else time.monotonic() + options.budget_s
@@ -205,6 +205,19 @@ class Experiment(ABC):
             }
 
         return extra
+
+
+def _check_only(where: str, only: Mapping[str, Collection[str]], plan: AnyPlan) -> None:
+    known: dict[str, dict[str, None]] = {}
+    for variant, _ in plan.runs():
+        for name, value in (variant.facets if variant else {}).items():
+            known.setdefault(name, {})[value] = None
+    for name, values in only.items():
+        check_choice(f"a facet of {where}", name, known)
+        for value in values:
+            check_choice(f"{name} of {where}", value, known[name])
+    if only and not any(_is_among(variant, only) for variant, _ in plan.runs()):
+        raise ValueError(f"no variant of {where} is {_facets_in_words(only)}")
 
 
 def _is_among(variant: Variant | None, only: Mapping[str, Collection[str]]) -> bool:
