@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.forecasts import FORECASTS, LEARNS, TABLE
 from coefdyn.lab.experiments.result import Outcome, Result
-from coefdyn.lab.experiments.scoreboard import EXPERIMENT, ROWS, tasks_of
+from coefdyn.lab.experiments.scoreboard import EXPERIMENT, ROWS, learned, tasks_of
 from coefdyn.lab.pages.markdown import table
 
 __all__ = ["reasons_markdown", "scoreboard_html", "scores_markdown"]
@@ -28,23 +28,30 @@ CHAPTERS = {
 }
 #: what a row keeps of the past, for the filter
 KINDS = {row: "all" if row == "softmax attention" else "fixed" for row in ROWS}
-#: width and height of a curve, in pixels
-SIZE = (220, 90)
+#: width and height of a drawing of curves, in pixels, and the room of its words
+SIZE, MARGIN = (300, 120), (34, 18)
+#: words of the reasons -> how they are set in a page, and in Markdown
+SYMBOLS = {
+    "A_t": ("<i>A</i><sub>t</sub>", r"$\Evo{A_t}$"),
+    "A = I": ("<i>A</i> = <i>I</i>", r"$\Evo{A_t} = I$"),
+    "I - beta k k^T": ("<i>I</i> \u2212 \u03b2<i>kk</i><sup>T</sup>", r"$I - \beta k k^\top$"),
+}
 
 
 def scoreboard_html(result: Result) -> str:
-    """One line per row, one column per task: result, interval and forecast; curves unfold.
+    """One line per row, one column per task, shaded by accuracy; a cell unfolds what it knows.
 
-    A cell without four seeds says "not run". The script beside the table sorts it by a column and
-    filters its rows; without it the table is complete.
+    The last column counts the tasks that a row learned, the last line the rows that learned a
+    task. A cell without four seeds says "not run". The script beside the table sorts it by a
+    column, filters it, and shows the chosen cell below the table; without it cells unfold in place.
 
     Args:
         result: of the experiment "scoreboard".
     """
     tasks = list(tasks_of())
     heads = "".join(
-        f'<th scope="col" aria-sort="none"><button type="button">{html.escape(task)}</button></th>'
-        for task in tasks
+        f'<th scope="col" aria-sort="none"><button type="button">{html.escape(name)}</button></th>'
+        for name in (*tasks, "learned")
     )
     lines = "".join(_line(row, tasks, result) for row in ROWS)
     return (
@@ -55,8 +62,10 @@ def scoreboard_html(result: Result) -> str:
         '<option value="right">those that came true</option>'
         '<option value="wrong">those that did not</option></select></label></p>'
         f'<div class="cd-scroll" tabindex="0" role="region" aria-label="The scoreboard"><table>'
-        f'<thead><tr><th scope="col">row</th>{heads}</tr></thead><tbody>{lines}</tbody></table>'
-        f"</div></div><script>{SCRIPT}</script>"
+        f'<thead><tr><th scope="col">row</th>{heads}</tr></thead><tbody>{lines}</tbody>'
+        f"<tfoot>{_foot(tasks, result)}</tfoot></table></div>"
+        '<div class="cd-chosen" role="status">Choose a cell: its curves, its interval and the '
+        f"reason of its forecast stand here.</div></div><script>{SCRIPT}</script>"
     )
 
 
@@ -82,56 +91,105 @@ def scores_markdown(result: Result) -> str:
 
 def reasons_markdown() -> str:
     """Why the principles foresee what they do: one line per task."""
-    return table(
-        ["task", "because of principle"], [[task, why] for task, (_, why) in TABLE.items()]
-    )
+    rows = []
+    for task, (_, why) in TABLE.items():
+        for words, (_, markdown) in SYMBOLS.items():
+            why = why.replace(words, markdown)
+        rows.append([task, why])
+    return table(["task", "because of principle"], rows)
+
+
+def _finished(outcome: Outcome | None) -> bool:
+    return outcome is not None and len(outcome.records) >= rule.MIN_SEEDS
 
 
 def _line(row: str, tasks: Sequence[str], result: Result) -> str:
     name = html.escape(row)
     link = f'<a href="{html.escape(CHAPTERS[row])}">{name}</a>' if row in CHAPTERS else name
-    cells = "".join(_cell(task, row, result.one(task=task, row=row)) for task in tasks)
-    return f'<tr data-kind="{KINDS[row]}"><th scope="row">{link}</th>{cells}</tr>'
+    found = [result.one(task=task, row=row) for task in tasks]
+    cells = "".join(_cell(task, row, one) for task, one in zip(tasks, found, strict=True))
+    count, words = _learned(found)
+    total = f'<td data-value="{count}">{words}</td>'
+    return f'<tr data-kind="{KINDS[row]}"><th scope="row">{link}</th>{cells}{total}</tr>'
+
+
+def _foot(tasks: Sequence[str], result: Result) -> str:
+    counts = "".join(
+        f"<td>{_learned([result.one(task=task, row=row) for row in ROWS])[1]}</td>"
+        for task in tasks
+    )
+    return f'<tr><th scope="row">learned by</th>{counts}<td></td></tr>'
+
+
+def _learned(outcomes: Sequence[Outcome | None]) -> tuple[int, str]:
+    """How many of the finished cells have learned, and in words."""
+    done = [one for one in outcomes if one is not None and _finished(one)]
+    count = sum(learned(one) for one in done)
+    return count, f"{count} of {len(done)}" if done else "not run"
 
 
 def _cell(task: str, row: str, outcome: Outcome | None) -> str:
     word = FORECASTS[task, row].word
-    said = f"<small>forecast: {WORDS[word]}</small>"
-    if outcome is None or len(outcome.records) < rule.MIN_SEEDS:
-        return f'<td data-value="-1">not run<br>{said}</td>'
+    name = html.escape(f"{task}, {row}")
+    said = f"The principles foretold: {WORDS[word]}. {_reason(task)}"
+    if outcome is None or not _finished(outcome):
+        return (
+            f'<td data-value="-1"><details><summary aria-label="{name}: not run">not run</summary>'
+            f"<div><p><b>{name}</b>: not run.</p><p>{said}</p></div></details></td>"
+        )
     interval = rule.t_interval(outcome.values())
-    came = "" if word == "?" else "right" if (word == "+") == (interval.mean >= LEARNS) else "wrong"
-    numbers = f"<b>{interval.mean:.2f}</b> <small>[{interval.low:.2f}, {interval.high:.2f}]</small>"
+    came = "" if word == "?" else "right" if (word == "+") == learned(outcome) else "wrong"
+    mark = came or "open"
     steps = [step for step in outcome.steps_to() if step is not None]
     reached = f"{len(steps)} of {len(outcome.records)} seeds reach 0.9"
     if steps:
         reached += f", first after {min(steps)} steps"
-    curves = (
-        f"<details><summary>curves</summary>{_curves(outcome)}<small>{reached}</small></details>"
+    rate = outcome.records[0]["config"]["train"]["learning_rate"]
+    more = (
+        f"<p><b>{name}</b>: mean accuracy {interval.mean:.2f}, 90 % interval "
+        f"[{interval.low:.2f}, {interval.high:.2f}], learning rate {rate:g}. {reached}.</p>"
+        f"{_curves(outcome)}<p>{said}</p>"
     )
+    shown = f'<b>{interval.mean:.2f}</b><small class="cd-came">{mark}</small>'
+    label = f'aria-label="{name}: {interval.mean:.2f}, forecast {mark}"'
     return (
-        f'<td data-value="{interval.mean:.4f}" data-came="{came}">{numbers}<br>{said}{curves}</td>'
+        f'<td data-value="{interval.mean:.4f}" data-came="{came}" '
+        f'style="--cd-share:{100 * max(interval.mean, 0):.0f}%"><details>'
+        f"<summary {label}>{shown}</summary><div>{more}</div></details></td>"
     )
+
+
+def _reason(task: str) -> str:
+    why = html.escape(TABLE[task][1])
+    for words, (page, _) in SYMBOLS.items():
+        why = why.replace(words, page)
+    return f"Because of {'principles' if why[1] == ',' else 'principle'} {why}."
 
 
 def _curves(outcome: Outcome) -> str:
     """Validation accuracy against steps, one line per seed, as a drawing of its own."""
-    width, height = SIZE
-    lines = []
+    (width, height), (left, below) = SIZE, MARGIN
+    lines, last = [], 1
     for record in outcome.records:
         curve: Mapping[str, Sequence[float]] = record["metrics"]
         last = record["config"]["train"]["steps"]
         points = " ".join(
-            f"{width * step / last:.1f},{height * (1 - value):.1f}"
+            f"{left + (width - left) * step / last:.1f},{6 + height * (1 - value):.1f}"
             for step, value in zip(curve["step"], curve["accuracy"], strict=True)
             if value is not None
         )
         lines.append(f'<polyline points="{points}" fill="none" stroke="currentColor"/>')
     words = html.escape(f"accuracy of {outcome.variant.name} against steps, a line per seed")
+    ticks = "".join(
+        f'<path d="M{left} {6 + height * (1 - at):.1f}H{width}" stroke-dasharray="{dash}"/>'
+        f'<text x="{left - 6}" y="{10 + height * (1 - at):.1f}" text-anchor="end">{at:g}</text>'
+        for at, dash in ((LEARNS, "3"), (0.5, "none"), (0.0, "none"))
+    )
     return (
-        f'<svg role="img" aria-label="{words}" viewBox="0 0 {width} {height}" width="{width}" '
-        f'height="{height}"><path d="M0 {height * 0.1}H{width}" stroke-dasharray="3"/>'
-        f"{''.join(lines)}</svg>"
+        f'<svg role="img" aria-label="{words}" viewBox="0 0 {width} {height + 6 + below}" '
+        f'width="{width}" height="{height + 6 + below}">{ticks}{"".join(lines)}'
+        f'<text x="{width}" y="{height + 4 + below}" text-anchor="end">{last} steps</text>'
+        f'<text x="{left}" y="{height + 4 + below}">0</text></svg>'
     )
 
 
@@ -140,7 +198,9 @@ SCRIPT = """
   const board = document.currentScript.previousElementSibling;
   const [kind, came] = board.querySelectorAll("select");
   const body = board.querySelector("tbody");
+  const chosen = board.querySelector(".cd-chosen");
   const number = (line, at) => Number(line.cells[at].dataset.value);
+  board.toggleAttribute("data-live", true);
   board.querySelector("thead").addEventListener("click", (event) => {
     const head = event.target.closest("th");
     if (!event.target.closest("button")) return;
@@ -157,6 +217,22 @@ SCRIPT = """
       for (const cell of line.querySelectorAll("td")) {
         cell.toggleAttribute("data-faint", came.value !== "" && cell.dataset.came !== came.value);
       }
+    }
+  });
+  body.addEventListener("click", (event) => {
+    const cell = event.target.closest("summary")?.parentElement;
+    if (!cell) return;
+    event.preventDefault();
+    for (const other of body.querySelectorAll("details[open]")) other.open = false;
+    cell.open = true;
+    chosen.replaceChildren(...cell.querySelector("div").cloneNode(true).childNodes);
+    const design = cell.closest("tr").querySelector("th a");
+    if (design) {
+      const line = document.createElement("p");
+      const link = design.cloneNode(true);
+      link.textContent = `${design.textContent} in the explorer`;
+      line.append(link);
+      chosen.append(line);
     }
   });
 })();
