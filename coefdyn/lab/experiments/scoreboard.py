@@ -43,7 +43,17 @@ from coefdyn.lab.training import TrainConfig
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "ROWS", "claims", "figure", "learned", "load", "run", "tasks_of"]
+__all__ = [
+    "EXPERIMENT",
+    "FIRST_ROWS",
+    "ROWS",
+    "claims",
+    "figure",
+    "learned",
+    "load",
+    "run",
+    "tasks_of",
+]
 
 HEADS = {"n_heads": 4, "short_convolution": 4}
 #: row -> the mixer, its options, and the positions of its model; what is not said is its authors'
@@ -58,7 +68,10 @@ ROWS: dict[str, tuple[str, dict[str, Any], str]] = {
     "mLSTM": ("MLSTM", HEADS, "none"),
     "LRU": ("LRU", {}, "none"),
     "S6": ("S6", {"key_dim": 4}, "none"),
+    "DeltaProduct": ("DeltaProduct", HEADS, "none"),
 }
+#: what claims about every row speak of; DeltaProduct came later, as the row that can reflect
+FIRST_ROWS = tuple(row for row in ROWS if row != "DeltaProduct")
 #: one head per channel makes whole matrices slow, and so do long sequences: chunk by chunk
 ONE_PER_CHANNEL = ("S6", "LRU")
 #: steps of the standard profile; the long task has shorter batches
@@ -93,7 +106,8 @@ class Scoreboard(Experiment):
     about = (
         "Two layers, width 64, 4 heads, SwiGLU 128, a short convolution of width 4 wherever the "
         "row has one, rotary positions for the three attentions with A = I; everything else as "
-        "the row's authors have it. S6 and LRU have one head per channel. Standard: 2000 steps. "
+        "the row's authors have it, so DeltaProduct has two factors per token and beta up to 2. "
+        "S6 and LRU have one head per channel. Standard: 2000 steps. "
         "The forecasts were committed before the first run. Quick: 20 steps of each cell, a smoke "
         "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
     )
@@ -164,6 +178,16 @@ class Scoreboard(Experiment):
                 _all_reach(("count",), ("softmax attention", "linear attention")),
                 plain,
             ),
+            one(
+                "S3: DeltaProduct, whose steps can be rotations, reaches 0.9",
+                Reaches(a=at("S3", "DeltaProduct"), bound=LEARNS),
+                "the other rows, which cannot, are the claim before: no row reaches 0.9",
+            ),
+            one(
+                "S3: DeltaProduct, whose steps can be rotations, is ahead of DeltaNet",
+                Ahead(a=at("S3", "DeltaProduct"), b=at("S3", "DeltaNet"), by=0.1),
+                "the pair differs in the number of factors and in beta up to 2",
+            ),
         ]
 
     def claims_by_means(self, result: Result) -> list[Verdict]:
@@ -194,13 +218,15 @@ class Scoreboard(Experiment):
     def scores(self, result: Result) -> dict[str, float]:
         """Brier scores over the finished cells: the principles' forecasts and two baselines.
 
+        DeltaProduct's cells do not count: its forecasts were made before its own runs, but when
+        six tasks of the other rows were known.
         "principles, with an opinion" leaves out the cells where they have none. Lower is better;
         0.25 is what a coin gets. Empty while no cell is finished.
         """
         found = {
             (one.variant.facets["task"], one.variant.facets["row"]): learned(one)
             for one in result.outcomes()
-            if len(one.records) >= rule.MIN_SEEDS
+            if len(one.records) >= rule.MIN_SEEDS and one.variant.facets["row"] in FIRST_ROWS
         }
         if not found:
             return {}
@@ -252,7 +278,7 @@ def _all_reach(tasks: tuple[str, ...], rows: tuple[str, ...]) -> Test:
 
 
 def _none_reaches(task: str) -> Test:
-    cells = [{"task": task, "row": row} for row in ROWS]
+    cells = [{"task": task, "row": row} for row in FIRST_ROWS]
     return Every(tuple(Reaches(a=cell, bound=LEARNS, less=True) for cell in cells))
 
 

@@ -8,14 +8,14 @@ from collections.abc import Mapping, Sequence
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.forecasts import FORECASTS, LEARNS, TABLE
 from coefdyn.lab.experiments.result import Outcome, Result
-from coefdyn.lab.experiments.scoreboard import EXPERIMENT, ROWS, learned, tasks_of
+from coefdyn.lab.experiments.scoreboard import EXPERIMENT, FIRST_ROWS, ROWS, learned, tasks_of
 from coefdyn.lab.pages.markdown import table
 
 __all__ = ["reasons_markdown", "scoreboard_html", "scores_markdown"]
 
 #: what a forecast's sign says
 WORDS = {"+": "learns", "-": "does not", "?": "no opinion"}
-#: where the explorer opens at a row's design; the others have no preset
+#: where the explorer opens at a row's design; without a preset, the row's chapter
 CHAPTERS = {
     "softmax attention": "architectures/softmax_attention.html#cd?preset=softmax",
     "linear attention": "architectures/linear_attention.html#cd?preset=linear",
@@ -25,6 +25,7 @@ CHAPTERS = {
     "DeltaNet": "architectures/deltanet.html#cd?preset=deltanet",
     "Gated DeltaNet": "architectures/gated_deltanet.html#cd?preset=gated_deltanet",
     "mLSTM": "architectures/mlstm.html#cd?preset=mlstm",
+    "DeltaProduct": "since/beyond_one_reflection.html",
 }
 #: what a row keeps of the past, for the filter
 KINDS = {row: "all" if row == "softmax attention" else "fixed" for row in ROWS}
@@ -79,12 +80,14 @@ def scores_markdown(result: Result) -> str:
         )
     rows = [[name, f"{score:.3f}"] for name, score in scores.items()]
     body = table(["who foretold", "Brier score (lower is better, 0.25 is a coin)"], rows)
-    done = [one for one in result.outcomes() if len(one.records) >= rule.MIN_SEEDS]
-    if len(done) == len(result.variants):
+    foreseen = [one for one in result.variants if one.facets["row"] in FIRST_ROWS]
+    found = [result.outcome(one) for one in foreseen]
+    done = [one for one in found if one is not None and _finished(one)]
+    if len(done) == len(foreseen):
         return body
     tasks = ", ".join(dict.fromkeys(one.variant.facets["task"] for one in done))
     return (
-        f"From {len(done)} of {len(result.variants)} cells so far (tasks: {tasks}). That says how "
+        f"From {len(done)} of {len(foreseen)} cells so far (tasks: {tasks}). That says how "
         f"these went, and not yet how well anybody foretells.\n\n{body}"
     )
 
@@ -230,7 +233,7 @@ SCRIPT = """
     if (design) {
       const line = document.createElement("p");
       const link = design.cloneNode(true);
-      link.textContent = `${design.textContent} in the explorer`;
+      link.textContent = `${design.textContent} in ${design.hash ? "the explorer" : "its chapter"}`;
       line.append(link);
       chosen.append(line);
     }
