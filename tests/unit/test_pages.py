@@ -10,7 +10,7 @@ from made_up_results import made_up, result_of
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.registration import digest
-from coefdyn.lab.experiments.result import letters
+from coefdyn.lab.experiments.result import LETTERS, Verdict, letters
 from coefdyn.lab.experiments.rule import (
     ALL_SOLVED,
     CONTROL_FAILS,
@@ -28,6 +28,7 @@ from coefdyn.lab.pages.evidence import (
     load_results,
     others_markdown,
     perplexity_markdown,
+    registered_words,
     runtimes_markdown,
     statements_markdown,
 )
@@ -107,6 +108,29 @@ def test_registered_claims_name_their_commit_and_what_changed_since(tmp_path):
     assert "1 runs finished, 105 to go" in text
 
 
+def test_records_without_these_claims_lead_to_no_claim_of_change(tmp_path):
+    """A file that two experiments share, whose records tell the digests of one of them."""
+    experiment = get_experiment("principle-2.1")
+    _, run = experiment.plan("standard").runs()[0]
+    record = {**made_up(run, 0.5), "registered": "abc", "claims": ["0" * 12]}
+    experiment.file("standard", tmp_path).append(record)
+    text = claims_markdown(experiment, load_results("principle-2.1", tmp_path))
+    assert "The records do not say in which commit these claims were registered." in text
+    assert "Changed or added since" not in text
+    kept = claims_markdown(experiment, load_results("principle-2.1"))
+    assert kept.startswith("Registered in commit 0e5cb8efc1c1, before the first run")
+    assert "Changed or added since" not in kept
+
+
+def test_runs_that_were_taken_over_are_told_beside_the_commit():
+    """The runs of heads that dsf-mqar had made before heads was registered."""
+    experiment = get_experiment("heads")
+    words = registered_words(experiment, experiment.load("standard"))
+    there = {one["key"] for one in get_experiment("dsf-mqar").load("standard").records}
+    taken = sum(one["key"] in there for one in experiment.load("standard").records)
+    assert f"; {taken} runs were taken over from dsf-mqar, {taken} of them older" in words
+
+
 def test_perplexities_of_the_paper_stand_beside_ours(tmp_path):
     rows = rows_of(perplexity_markdown(load_results("principle-5-lm", tmp_path)))
     assert ["softmax", "1/sqrt(n)", "not yet run", "not yet run", "not yet run", "31.73"] in rows
@@ -158,6 +182,29 @@ def test_a_decision_says_what_held_and_what_did_not():
     assert "than softplus(W x)" in mixed and "than sigmoid(W x)" not in mixed
     solved = decided(exp=1.0, softplus=1.0, sigmoid=1.0)  # as in the kept results
     assert solved == f"**No test.** {experiment.reading.words} (3 no test.)"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "word"),
+    [
+        ("hhu", "Supported"),
+        ("hu", "Supported"),
+        ("huu", "Mostly undecided"),
+        ("huu-", "Mostly undecided so far"),
+        ("hnuu", "Supported in part"),
+        ("nuu", "Undecided"),
+        ("nnu", "Contradicted"),
+        ("tt", "No test"),
+    ],
+)
+def test_the_word_for_a_statement(verdicts, word, monkeypatch):
+    experiment = get_experiment("dsf-normalizers")
+    statuses = {letter: status for status, letter in LETTERS.items()}
+    found = [Verdict("a claim", statuses[letter], "0.5") for letter in verdicts]
+    monkeypatch.setattr(type(experiment), "reading", None)
+    monkeypatch.setattr(type(experiment), "claims", lambda self, result: found)
+    some = result_of(experiment, "standard", lambda facets, run: (0.5, None))
+    assert decision_markdown(experiment, {"standard": some}).startswith(f"**{word}**, because ")
 
 
 def test_without_a_sentence_for_these_verdicts_the_claims_are_told(monkeypatch):

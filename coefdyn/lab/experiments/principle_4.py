@@ -102,11 +102,13 @@ class Principle4(Experiment):
     )
     reading = Reading(
         "tnuttuuunutttthuuunhnu",
-        "Parity of 40 bits is learned with every structure, because 40 bits can be counted. On "
-        "texts four times as long the designs whose steps reflect stay right at 85 to 99 bits "
-        "in 100 and the others guess. Nobody gets beyond the sign of a product of S3. Copying is "
-        "solved with every structure, with A = I after the most steps, and on recall nobody is "
-        "ahead of A = I. Only a reflection of full strength at every step fails at both.",
+        "That more transformations give more accuracy did not show on any of the four tasks. How a "
+        "structure gets its parameters does matter on copying and recall, where a reflection of "
+        "full strength at every step fails. Parity of 40 bits is learned with every structure, "
+        "because 40 bits can be counted; on texts four times as long the designs whose steps "
+        "reflect stay right at 85 to 99 bits in 100 and the others guess. Nobody gets beyond the "
+        "sign of a product of S3. Copying is solved with every structure, with A = I after the "
+        "most steps, and on recall nobody is ahead of A = I.",
     )
 
     def plan(self, profile: str) -> Plan:

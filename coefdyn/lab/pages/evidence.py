@@ -43,6 +43,7 @@ __all__ = [
     "load_results",
     "others_markdown",
     "perplexity_markdown",
+    "registered_words",
     "runtimes_markdown",
     "show",
     "show_decision",
@@ -116,7 +117,9 @@ STATEMENTS = {
     "Principle 2.1: feature maps have a thinner one": ("principle-2.1",),
     "Principle 2.2: n - 1 exact zeros, and no more": ("principle-2.2",),
     "Principle 3: an evolution other than the identity gives positions": ("principle-3",),
-    "Principle 4: more transformations, more accuracy": ("principle-4",),
+    "Principle 4: more transformations give more accuracy, and their parameters matter": (
+        "principle-4",
+    ),
     "Principle 5: scalings that offset the growth of scores": ("principle-5", "principle-5-lm"),
     "Principle 6: normalizer and evolution keep training stable": ("principle-6",),
     "The dynamical systems framework": ("dsf-mqar", "dsf-normalizers", "dsf-table-1"),
@@ -190,14 +193,50 @@ def _registered(experiment: Experiment, result: Result) -> str:
     command = f"`python -m coefdyn.lab run {stored} --profile standard`"
     if not result.records:
         return f"Not yet run at the standard size: {command}."
-    first = next((one for one in result.records if "registered" in one), {})
-    words = f"Registered in commit {first.get('registered', 'unknown')}, before the first run."
-    changed = changed_since(experiment.registered_claims(), first)
-    if changed and stored == experiment.id:
-        words += " Changed or added since: " + "; ".join(one.sentence for one in changed) + "."
+    words = registered_words(experiment, result)
     if result.missing:
         words += f" {len(result.records)} runs finished, {result.missing} to go: {command}."
     return words
+
+
+def registered_words(experiment: Experiment, result: Result) -> str:
+    """In which commit an experiment's claims were registered, and which came or changed since.
+
+    Runs that were taken over from another experiment are named, with how many of them are older
+    than the first run that was made for this one.
+
+    Args:
+        experiment: whose claims.
+        result: its standard result, with at least one record.
+    """
+    first = experiment.registered(result)
+    if first is None:
+        return "The records do not say in which commit these claims were registered."
+    words = f"Registered in commit {first.commit}, before the first run"
+    taken, own = _taken_over(experiment, result)
+    if taken:
+        older = sum(when < min(own, default=when) for when in taken)
+        words += (
+            f" that was made for these claims; {len(taken)} runs were taken over from "
+            f"{experiment.borrows_from}, {older} of them older than that one"
+        )
+    words += "."
+    changed = changed_since(experiment.registered_claims(), first)
+    if changed:
+        words += " Changed or added since: " + "; ".join(one.sentence for one in changed) + "."
+    return words
+
+
+def _taken_over(experiment: Experiment, result: Result) -> tuple[list[str], list[str]]:
+    """When the runs ended that another experiment's kept file has, too; and when the others did."""
+    there: set[tuple[str, str]] = set()
+    if experiment.borrows_from is not None:
+        other = get_experiment(experiment.borrows_from).file(result.profile)
+        there = {(one["key"], one["timestamp"]) for one in other.records()}
+    ended: tuple[list[str], list[str]] = ([], [])
+    for one in result.records:
+        ended[(one["key"], one["timestamp"]) not in there].append(one["timestamp"])
+    return ended
 
 
 def _cell(claim: str, found: Sequence[Verdict]) -> str:
@@ -330,7 +369,11 @@ def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None
 
 
 def _answer(experiment: Experiment, result: Result) -> str:
-    """One word for several claims, what the runs showed, and the counts."""
+    """A word or two for several claims, what the runs showed, and the counts.
+
+    Supported: some held, none was refuted, and no more are undecided than held; with more of those,
+    mostly undecided. Supported in part: some held, some were refuted.
+    """
     verdicts = experiment.claims(result)
     found: dict[str, list[Verdict]] = {status: [] for status in MARKS}
     for one in verdicts:
@@ -338,8 +381,10 @@ def _answer(experiment: Experiment, result: Result) -> str:
     held = [one for one in found[HELD] if not one.against]
     refuted = [one for one in found[NOT_HELD] if not one.against]
     refuted += [one for one in found[HELD] if one.against]
-    if held:
-        word = "Supported in part" if refuted else "Supported"
+    if held and not refuted:
+        word = "Supported" if len(held) >= len(found[UNDECIDED]) else "Mostly undecided"
+    elif held:
+        word = "Supported in part"
     else:
         open_word = "Not tested yet" if found[NOT_RUN] else "No test"
         closed_word = "Contradicted" if len(refuted) > len(found[UNDECIDED]) else "Undecided"
