@@ -202,6 +202,7 @@ def _show(parsed: argparse.Namespace) -> int:
 
 
 def _claims(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.pages.evidence import registered_words
     from coefdyn.lab.pages.untested import reasons
     from coefdyn.lab.pages.waiting import core_hours
 
@@ -214,6 +215,8 @@ def _claims(parsed: argparse.Namespace) -> int:
             if profile in experiment.profiles:
                 result = experiment.load(profile, out=parsed.out)
                 print(f"  {profile}: {result.caption()}")
+                if profile == STANDARD and result.records:
+                    print(f"    {registered_words(experiment, result)}")
                 counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
                 results.setdefault(profile, []).append(result)
     print("claims by status")

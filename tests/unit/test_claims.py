@@ -23,7 +23,13 @@ from coefdyn.lab.experiments.claim import (
 )
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.principle_1 import DESIGNS
-from coefdyn.lab.experiments.registration import changed_since, digest, registration
+from coefdyn.lab.experiments.registration import (
+    FROM_GIT,
+    changed_since,
+    digest,
+    registered_in,
+    registration,
+)
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.experiments.rule import (
     ALL_SOLVED,
@@ -237,11 +243,56 @@ def test_the_protocol_holds_in_every_standard_plan(name):
 def test_the_commit_of_the_first_run_is_kept(tmp_path, monkeypatch):
     claims = EXPERIMENT.registered_claims()
     file = ResultFile(tmp_path / "standard.jsonl")
-    first = registration(claims, file)
+    first = registration({EXPERIMENT.id: claims}, file)
     _, run = EXPERIMENT.plan(STANDARD).runs()[0]
     file.append({**made_up(run, 0.5), **first})
     monkeypatch.setattr("coefdyn.lab.experiments.registration.code_revision", lambda: "later")
-    assert registration(claims, file) == first
-    assert changed_since(claims, file.records()[0]) == []
+    assert registration({EXPERIMENT.id: claims}, file) == first
+    then = registered_in(file.records(), EXPERIMENT.id, shared=False)
+    assert changed_since(claims, then) == []
     other = replace(claims[0], sentence="another sentence")
-    assert changed_since([other, *claims[1:]], file.records()[0]) == [other]
+    assert changed_since([other, *claims[1:]], then) == [other]
+
+
+def test_a_file_that_two_experiments_share_keeps_the_claims_of_both(tmp_path, monkeypatch):
+    """Whichever of the two is run first, and although the claims of one change later."""
+    one, two = get_experiment("principle-2.1"), get_experiment("principle-2.2")
+    revision = "coefdyn.lab.experiments.registration.code_revision"
+    monkeypatch.setattr(revision, lambda: "first")
+    file = two.file(STANDARD, tmp_path)
+    both = two._registration(STANDARD, file)
+    assert both["registered"] == {one.id: "first", two.id: "first"}
+    variant, run = two.plan(STANDARD).runs()[0]
+    file.append({**made_up(run, 0.5), "variant": variant.facets, **both})
+    monkeypatch.setattr(revision, lambda: "later")
+    assert one._registration(STANDARD, file) == both
+    for experiment in (one, two):
+        then = registered_in(file.records(), experiment.id, shared=True)
+        assert then is not None and then.commit == "first"
+        assert changed_since(experiment.registered_claims(), then) == []
+    other = replace(one.registered_claims()[0], sentence="another sentence")
+    assert changed_since([other], registered_in(file.records(), one.id, shared=True)) == [other]
+    assert registered_in(file.records(), "a third", shared=True) is None
+
+
+def test_digests_that_may_be_another_experiments_lead_to_no_claim_of_change():
+    """A record of a shared file from before its digests were kept by experiment."""
+    claims = get_experiment("principle-2.1").registered_claims()
+    record = {"registered": "abc", "claims": ["0" * 12]}
+    assert registered_in([record], "principle-2.1", shared=True) is None
+    assert changed_since(claims, None) == []
+    assert changed_since(claims, registered_in([record], "principle-6", shared=False)) == claims
+
+
+def test_what_the_first_shared_file_does_not_say_is_kept_from_git():
+    """The records of principle-2.1's file carry the digests of principle-2.2 alone."""
+    for name, known in FROM_GIT.items():
+        experiment = get_experiment(name)
+        result = experiment.load(STANDARD)
+        assert {one["registered"] for one in result.records} == {known.commit}
+        assert experiment.registered(result) == known
+        assert changed_since(experiment.registered_claims(), known) == []
+    (told,) = {
+        tuple(one["claims"]) for one in get_experiment("principle-2.1").load(STANDARD).records
+    }
+    assert told == FROM_GIT["principle-2.2"].digests

@@ -309,6 +309,7 @@ def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
     printed = capsys.readouterr().out
     assert printed.count(", profile paper: not yet run.\n    not run\n") == len(EXPERIMENTS)
     assert "\nclaims by status\n" in printed
+    assert "registered in commit" not in printed, "nothing was run at the standard size"
     assert "\nno test at the standard size, by reason: 0 the models did not learn, 0 all" in printed
     assert "\ncore-hours of the runs on CPUs: quick " in printed
     assert main(["list"]) == 0

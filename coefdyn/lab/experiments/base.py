@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
-from coefdyn.lab.experiments.registration import registration
+from coefdyn.lab.experiments.registration import Registered, registered_in, registration
 from coefdyn.lab.experiments.result import Reading, Result, Verdict
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
@@ -192,8 +192,7 @@ class Experiment(ABC):
     ) -> Callable[[str], dict[str, Any]]:
         """What every record of a profile carries besides its numbers, by run key."""
         by_key: dict[str, tuple[Variant, RunConfig]] = {run.key: (v, run) for v, run in plan.runs()}
-        claims = self.registered_claims() if profile == STANDARD else []
-        registered = registration(claims, results) if claims else {}
+        registered = self._registration(profile, results)
 
         def extra(key: str) -> dict[str, Any]:
             variant = by_key[key][0]
@@ -205,6 +204,25 @@ class Experiment(ABC):
             }
 
         return extra
+
+    def _registration(self, profile: str, results: ResultFile | None) -> dict[str, Any]:
+        """What a record says about the claims; nothing at a profile that decides none."""
+        claims = {one.id: one.registered_claims() for one in self._sharing()}
+        if profile != STANDARD or not any(claims.values()):
+            return {}
+        return registration(claims, results)
+
+    def registered(self, result: Result) -> Registered | None:
+        """What stood before the first run of a result, or None where its records do not say it."""
+        return registered_in(result.records, self.id, shared=len(self._sharing()) > 1)
+
+    def _sharing(self) -> list[Experiment]:
+        """Every experiment that looks at this one's result file, itself included."""
+        from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+
+        stored, others = self.stored_as or self.id, map(get_experiment, EXPERIMENTS)
+        found = [one for one in others if stored in (one.id, one.stored_as) and one.id != self.id]
+        return [self, *found]
 
 
 def _check_only(where: str, only: Mapping[str, Collection[str]], plan: AnyPlan) -> None:

@@ -19,7 +19,6 @@ from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim, Finding, Test
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import STANDARD, AnyPlan
-from coefdyn.lab.experiments.registration import registration
 from coefdyn.lab.experiments.result import HELD, NOT_HELD, NOT_RUN, Reading, Result, Verdict
 from coefdyn.lab.training import Progress, RunOptions
 from coefdyn.lab.training.provenance import provenance
@@ -224,8 +223,7 @@ class Principle1(Experiment):
         plan = self._plan(profile, seeds)
         file = None if out is None else self.file(profile, out)
         found = {} if file is None else {one["key"]: one for one in file.records()}
-        claims = self.registered_claims() if profile == STANDARD else []
-        registered = registration(claims, file) if claims else {}
+        registered = self._registration(profile, file)
         runs = [timing for _, timing in plan.runs()]
         with Progress(len(runs), "timing", options.progress) as bar:
             for done, timing in enumerate(runs, start=1):
