@@ -90,7 +90,12 @@ def build_parser() -> argparse.ArgumentParser:
     again.add_argument("--profile", default=STANDARD, choices=PROFILES)
     again.add_argument("--runs", type=given.count, default=3, help="how many are drawn")
     again.add_argument("--draw", type=int, default=0, metavar="SEED", help="which are drawn")
-    again.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
+    again.add_argument(
+        "--out",
+        type=given.folder,
+        metavar="DIR",
+        help="default: data/results, with what came of it in data/repeats; else in DIR/repeats",
+    )
     film = commands.add_parser("film", help="record coefficients while a model learns")
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.catalogue.FILMS")
     film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
@@ -251,18 +256,22 @@ def _print_claims(verdicts: Sequence, indent: str = "  ") -> None:
 
 
 def _repeat(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.repeat import DIFFERS, draw, repeat
+    from coefdyn.lab.repeat import DIFFERS, draw, keep, repeat, repeats_file
 
     for name in parsed.ids:
         check_choice("experiment", name, EXPERIMENTS)
     ids = parsed.ids or [
         name for name in EXPERIMENTS if parsed.profile in get_experiment(name).profiles
     ]
+    path = repeats_file(parsed.profile, parsed.out)
+    given.writable(path.parent)
     differing = 0
     for kept in draw(ids, parsed.profile, parsed.runs, parsed.draw, parsed.out):
         one = repeat(kept)
         differing += one.status == DIFFERS
         print(f"  {one}", flush=True)
+        keep(one, parsed.draw, path)
+    print(f"kept in {path}")
     return 1 if differing else 0
 
 

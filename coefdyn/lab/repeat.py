@@ -1,20 +1,35 @@
-"""Train kept runs once more from scratch, drawn by chance, and compare."""
+"""Train kept runs once more from scratch, drawn by chance, compare, and keep what came of it."""
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.result import Result
-from coefdyn.lab.experiments.rule import t_interval
+from coefdyn.lab.experiments.rule import Interval, t_interval
+from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, RunConfig, RunOptions, train_runs
+from coefdyn.lab.training.results import plain
 
-__all__ = ["DIFFERS", "EQUAL", "WITHIN", "Kept", "Repeat", "draw", "repeat"]
+__all__ = [
+    "DIFFERS",
+    "EQUAL",
+    "WITHIN",
+    "Kept",
+    "Repeat",
+    "draw",
+    "keep",
+    "repeat",
+    "repeats_file",
+]
 
 #: what became of a repeated run: the same numbers; an accuracy that another seed could have had;
 #: neither
@@ -57,9 +72,37 @@ class Repeat:
         if None in accuracies:  # one of them diverged, the other did not
             return DIFFERS
         difference = abs(accuracies[1] - accuracies[0])
-        interval = t_interval(self.kept.seeds)
+        interval = self.interval
         reach = (interval.high - interval.low) / 2
         return WITHIN if math.isfinite(reach) and difference <= reach else DIFFERS
+
+    @property
+    def interval(self) -> Interval:
+        """The 90 % interval of the mean accuracy of the variant's seeds at the same setting."""
+        return t_interval(self.kept.seeds)
+
+    def to_dict(self, seed: int) -> dict[str, Any]:
+        """What is kept of it, as JSON; ``seed`` is that of the draw. See ``repeats_file``."""
+        was, now = self.kept.record, self.again
+        interval = self.interval
+        known = math.isfinite(interval.low) and math.isfinite(interval.high)
+        there = ("device", "torch", "revision", "timestamp")
+        return {
+            "experiment": self.kept.name.partition(":")[0],
+            "variant": was["variant"],
+            "seed": was["seed"],
+            "learning_rate": self.kept.config.train.learning_rate,
+            "key": was["key"],
+            "status": self.status,
+            "kept": was["final"],
+            "again": now["final"],
+            "steps": [was["steps_done"], now["steps_done"]],
+            "interval": [interval.low, interval.high] if known else None,
+            "seeds": len(self.kept.seeds),
+            "kept_by": {name: was[name] for name in there},
+            "again_by": {name: now[name] for name in there},
+            "draw": seed,
+        }
 
     def __str__(self) -> str:
         was, now = self.kept.record, self.again
@@ -116,3 +159,31 @@ def repeat(kept: Kept) -> Repeat:
     options = RunOptions(device="cpu", workers=1, mode=kept.record["mode"])
     (again,) = train_runs([kept.config], None, options)
     return Repeat(kept, again)
+
+
+def repeats_file(profile: str, out: Path | None = None) -> Path:
+    """Where outcomes are kept: ``data/repeats/PROFILE.json``, or ``repeats/`` below ``out``.
+
+    A JSON list with an object per repeated run, oldest first: experiment, facets of the variant,
+    seed, learning rate, ``status``, the final numbers kept and again, the 90 % interval of the
+    accuracy of the variant's seeds (null for one seed), and by both runs device, torch, commit and
+    time.
+    """
+    folder = data_folder() if out is None else Path(out)
+    return folder / "repeats" / f"{profile}.json"
+
+
+def keep(found: Repeat, seed: int, path: Path) -> None:
+    """Append one outcome to a file of ``repeats_file``; the old file stays until the new is whole.
+
+    Args:
+        found: the kept run beside its repetition.
+        seed: that of the draw.
+        path: the file; it and its folder are made where they are missing.
+    """
+    before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    text = json.dumps([*before, plain(found.to_dict(seed))], indent=1, allow_nan=False) + "\n"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_suffix(".new")
+    whole.write_text(text, encoding="utf-8")
+    os.replace(whole, path)

@@ -325,6 +325,10 @@ def test_kept_runs_are_repeated_from_scratch_and_a_changed_number_is_told(
     capsys.readouterr()
     assert main(["repeat", *short, "--runs", "2"]) == 0
     assert capsys.readouterr().out.count("  equal     principle-3: ") == 2
+    outcomes = tmp_path / "repeats" / "live.json"
+    first = json.loads(outcomes.read_text())
+    assert [one["status"] for one in first] == ["equal", "equal"]
+    assert all(one["kept"] == one["again"] and one["interval"] is None for one in first)
 
     kept = tmp_path / "principle-3" / "live.jsonl"
     records = [json.loads(line) for line in kept.read_text().splitlines()]
@@ -333,6 +337,10 @@ def test_kept_runs_are_repeated_from_scratch_and_a_changed_number_is_told(
     kept.write_text("".join(json.dumps(one) + "\n" for one in records))
     assert main(["repeat", *short, "--runs", "1"]) == 1
     assert capsys.readouterr().out.startswith("  differs   principle-3: ")
+    *before, last = json.loads(outcomes.read_text())
+    assert before == first, "what was kept stays"
+    assert last["status"] == "differs" and last["experiment"] == "principle-3"
+    assert last["kept"]["accuracy"] == pytest.approx(last["again"]["accuracy"] + 0.2)
     assert main(["repeat", *short, "--runs", "3"]) == 1
     assert "2 runs of profile live are kept here, and 3 were asked for" in capsys.readouterr().err
 
