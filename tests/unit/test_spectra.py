@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,6 +12,9 @@ from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, analysis, evolution, normalizer, readout
 from coefdyn.analysis.spectra import EDGES, eta, modulus_histogram, transition_moduli
+from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.spectra import MODELS
 from coefdyn.lab.training.diagnostics import run_diagnostics
 from coefdyn.models import ModelConfig, SequenceModel
 
@@ -155,3 +159,23 @@ def test_diagnostic_of_a_model_before_and_after() -> None:
     assert "initial" not in run_diagnostics(("moduli",), model, inputs)["normalized"]["moduli"]
     with pytest.raises(ValueError, match="unknown diagnostics"):
         run_diagnostics(("modulus",), model, inputs)
+
+
+def test_models_under_one_condition_are_the_runs_of_spectra_but_for_the_convolution() -> None:
+    before = {
+        tuple(v.facets.values()): v for v in get_experiment("spectra").plan(STANDARD).variants
+    }
+    plan = get_experiment("spectra-mods").plan(STANDARD)
+    pairs = [v.facets for v in plan.variants if v.facets["group"] == "convolution"]
+    assert {one["model"] for one in pairs} == set(MODELS)
+    for variant in plan.variants:
+        group, task, model, change = variant.facets.values()
+        if group == "convolution":
+            plain = before[task, model]
+            taps = 4 if change == "convolution" else 0
+            assert variant.task == plain.task and variant.train == plain.train
+            if taps == (4 if model == "Mamba-2" else 0):
+                assert variant.model == plain.model
+            else:
+                options = {**plain.model.options, "short_convolution": taps}
+                assert variant.model == replace(plain.model, options=options)
