@@ -1,0 +1,85 @@
+"""The scoreboard: sorted by a task, filtered, and a chosen cell that says what it knows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from browser.conftest import Visit
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Visit]
+PAGE = "scoreboard.html"
+
+
+def column(page: Any, task: str) -> list[float]:
+    """The values of a task's column from top to bottom, of the rows that are seen."""
+    return page.evaluate(
+        """(task) => {
+          const table = document.querySelector(".cd-scoreboard table");
+          const heads = [...table.tHead.rows[0].cells].map((cell) => cell.innerText.trim());
+          const lines = [...table.tBodies[0].rows].filter((line) => !line.hidden);
+          return lines.map((line) => Number(line.cells[heads.indexOf(task)].dataset.value));
+        }""",
+        task,
+    )
+
+
+def test_a_task_sorts_down_and_then_up(visit: Open) -> None:
+    seen = visit(PAGE)
+    before = column(seen.page, "S3")
+    button = seen.page.locator(".cd-scoreboard thead button", has_text="S3")
+    button.click()
+    assert column(seen.page, "S3") == sorted(before, reverse=True) != before
+    assert button.locator("..").get_attribute("aria-sort") == "descending"
+    button.click()
+    assert column(seen.page, "S3") == sorted(before)
+    seen.whole()
+
+
+def test_rows_and_forecasts_are_filtered(visit: Open) -> None:
+    page = visit(PAGE).page
+    every = len(column(page, "recall"))
+    page.locator(".cd-scoreboard select").first.select_option("all")
+    assert len(column(page, "recall")) == 1
+    page.locator(".cd-scoreboard select").first.select_option("")
+    assert len(column(page, "recall")) == every
+    page.locator(".cd-scoreboard select").last.select_option("wrong")
+    bright = page.locator(".cd-scoreboard tbody td:not([data-faint])")
+    assert bright.count() == page.locator("[data-came=wrong]").count() > 0
+
+
+def test_a_chosen_cell_shows_curves_reason_and_the_way_to_the_explorer(visit: Open) -> None:
+    page = visit(PAGE).page
+    chosen = page.locator(".cd-chosen")
+    assert "Choose a cell" in chosen.inner_text()
+    gated = page.locator(".cd-scoreboard tbody tr", has_text="Gated DeltaNet")
+    gated.locator("summary").nth(1).click()
+    assert "overwrite, Gated DeltaNet" in chosen.inner_text()
+    assert "The principles foretold: learns." in chosen.inner_text()
+    assert chosen.locator("polyline").count() >= 4 and chosen.locator("svg").is_visible()
+    gated.locator("summary").nth(0).press("Enter")
+    assert "recall, Gated DeltaNet" in chosen.inner_text()
+    chosen.get_by_role("link", name="Gated DeltaNet in the explorer").click()
+    page.locator("[data-cd=explorer]").first.wait_for()
+    assert "preset=gated_deltanet" in page.url
+
+
+def test_the_board_fits_its_column_and_scrolls_alone_on_a_phone(visit: Open) -> None:
+    page = visit(PAGE).page
+    box = page.locator(".cd-scoreboard .cd-scroll")
+    assert box.evaluate("(box) => box.scrollWidth <= box.clientWidth")
+    page = visit(PAGE, width=360).page
+    assert page.evaluate("() => document.documentElement.scrollWidth") <= 360
+
+
+def test_without_scripts_cells_unfold_in_place(browser: Any, address: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(address + PAGE)
+    summary = page.locator(".cd-scoreboard summary").first
+    more = summary.locator("xpath=following-sibling::div")
+    summary.click()
+    assert more.is_visible() and "The principles foretold" in more.inner_text()
+    context.close()
