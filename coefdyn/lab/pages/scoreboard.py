@@ -217,7 +217,7 @@ SCRIPT = """
   board.addEventListener("change", () => {
     for (const line of body.rows) {
       line.hidden = kind.value !== "" && line.dataset.kind !== kind.value;
-      for (const cell of line.querySelectorAll("td")) {
+      for (const cell of line.querySelectorAll("td:not(:last-child)")) {
         cell.toggleAttribute("data-faint", came.value !== "" && cell.dataset.came !== came.value);
       }
     }
