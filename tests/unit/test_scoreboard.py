@@ -23,6 +23,7 @@ from coefdyn.lab.experiments.forecasts import (
 from coefdyn.lab.experiments.scoreboard import ROWS, tasks_of
 from coefdyn.lab.pages.scoreboard import (
     CHAPTERS,
+    foreseen_markdown,
     reasons_markdown,
     scoreboard_html,
     scores_markdown,
@@ -124,6 +125,19 @@ def test_a_cell_shows_mean_interval_curve_and_whether_it_was_foreseen():
     learned = next(cell for cell in cells if "<b>0.97</b>" in cell or "<b>0.96</b>" in cell)
     assert "[0.9" in learned and "<polyline" in learned and "4 of 4 seeds reach 0.9" in learned
     assert "| principles |" in scores_markdown(seen).replace("| principles, with", "|")
+
+
+def test_forecasts_are_counted_task_by_task():
+    """Everything learns: every "does not" was wrong, and "no opinion" counts for nothing."""
+    seen = result_of(EXPERIMENT, "standard", lambda facets, run: (0.95, None))
+    lines = foreseen_markdown(seen).splitlines()[2:]
+    assert len(lines) == len(tasks_of())
+    parity = next(line for line in lines if line.startswith("| parity"))
+    assert "| 10 of 10 | 0 of 10 |" in parity and "DeltaProduct" not in parity
+    count = next(line for line in lines if line.startswith("| count"))
+    assert count.endswith("| 10 of 10 | 2 of 2 | none |")
+    recall = next(line for line in lines if line.startswith("| recall"))
+    assert recall.endswith("| 10 of 10 | 5 of 7 | LRU, S6 |")
 
 
 def test_a_row_opens_the_explorer_of_its_chapter():

@@ -11,7 +11,7 @@ from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.experiments.scoreboard import EXPERIMENT, FIRST_ROWS, ROWS, learned, tasks_of
 from coefdyn.lab.pages.markdown import table
 
-__all__ = ["reasons_markdown", "scoreboard_html", "scores_markdown"]
+__all__ = ["foreseen_markdown", "reasons_markdown", "scoreboard_html", "scores_markdown"]
 
 #: what a forecast's sign says
 WORDS = {"+": "learns", "-": "does not", "?": "no opinion"}
@@ -90,6 +90,28 @@ def scores_markdown(result: Result) -> str:
         f"From {len(done)} of {len(foreseen)} cells so far (tasks: {tasks}). That says how "
         f"these went, and not yet how well anybody foretells.\n\n{body}"
     )
+
+
+def foreseen_markdown(result: Result) -> str:
+    """Task by task: how many rows learned it, and how many forecasts came true; what was wrong.
+
+    Rows whose forecasts do not count (see ``Scoreboard.scores``) and unfinished cells are left out.
+
+    Args:
+        result: of the experiment "scoreboard".
+    """
+    rows = []
+    for task in tasks_of():
+        found = {row: result.one(task=task, row=row) for row in FIRST_ROWS}
+        done = {row: learned(one) for row, one in found.items() if one and _finished(one)}
+        said = {row: FORECASTS[task, row].word for row in done}
+        wrong = [row for row in done if said[row] == ("-" if done[row] else "+")]
+        opinions = sum(word != "?" for word in said.values())
+        right = f"{opinions - len(wrong)} of {opinions}" if done else "not run"
+        learners = f"{sum(done.values())} of {len(done)}" if done else "not run"
+        rows.append([task, learners, right, ", ".join(wrong) or ("none" if done else "")])
+    heads = ["task", "rows that learned it", "forecasts that came true", "wrong about"]
+    return table(heads, rows)
 
 
 def reasons_markdown() -> str:
