@@ -34,7 +34,13 @@ from coefdyn.lab.experiments.dsf_standard import (
     standard_claims,
     standard_task,
 )
-from coefdyn.lab.experiments.figures import PALETTE, draw_plateau, new_figure
+from coefdyn.lab.experiments.figures import (
+    PALETTE,
+    draw_interval,
+    draw_plateau,
+    legend_entries,
+    new_figure,
+)
 from coefdyn.lab.experiments.plan import (
     STANDARD,
     Plan,
@@ -298,7 +304,7 @@ def _planned(result: Result, models: Sequence[str], fixed: dict[str, str]) -> li
 def _draw_lines(
     axes: Axes, result: Result, models: Sequence[str], along: str, fixed: dict[str, str]
 ) -> None:
-    """Accuracy against n or d: a line through the means, a point per seed."""
+    """Accuracy against n or d: a line through the means, their intervals, a point per seed."""
     planned = [
         v for v in result.variants
         if v.facets["model"] in models and all(v.facets[k] == x for k, x in fixed.items())
@@ -306,23 +312,28 @@ def _draw_lines(
     ticks = list(dict.fromkeys(v.facets[along] for v in planned))
     models = [model for model in models if any(v.facets["model"] == model for v in planned)]
     for place, model in enumerate(models):
-        shift, color = 0.06 * (place - (len(models) - 1) / 2), PALETTE[place]
+        shift, color = 0.14 * (place - (len(models) - 1) / 2), PALETTE[place]
         found = [result.outcome(v) for v in planned if v.facets["model"] == model]
         pairs = [(ticks.index(one.variant.facets[along]) + shift, one) for one in found if one]
         for x, one in pairs:
             values = one.values()
-            axes.plot([x] * len(values), values, "o", color=color, markersize=3.5, alpha=0.7)
+            aside = 0.035 if draw_interval(axes, x + 0.035, values, color=color) else 0.0
+            axes.plot(
+                [x - aside] * len(values), values, "o", color=color, markersize=3.5, alpha=0.7
+            )
         xs, means = [x for x, _ in pairs], [one.accuracy for _, one in pairs]
         axes.plot(xs, means, "_-", color=color, markersize=11, markeredgewidth=2, label=model)
     task = next(v.task for v in result.variants if v.facets["task"] == fixed["task"])
     assert isinstance(task, MqarConfig), "every variant's task is MQAR"
-    draw_plateau(axes, accuracy_by_place(task), "guess by the query's place")
+    control = " (control)" if result.profile == STANDARD else ""
+    draw_plateau(axes, accuracy_by_place(task), f"guess by the query's place{control}")
     axes.set_xticks(range(len(ticks)), ticks)
     axes.set(xlim=(-0.5, max(len(ticks), 1) - 0.5), ylim=(0, 1.05), xlabel=f"${along}$")
     axes.set_ylabel("test accuracy")
     words = [fixed["task"], *(f"{name} = {x}" for name, x in fixed.items() if name != "task")]
     axes.set_title(", ".join(words), loc="left")
-    axes.legend(fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2)
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
+    axes.legend(handles=legend_entries([axes]), fontsize="small", ncols=2, **below)
 
 
 def _mean(outcomes: Sequence[Outcome | None]) -> float:

@@ -109,7 +109,7 @@ class DsfNormalizers(Experiment):
         assert isinstance(task, MqarConfig), "every variant's task is MQAR"
         draw_plateau(axes, accuracy_by_place(task), "guess by the query's place")
         maps = [variant.facets["eta"] for variant in result.variants]
-        grouped_points(axes, maps, {"here": [result.one(eta=eta) for eta in maps]})
+        grouped_points(axes, maps, {"mean": [result.one(eta=eta) for eta in maps]})
         axes.set_title(f"{task.pairs} pairs in {task.seq_len} tokens", loc="left")
         return drawn
 

@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import baseline
 from coefdyn.lab.experiments.claim import Ahead, Claim, metric
-from coefdyn.lab.experiments.figures import draw_plateau, grouped_points, new_figure
+from coefdyn.lab.experiments.figures import (
+    draw_plateau,
+    grouped_points,
+    legend_entries,
+    new_figure,
+)
 from coefdyn.lab.experiments.plan import Plan, Variant
 from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.experiments.spectra import model_of, plan_of, spectra_variant
@@ -101,9 +106,12 @@ class DsfTable1(Experiment):
                 task != LANGUAGE and result.profile != "paper"
             ):  # its data may not be on this machine
                 draw_plateau(axes, baseline(found[0].variant.task)[0], "most frequent answer")
-            grouped_points(axes, models, {measure: found}, metric=measure)
+            grouped_points(axes, models, {"mean": found}, metric=measure, legend=False)
             if task == LANGUAGE:
                 axes.set_ylim(0, 1.08 * max(max(one.values(measure)) for one in found))
+        handles = legend_entries(panels)
+        if handles:
+            drawn.legend(handles=handles, loc="outside lower center", ncols=3, fontsize="small")
         return drawn
 
 

@@ -27,7 +27,14 @@ from coefdyn.lab.experiments.dsf_standard import (
     STEP,
     standard_task,
 )
-from coefdyn.lab.experiments.figures import PALETTE, draw_plateau, new_figure
+from coefdyn.lab.experiments.figures import (
+    INK,
+    PALETTE,
+    draw_interval,
+    draw_plateau,
+    legend_entries,
+    new_figure,
+)
 from coefdyn.lab.experiments.plan import (
     STANDARD,
     Plan,
@@ -130,30 +137,42 @@ class Heads(Experiment):
 
     def draw(self, result: Result) -> Figure:
         """Against n, a line per number of heads; the same models against the size of the state."""
-        drawn, panels = new_figure(2, width=4.4, height=3.4)
+        drawn, panels = new_figure(2, width=4.4, height=4.0)
         task = result.variants[0].task
         assert isinstance(task, MqarConfig), "every variant's task is MQAR"
         sizes = (("n", "key channels of all heads"), ("n / H", "key channels per head"))
         for axes, (name, words) in zip(panels, sizes, strict=True):
             draw_plateau(axes, accuracy_by_place(task), "guess by the query's place")
             for place, heads in enumerate((1, 2, 4, 8)):
-                xs, ys = [], []
+                xs, ys, color = [], [], PALETTE[place]
                 for n in [n for n, some in GRID if some == heads]:
                     one = result.one(**_at(LINEAR, n, heads))
                     if one is None:
                         continue
-                    x = (n if name == "n" else n // heads) * (1 + 0.05 * (place - 1.5))
-                    axes.plot([x] * len(one.values()), one.values(), ".", color=PALETTE[place])
+                    x = (n if name == "n" else n // heads) * 1.09 ** (place - 1.5)
+                    aside = 1.04 if draw_interval(axes, x * 1.04, one.values(), color=color) else 1
+                    axes.plot([x / aside] * len(one.values()), one.values(), ".", color=color)
                     xs.append(x)
                     ys.append(one.accuracy)
                 label = f"{heads} head{'s' if heads > 1 else ''}"
-                axes.plot(xs, ys, "_-", color=PALETTE[place], markersize=11, label=label)
+                axes.plot(xs, ys, "_-", color=color, markersize=11, label=label)
             axes.set_xscale("log", base=2)
             ticks = sorted({n for n, _ in GRID})
             axes.set_xticks(ticks, [str(tick) for tick in ticks])
-            axes.set(xlim=(3.4, 38), ylim=(0, 1.05), xlabel=f"${name}$: {words}")
+            axes.set(xlim=(3.2, 46), ylim=(0, 1.05), xlabel=f"${name}$: {words}")
             axes.set_ylabel("test accuracy")
-        panels[0].legend(fontsize="small")
+            for n, heads in CONTROLS:
+                one = result.one(**_at(SOFTMAX, n, heads))
+                if one is not None:
+                    x = (n if name == "n" else n // heads) * 1.26
+                    label = "softmax, 1 and 8 heads (control)"
+                    axes.plot(
+                        [x / 1.04] * len(one.values()), one.values(), "x", color=INK, label=label
+                    )
+                    draw_interval(axes, x * 1.04, one.values())
+        drawn.legend(
+            handles=legend_entries(panels), loc="outside lower center", ncols=3, fontsize="small"
+        )
         return drawn
 
 

@@ -160,11 +160,7 @@ class Grows(Test):
         return f"exponent of the time of ({self.design}) between {self.low:g} and {self.high:g}"
 
     def judge(self, result: Result) -> Finding:
-        slopes = [
-            slope
-            for seed in result.plan.seeds
-            if (slope := _growth(_points(result, self.design, seed))) is not None
-        ]
+        slopes = _slopes(result, self.design)
         if len(slopes) < rule.MIN_SEEDS:
             return Finding(rule.NOT_RUN, f"{self.design}: {len(slopes)} draws")
         middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
@@ -246,17 +242,25 @@ class Principle1(Experiment):
         ]
 
     def draw(self, result: Result) -> Figure:
-        drawn, (axes,) = new_figure(width=5.2)
+        drawn, (axes,) = new_figure(width=5.2, height=4.0)
         ticks: set[int] = set()
         for place, design in enumerate(DESIGNS):
             points = _points(result, design)
             lengths, seconds = [x for x, _ in points], [1e3 * y for _, y in points]
-            axes.loglog(lengths, seconds, "o-", color=PALETTE[place], label=design)
+            axes.loglog(
+                lengths, seconds, "-", color=PALETTE[place], label=_in_legend(result, design)
+            )
+            for seed in result.plan.seeds:
+                drawn_once = [(x, 1e3 * y) for x, y in _points(result, design, seed)]
+                axes.plot(*zip(*drawn_once, strict=True), "o", color=PALETTE[place], markersize=4)
             ticks.update(lengths)
         axes.set_xticks(sorted(ticks), [f"{length:,}" for length in sorted(ticks)])
         axes.minorticks_off()
         axes.set(xlabel="sequence length (tokens)", ylabel="forward time (ms)")
-        axes.legend(fontsize="small")
+        handles = axes.get_legend_handles_labels()[0]
+        judged = any(" p = " in str(one.get_label()) for one in handles)
+        title = "time ~ $L^p$, and the 90 % interval of the mean p over draws" if judged else None
+        drawn.legend(handles=handles, title=title, loc="outside lower center", fontsize="small")
         return drawn
 
     def claims_by_means(self, result: Result) -> list[Verdict]:
@@ -292,6 +296,12 @@ def _points(result: Result, design: str, seed: int | None = None) -> list[tuple[
     return sorted((length, statistics.median(seconds)) for length, seconds in found.items())
 
 
+def _slopes(result: Result, design: str) -> list[float]:
+    """The exponent p of time ~ L^p, one per draw that has one."""
+    found = [_growth(_points(result, design, seed)) for seed in result.plan.seeds]
+    return [slope for slope in found if slope is not None]
+
+
 def _growth(points: list[tuple[int, float]]) -> float | None:
     """The exponent p of time ~ L^p, least squares over the longer half of the lengths."""
     kept = points[len(points) // 2 :]
@@ -299,6 +309,15 @@ def _growth(points: list[tuple[int, float]]) -> float | None:
         return None
     xs, ys = [math.log(x) for x, _ in kept], [math.log(y) for _, y in kept]
     return statistics.linear_regression(xs, ys).slope
+
+
+def _in_legend(result: Result, design: str) -> str:
+    """A design, with the exponent that is judged and its interval where there are draws enough."""
+    slopes = _slopes(result, design)
+    if len(slopes) < rule.MIN_SEEDS:
+        return design
+    found = rule.t_interval(slopes)
+    return f"{design}: p = {found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 
 EXPERIMENT = Principle1()

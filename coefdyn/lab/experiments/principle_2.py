@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Measure, accuracy, diagnostic
-from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
+from coefdyn.lab.experiments.figures import SHARE, legend_entries, new_figure, scatter_outcome
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -169,14 +169,6 @@ def near_zero_set(readout: str, epsilon: float = 1e-3, reach: float = 10.0) -> f
     return 2 * epsilon if readout == "identity" else right[readout] + reach
 
 
-def name_series(panels: Sequence[Axes]) -> None:
-    """A legend in the first panel that shows a named series; none while no panel shows one."""
-    for axes in panels:
-        if axes.get_legend_handles_labels()[1]:
-            axes.legend(fontsize="small")
-            return
-
-
 class Principle2(Experiment):
     id = "principle-2"
     title = "A larger near-zero set of the readout lets a model suppress tokens"
@@ -232,11 +224,11 @@ class Principle2(Experiment):
             self._draw_task(ratio, result, task, "large_to_near_zero")
             near.set(xlabel="fraction of |coefficients| <= 0.001", title=task)
             ratio.set(xlabel="number in [0.9, 1] / number near zero", xscale="log")
-        name_series(left)
         widths = [near_zero_set(readout) for readout in READOUTS]
         left[-1].barh(READOUTS, widths, color="#4A4A4A")
         left[-1].set(xlabel="length of the near-zero set in [-10, 10]", title="in theory")
         right[-1].axis("off")
+        right[-1].legend(handles=legend_entries(panels), loc="center", fontsize="small")
         return drawn
 
     def _draw_task(self, axes: Axes, result: Result, task: str, quantity: str) -> None:
@@ -244,7 +236,11 @@ class Principle2(Experiment):
             outcome = result.one(task=task, readout=readout)
             if outcome is not None:
                 xs = outcome.diagnostic(quantity)
-                scatter_outcome(axes, place, xs, outcome, readout)
+                words = f"{readout} (control)" if readout in CONTROLS else readout
+                # a ratio is drawn on an axis without a zero
+                least = min((x for x in xs if x), default=1.0) / 2
+                bounds = SHARE if quantity == "near_zero_fraction" else (least, math.inf)
+                scatter_outcome(axes, place, xs, outcome, words, bounds=bounds)
         axes.set(ylabel="test accuracy", ylim=(-0.03, 1.05))
 
     def claims_by_means(self, result: Result) -> list[Verdict]:

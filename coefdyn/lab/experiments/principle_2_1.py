@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim, Every
-from coefdyn.lab.experiments.figures import new_figure, scatter_outcome
+from coefdyn.lab.experiments.figures import (
+    draw_interval,
+    legend_entries,
+    new_figure,
+    scatter_outcome,
+)
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -22,7 +27,6 @@ from coefdyn.lab.experiments.principle_2 import (
     DIAGNOSTICS,
     NEAR,
     all_ahead,
-    name_series,
     readout_variant,
     standard_variant,
     tasks_of,
@@ -107,16 +111,19 @@ class Principle21(Experiment):
                     xs = outcome.diagnostic("near_zero_fraction")
                     scatter_outcome(axes, place, xs, outcome, WORDS[readout])
             lines = dict(zip((*POINTWISE, *CONTROLS), ("--", ":", "-.", (0, (1, 4))), strict=True))
-            for readout, style in lines.items():
+            for place, (readout, style) in enumerate(lines.items()):
                 outcome = result.one(task=task, readout=readout)
                 if outcome is not None:
-                    axes.axhline(
-                        outcome.accuracy, color="gray", linestyle=style, label=WORDS[readout]
-                    )
+                    words = WORDS[readout] + (" (control)" if readout in CONTROLS else "")
+                    axes.axhline(outcome.accuracy, color="gray", linestyle=style, label=words)
+                    aside = 0.98 - 0.025 * place
+                    draw_interval(axes, aside, outcome.values(), color="#5F6B7A", inside=True)
             axes.set(xlabel="fraction of |coefficients| <= 0.001", ylabel="test accuracy")
             axes.set_ylim(-0.03, 1.05)
             axes.set_title(task, loc="left")
-        name_series(panels)
+        handles = legend_entries(panels)
+        if handles:
+            drawn.legend(handles=handles, loc="outside lower center", ncols=3, fontsize="small")
         return drawn
 
     def claims_by_means(self, result: Result) -> list[Verdict]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Finding, Measure, Reaches, Test
-from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.figures import PALETTE, draw_interval, legend_entries, new_figure
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.principle_2_1 import EXPERIMENT as PRINCIPLE_2_1
 from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
@@ -20,6 +22,7 @@ __all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
 
 SHOWN = ("psi_softplus", "psi_exp")
 STATE = 8  # n per head, in both profiles
+COUNTS = (0.0, math.inf)
 
 
 class Principle22(Experiment):
@@ -90,18 +93,30 @@ class Principle22(Experiment):
         return replace(whole, variants=kept)
 
     def draw(self, result: Result) -> Figure:
-        drawn, (axes,) = new_figure(width=5.6)
-        top = STATE + 0.5
+        drawn, (axes,) = new_figure(width=5.6, height=4.8)
+        length = max(v.task.seq_len for v in result.variants)
+        top, beside = STATE + 0.5, []
         for place, outcome in enumerate(result.outcomes()):
-            curves = _curves(outcome)
+            curves, color = _curves(outcome), PALETTE[place]
             highest = max(curves, key=max)
             top = max(top, 1.05 * max(highest))
             label = f"{outcome.variant.name}, the head with most"
-            axes.plot(range(1, len(highest) + 1), highest, color=PALETTE[place], label=label)
+            axes.plot(range(1, len(highest) + 1), highest, color=color, label=label)
+            x, values = length + 5 + 4 * place, fullest("raw").values(outcome)
+            if draw_interval(axes, x, values, bounds=COUNTS, color=color):
+                axes.plot([x - 1] * len(values), values, ".", color=color)
+                axes.plot([x], [fmean(values)], "D", color=color, markersize=4, zorder=5)
+                top = max(top, 1.05 * axes.dataLim.y1)
+                beside.append(x)
         axes.axhline(STATE - 1, color="gray", linestyle="--", label="n - 1")
-        axes.set(xlabel="time index i", ylabel="mean count of |coefficients| <= 1e-6")
+        axes.set(xlabel="time index i", ylabel="mean count, |coefficients| <= 1e-6")
         axes.set_ylim(-0.025 * top, top)
-        axes.legend(fontsize="small")
+        if beside:
+            axes.axvline(length + 2, color="0.8", linewidth=0.8)
+            ticks = range(0, length - 3, 10)
+            axes.set_xticks([*ticks, fmean(beside)], [*map(str, ticks), "fullest, by seed"])
+        handles = legend_entries([axes])
+        drawn.legend(handles=handles, loc="outside lower center", fontsize="small")
         return drawn
 
     def claims_by_means(self, result: Result) -> list[Verdict]:

@@ -304,7 +304,10 @@ class Principle3(Experiment):
 
 
 def _draw_standard(result: Result) -> Figure:
-    """One group per readout and depth, one colour per source of positions."""
+    """One group per readout and depth, one colour per source of positions.
+
+    The control of the claims is one layer with no source, which cannot tell the order.
+    """
     drawn, (axes,) = new_figure(width=8.0, height=3.8)
     groups = list(dict.fromkeys((phi, layers) for phi, layers, _ in STANDARD_CELLS))
     series = {
@@ -314,7 +317,8 @@ def _draw_standard(result: Result) -> Figure:
     plateau = frequent_value_accuracy(result.variants[0].task)
     draw_plateau(axes, plateau, "answering the most frequent value")
     names = [phi if layers == "2" else f"{phi}, 1 layer" for phi, layers in groups]
-    grouped_points(axes, names, series)
+    controls = [(f"{phi}, 1 layer", "nothing") for phi in READOUTS]
+    grouped_points(axes, names, series, controls=controls)
     axes.set_title("Noisy in-context recall (standard)", loc="left")
     return drawn
 

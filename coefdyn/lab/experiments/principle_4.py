@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Measure, Reaches, Some
-from coefdyn.lab.experiments.figures import PALETTE, empty_figure, grouped_points, new_figure
+from coefdyn.lab.experiments.figures import (
+    PALETTE,
+    draw_band,
+    empty_figure,
+    grouped_points,
+    legend_entries,
+    new_figure,
+)
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -247,7 +254,9 @@ class Principle4(Experiment):
         if result.profile == STANDARD:
             drawn, (axes,) = new_figure(width=9.0, height=3.8)
             cells = {
-                design: [result.one(task=task, design=design) for task in tasks]
+                {"identity": "identity, $A = I$"}.get(design, design): [
+                    result.one(task=task, design=design) for task in tasks
+                ]
                 for design in LADDER
             }
             grouped_points(axes, tasks, cells)
@@ -288,7 +297,8 @@ class Principle4(Experiment):
 def beyond_figure(result: Result) -> Figure:
     """Parity, position by position, on texts four times as long as those of the training.
 
-    Per design the mean over the seeds; Householder-like ones solid, the others dashed.
+    Per design the mean over the seeds and its interval; Householder-like ones solid, the others
+    dashed.
     """
     found = [one for one in result.find(task="parity") if one is not None]
     if not found:
@@ -300,6 +310,7 @@ def beyond_figure(result: Result) -> Figure:
         mean = [sum(shares) / len(shares) for shares in zip(*rows, strict=True)]
         line = "-" if "Householder" in name else "--"
         axes.plot(range(1, len(mean) + 1), mean, line, color=color, lw=1.4, label=name)
+        draw_band(axes, range(1, len(mean) + 1), rows, color)
     trained = found[0].variant.task.seq_len
     axes.axvline(trained, color="0.6", lw=0.8)
     axes.annotate(
@@ -307,7 +318,7 @@ def beyond_figure(result: Result) -> Figure:
     )
     axes.axhline(0.5, color="0.6", lw=0.8, ls=":")
     axes.set(xlabel="position", ylabel="share of right answers", ylim=(0.38, 1.02))
-    drawn.legend(loc="outside lower center", ncols=2, frameon=False)
+    drawn.legend(handles=legend_entries([axes]), loc="outside lower center", ncols=2, frameon=False)
     return drawn
 
 
@@ -316,8 +327,8 @@ def learning_figure(
 ) -> Figure:
     """Validation accuracy while the designs of ``LADDER`` learn, a panel per task.
 
-    Each at the learning rate that its pilot chose; the mean over the seeds. A run that has solved
-    its task keeps its last value.
+    Each at the learning rate that its pilot chose; the mean over the seeds and its interval. A run
+    that has solved its task keeps its last value.
     """
     complete = [task for task in tasks if _complete(result, task)]
     if not complete:
@@ -327,15 +338,15 @@ def learning_figure(
         for color, name in zip(PALETTE, LADDER, strict=False):
             outcome = result.one(task=task, design=name)
             assert outcome is not None, "the task is complete"
-            steps, mean = _mean_curve(outcome)
+            steps, curves = _curves(outcome)
+            mean = [sum(values) / len(values) for values in zip(*curves, strict=True)]
             line = "-" if "Householder" in name else "--"
             axes.plot(steps, mean, line, color=color, lw=1.4, label=name)
+            draw_band(axes, steps, curves, color)
         axes.set(xlabel="steps", ylim=(0, 1.02))
         axes.set_title(task, loc="left")
     panels[0].set_ylabel("validation accuracy")
-    drawn.legend(
-        *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
-    )
+    drawn.legend(handles=legend_entries(panels), loc="outside lower center", ncols=3, frameon=False)
     return drawn
 
 
@@ -345,14 +356,14 @@ def _complete(result: Result, task: str) -> bool:
     return all(one is not None and len(one.records) >= MIN_SEEDS for one in found)
 
 
-def _mean_curve(outcome: Outcome) -> tuple[list[int], list[float]]:
-    """Steps and the mean over the seeds; after its last step a run keeps its last value."""
+def _curves(outcome: Outcome) -> tuple[list[int], list[list[float]]]:
+    """Steps, and a curve per seed; after its last step a run keeps its last value."""
     runs = [record["metrics"] for record in outcome.records]
     steps = max((run["step"] for run in runs), key=len)
     levels = [
         run["accuracy"] + [run["accuracy"][-1]] * (len(steps) - len(run["step"])) for run in runs
     ]
-    return steps, [sum(values) / len(values) for values in zip(*levels, strict=True)]
+    return steps, levels
 
 
 def _in_words(outcome: Outcome) -> str:

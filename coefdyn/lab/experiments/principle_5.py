@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Par, Steadier
-from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.figures import INK, PALETTE, draw_interval, legend_entries, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -27,6 +27,7 @@ from coefdyn.lab.tasks import FuzzyRecallConfig
 from coefdyn.lab.training import TrainConfig
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 __all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
@@ -163,28 +164,23 @@ class Principle5(Experiment):
         for axes in panels[len(scalings) :]:
             axes.axis("off")
         for axes, b in zip(panels, scalings, strict=False):
-            for place, design in enumerate(DESIGNS):
+            designs = [d for d in DESIGNS if result.find(design=d)]
+            for place, design in enumerate(designs):
                 found = [one for one in result.find(design=design, b=b) if one is not None]
-                self._draw_spread(axes, place, design, found)
+                _draw_spread(axes, place, design, found, shift=place - (len(designs) - 1) / 2)
             sizes = sorted({int(v.facets["n"]) // HEADS for v in result.variants})
             axes.set_xscale("log", base=2)
             axes.set_xticks(sizes, [str(size) for size in sizes])
             axes.set(
                 xlabel="n per head", ylim=(-0.03, 1.05), xlim=(sizes[0] / 1.5, sizes[-1] * 1.5)
             )
-            axes.set_title(f"$b_j$ = {b}", loc="left")
+            control = b == "1/sqrt(n)" and result.profile == STANDARD
+            axes.set_title(f"$b_j$ = {b}{' (control for n)' * control}", loc="left")
             axes.set_ylabel("accuracy, lowest to highest seed")
-        handles, names = panels[0].get_legend_handles_labels()
-        drawn.legend(handles, names, loc="outside lower center", ncols=4, fontsize="small")
+        handles = legend_entries(panels)
+        if handles:
+            drawn.legend(handles=handles, loc="outside lower center", ncols=4, fontsize="small")
         return drawn
-
-    def _draw_spread(self, axes, place: int, design: str, found: list[Outcome]) -> None:  # type: ignore[no-untyped-def]
-        shift = 1 + 0.08 * (place - 1.5)
-        for index, one in enumerate(found):
-            x, values = int(one.variant.facets["n"]) / HEADS * shift, one.values()
-            label = design if index == 0 else None
-            axes.plot([x, x], [min(values), max(values)], "-", color=PALETTE[place], linewidth=2)
-            axes.plot([x] * len(values), values, "o", color=PALETTE[place], label=label)
 
     def claims_by_means(self, result: Result) -> list[Verdict]:
         groups = {design: result.find(design=design) for design in DESIGNS}
@@ -207,6 +203,17 @@ class Principle5(Experiment):
             )
         )
         return found
+
+
+def _draw_spread(axes: Axes, place: int, design: str, found: list[Outcome], shift: float) -> None:
+    """From the lowest to the highest seed, a point for each; the mean and its interval beside."""
+    color, step = PALETTE[place], 1.08**shift
+    for one in found:
+        x, values = int(one.variant.facets["n"]) / HEADS * step, one.values()
+        axes.plot([x, x], [min(values), max(values)], "-", color=color, linewidth=2)
+        axes.plot([x] * len(values), values, "o", color=color, label=design)
+        if draw_interval(axes, x * 1.06, values, color=INK):
+            axes.plot([x * 1.06], [one.accuracy], "D", color=INK, markersize=5, zorder=5)
 
 
 def _standard_variant(experiment: Principle5, n: int, b: str) -> Variant:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from statistics import mean
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Measure, metric
-from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.figures import PALETTE, draw_bar, legend_entries, new_figure
 from coefdyn.lab.experiments.plan import (
     STANDARD,
     Plan,
@@ -42,6 +43,9 @@ STANDARD_CELLS = (
     *(("mamba2", b, "0") for b in ("one", "0.01", "delta")),
     *(("softmax", b, "1e-5") for b in ("one", "inverse_sqrt")),
 )
+#: the control of what is claimed without eps, and where perplexities lie
+CONTROLS = (("mamba2", "one", "1e-5"), ("mamba2", "0.01", "1e-5"))
+POSITIVE = (0.0, math.inf)
 #: a relative difference in perplexity that is none; Table 3's gaps to b = 1 are larger
 ON_PAR = 0.01
 #: the runs go through their text ten times, and the first of them ended a tenth above their best
@@ -219,9 +223,8 @@ class Principle5LanguageModel(Experiment):
             outcome = result.one(model=kind, b=b)
             if outcome is None:
                 continue
-            values = outcome.values("perplexity")
-            axes.bar(place, sum(values) / len(values), color=PALETTE[kind == "softmax"], alpha=0.75)
-            axes.plot([place] * len(values), values, "o", color="black", markersize=3)
+            color = PALETTE[kind == "softmax"]
+            draw_bar(axes, place, outcome.values("perplexity"), color=color, bounds=POSITIVE)
         axes.set_xticks(
             range(len(REPORTED)), [f"{MODELS[kind]}\n$b$ = {WORDS[b]}" for kind, b in REPORTED]
         )
@@ -248,7 +251,8 @@ class Principle5LanguageModel(Experiment):
 def _draw_standard(result: Result) -> Figure:
     """Perplexity at the end on the test text, and at its lowest on the validation text.
 
-    A bar per variant: the mean over seeds, and a point for each.
+    A bar per variant: the mean over seeds, its interval, and a point for each. The control of what
+    is claimed without the output norm's eps is the same pair with it.
     """
     drawn, panels = new_figure(columns=1, rows=2, width=8.0, height=2.9)
     found = result.outcomes()
@@ -260,13 +264,17 @@ def _draw_standard(result: Result) -> Figure:
     measures = {"at the end, on the test text": metric("perplexity"), STOPPED.name: STOPPED}
     for axes, (title, measure) in zip(panels, measures.items(), strict=True):
         for place, outcome in enumerate(found):
+            facets = outcome.variant.facets
+            control = (facets["model"], facets["b"], facets["eps"]) in CONTROLS
+            color = PALETTE[facets["model"] == "softmax"]
             values = measure.values(outcome)
-            color = PALETTE[outcome.variant.facets["model"] == "softmax"]
-            axes.bar(place, sum(values) / len(values), color=color, alpha=0.75)
-            axes.plot([place] * len(values), values, "o", color="black", markersize=3)
+            draw_bar(axes, place, values, color=color, bounds=POSITIVE, control=control)
         axes.set_xticks(range(len(names)), names, fontsize="x-small")
         axes.set_ylabel("perplexity")
         axes.set_title(title, loc="left")
+    handles = legend_entries(panels, "hatched: control of the pair with eps 0")
+    if handles:
+        drawn.legend(handles=handles, loc="outside lower center", ncols=2, fontsize="small")
     return drawn
 
 

@@ -297,13 +297,16 @@ def _draw_standard(result: Result) -> Figure:
         ]
         for eta, words in NORMALIZERS.items()
     }
-    for growth in ("1", "0.95"):
-        series[f"{PILOT_STEPS} steps: {NORMALIZERS['one']}, $A = {growth} I$"] = [
-            result.one(readout=phi, normalizer="one", A=growth) for phi in READOUTS
-        ]
+    short = {
+        growth: f"{PILOT_STEPS} steps: {NORMALIZERS['one']}, $A = {words}I$"
+        for growth, words in (("1", ""), ("0.95", "0.95 "))
+    }
+    for growth, words in short.items():
+        series[words] = [result.one(readout=phi, normalizer="one", A=growth) for phi in READOUTS]
     plateau = frequent_value_accuracy(result.variants[0].task)
     draw_plateau(axes, plateau, "answering the most frequent value")
-    grouped_points(axes, READOUTS, series)
+    controls = [(phi, words) for phi in READOUTS for words in short.values()]
+    grouped_points(axes, READOUTS, series, controls=controls)
     axes.set_title("Noisy in-context recall, length 128 (standard)", loc="left")
     return drawn
 
