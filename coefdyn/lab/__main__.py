@@ -8,7 +8,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
@@ -112,6 +112,17 @@ def build_parser() -> argparse.ArgumentParser:
     speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
     speed.add_argument("--steps", type=given.count, default=300)
     speed.add_argument("--replicas", type=given.count, default=6)
+    speed.add_argument(
+        "--rounds", type=given.count, default=1, help="core-seconds: the median of so many"
+    )
+    speed.add_argument(
+        "--keep",
+        type=given.folder,
+        nargs="?",
+        const=True,
+        metavar="DIR",
+        help="write DIR/throughput.json; without DIR: data/benchmarks, for the book",
+    )
     speed.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     return parser
 
@@ -279,13 +290,26 @@ def _throughput(parsed: argparse.Namespace) -> int:
     from coefdyn.lab.throughput import measure, table
 
     compiled = not parsed.no_compile
+    on_cpu = (parsed.device or RunOptions().resolved_device()) == "cpu"
+    if parsed.keep and not on_cpu:
+        raise ValueError("--keep is about core-seconds, which a CPU has; add --device cpu.")
+    if on_cpu:
+        from coefdyn.lab import core_seconds as cores
+
+        before = cores.circumstances()
     rows = measure(parsed.device, steps=parsed.steps, replicas=parsed.replicas, compiled=compiled)
     print(table(rows))
-    if (parsed.device or RunOptions().resolved_device()) == "cpu":
-        from coefdyn.lab.core_seconds import core_seconds, core_table
-
+    if on_cpu:
+        counted = min(parsed.steps, 100)
+        found = cores.core_seconds(counted, compiled=compiled, rounds=parsed.rounds)
         print()
-        print(core_table(core_seconds(min(parsed.steps, 100), compiled=compiled)))
+        print(cores.core_table(found))
+        if parsed.keep:
+            path = cores.throughput_file(None if parsed.keep is True else parsed.keep)
+            size = {"steps": counted, "rounds": parsed.rounds}
+            ways = [asdict(row) for row in rows]
+            cores.keep(path, found, provenance=before, **size, ways=ways)
+            print(f"kept in {path}")
     return 0
 
 

@@ -1,30 +1,49 @@
-"""Core-seconds per 1500 steps of principle-3, four ways in one run: what evidence costs here."""
+"""Core-seconds per 1500 steps of principle-3, several ways in one run: what evidence costs here."""
 
 from __future__ import annotations
 
+import json
+import os
+import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import IGNORE
 from coefdyn.lab.training import RunConfig, TrainOptions, train_group
 from coefdyn.lab.training.data import GroupData
 from coefdyn.lab.training.pool import WorkerPool
+from coefdyn.lab.training.provenance import provenance
 from coefdyn.lab.training.step import compiler
 from coefdyn.models import SwiGLU
 from coefdyn.shapes import Tensor
 
-__all__ = ["REFERENCE_STEPS", "CoreSeconds", "PlainModel", "core_seconds", "core_table"]
+__all__ = [
+    "PLAIN",
+    "REFERENCE_STEPS",
+    "CoreSeconds",
+    "PlainModel",
+    "circumstances",
+    "core_seconds",
+    "core_table",
+    "keep",
+    "throughput_file",
+]
 
 #: what the numbers are scaled to
 REFERENCE_STEPS = 1500
 #: steps that are not counted: the first ones compile and fill caches
 WARM = 5
+#: the yardstick, the last row
+PLAIN = "plain torch, fused attention"
 
 
 @dataclass(frozen=True)
@@ -67,33 +86,72 @@ class PlainModel(nn.Module):
         return self.head(self.norms[4](x))
 
 
-def core_seconds(steps: int = 100, *, compiled: bool = True) -> list[CoreSeconds]:
+def core_seconds(steps: int = 100, *, compiled: bool = True, rounds: int = 1) -> list[CoreSeconds]:
     """Measure every way on one thread, one after another; ratios within one call are what counts.
+
+    The plain torch model has as many parameters as the library's, of the same shapes, and trains on
+    the same batches with torch's own AdamW; it is compiled, too, in a row of its own.
 
     Args:
         steps: counted optimiser steps of each way, at least 1.
         compiled: also through torch.compile, where a C++ compiler is there.
+        rounds: how often all ways are gone through; a row is the median of its rounds, so that what
+            slows the machine for a while does not fall on one way alone.
     """
     run = _run(WARM + steps)
-    found = [_clocked("eager", lambda: _train(run, "eager"))]
-    if compiled and compiler() is not None:
-        found.append(_clocked("compiled", lambda: _train(run, "compiled")))
-    found.append(_clocked("eager, a worker process", lambda: _in_a_process(run)))
-    found.append(_clocked("plain torch, fused attention", lambda: _plain(run)))
-    return found
+    ways: dict[str, Callable[[], Ticks]] = {"eager": lambda: _train(run, "eager")}
+    with_compiler = compiled and compiler() is not None
+    if with_compiler:
+        ways["compiled"] = lambda: _train(run, "compiled")
+    ways["eager, a worker process"] = lambda: _in_a_process(run)
+    if with_compiler:
+        ways[f"{PLAIN}, compiled"] = lambda: _plain(run, compiled=True)
+    ways[PLAIN] = lambda: _plain(run)
+    every = [[_clocked(name, work) for name, work in ways.items()] for _ in range(rounds)]
+    return [
+        CoreSeconds(
+            rows[0].name,
+            statistics.median(row.steps for row in rows),
+            statistics.median(row.start for row in rows),
+        )
+        for rows in zip(*every, strict=True)
+    ]
 
 
 def core_table(rows: Sequence[CoreSeconds]) -> str:
     """The measurements as text; the factor is against the plain torch model."""
     plain = rows[-1].steps
-    heads = f"{'one run of principle-3':<32}{f's per {REFERENCE_STEPS} steps':>18}"
+    heads = f"{'one run of principle-3':<40}{f's per {REFERENCE_STEPS} steps':>18}"
     lines = [f"{heads}{'of plain torch':>16}{'start, s':>10}"]
     for row in rows:
         factor = f"{row.steps / plain:.2f}"
-        lines.append(f"{row.name:<32}{row.steps:>18.1f}{factor:>16}{row.start:>10.1f}")
+        lines.append(f"{row.name:<40}{row.steps:>18.1f}{factor:>16}{row.start:>10.1f}")
     if compiler() is None:
         lines.append("no C++ compiler here (g++ or clang++): nothing is compiled")
     return "\n".join(lines)
+
+
+def throughput_file(folder: Path | None = None) -> Path:
+    """Where the measurement is kept: ``throughput.json`` in ``data/benchmarks``, or in ``folder``.
+
+    ``provenance`` (processor, cores, load before, versions, commit, time), ``steps`` and ``rounds``
+    that were counted, ``core_seconds`` (the rows of ``core_seconds``), and ``ways``: seconds and
+    steps of several runs trained in one program or apart.
+    """
+    return (data_folder() / "benchmarks" if folder is None else folder) / "throughput.json"
+
+
+def keep(path: Path, rows: Sequence[CoreSeconds], **others: Any) -> None:
+    """Write a measurement; ``others`` are further entries of the file (``throughput_file``)."""
+    whole = {**others, "core_seconds": [asdict(row) for row in rows]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+
+
+def circumstances() -> dict[str, Any]:
+    """Machine and versions, and how busy it is: the mean number of running processes, or None."""
+    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+    return {**provenance("cpu"), "cores": os.cpu_count(), "threads": 1, "load": load}
 
 
 def _run(steps: int) -> RunConfig:
@@ -131,17 +189,18 @@ def _in_a_process(run: RunConfig) -> Ticks:
     return ticks[:-1]
 
 
-def _plain(run: RunConfig) -> Ticks:
+def _plain(run: RunConfig, *, compiled: bool = False) -> Ticks:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         data = GroupData(run.task, [0], run.train.batch, torch.device("cpu"))
         model = PlainModel(run.task.vocab_size, run.task.input_length)
+        forward = torch.compile(model) if compiled else model
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
         ticks: Ticks = []
         for t in range(run.train.steps):
             inputs, targets = (one[0] for one in data.train_batch(t))
-            logits = model(inputs)
+            logits = forward(inputs)
             loss = functional.cross_entropy(
                 logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE
             )

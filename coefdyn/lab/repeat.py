@@ -162,7 +162,7 @@ def repeat(kept: Kept) -> Repeat:
 
 
 def repeats_file(profile: str, out: Path | None = None) -> Path:
-    """Where outcomes are kept: ``data/repeats/PROFILE.json``, or ``repeats/`` below ``out``.
+    """Where outcomes are kept: ``PROFILE.json`` in ``data/repeats``, or in ``out``/``repeats``.
 
     A JSON list with an object per repeated run, oldest first: experiment, facets of the variant,
     seed, learning rate, ``status``, the final numbers kept and again, the 90 % interval of the

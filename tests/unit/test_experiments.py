@@ -13,7 +13,8 @@ from made_up_results import made_up, result_of, status
 
 from coefdyn.lab import arguments
 from coefdyn.lab.__main__ import main
-from coefdyn.lab.core_seconds import core_seconds, core_table
+from coefdyn.lab.core_seconds import PlainModel, core_seconds, core_table
+from coefdyn.lab.core_seconds import _run as core_seconds_run
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, principle_3
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
 from coefdyn.lab.experiments.principle_1 import _growth
@@ -28,6 +29,7 @@ from coefdyn.lab.experiments.result import (
     Verdict,
     verdict,
 )
+from coefdyn.lab.pages.throughput import throughput_markdown
 from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
 from coefdyn.lab.tasks.base import sample, split_generator
@@ -539,18 +541,38 @@ def test_core_seconds_stand_beside_a_plain_torch_model(few_core_seconds):
     )
 
 
-def test_the_throughput_table_compares_with_runs_in_sequence(capsys, monkeypatch, few_core_seconds):
+def test_the_yardstick_has_the_parameters_of_the_run_that_it_stands_beside():
+    run = core_seconds_run(1)
+    task = run.task
+    ours = SequenceModel(
+        run.model, vocab=task.vocab_size, classes=task.num_classes, length=task.input_length
+    )
+    plain = PlainModel(task.vocab_size, task.input_length)
+    counts = [sum(one.numel() for one in model.parameters()) for model in (ours, plain)]
+    assert counts[0] == counts[1] > 0
+
+
+def test_the_throughput_table_compares_with_runs_in_sequence(
+    tmp_path, capsys, monkeypatch, few_core_seconds
+):
     asked = []
 
-    def kept(steps, *, compiled):
-        asked.append((steps, compiled))
+    def kept(steps, *, compiled, rounds):
+        asked.append((steps, compiled, rounds))
         return few_core_seconds
 
     monkeypatch.setattr("coefdyn.lab.core_seconds.core_seconds", kept)
     command = ["throughput", "--device", "cpu", "--steps", "2", "--replicas", "2", "--no-compile"]
-    assert main(command) == 0
+    assert main([*command, "--rounds", "3", "--keep", str(tmp_path / "kept")]) == 0
     replicas, cores = capsys.readouterr().out.split("\n\n")
-    assert asked == [(2, False)]
+    assert asked == [(2, False, 3)]
+    written = json.loads((tmp_path / "kept" / "throughput.json").read_text())
+    assert [row["name"] for row in written["core_seconds"]] == [x.name for x in few_core_seconds]
+    assert written["core_seconds"][-1]["steps"] == few_core_seconds[-1].steps
+    assert (written["steps"], written["rounds"], len(written["ways"])) == (2, 3, 3)
+    assert {"device", "torch", "revision", "cores", "threads"} <= set(written["provenance"])
+    told = throughput_markdown(written)
+    assert "of a core" in told and "plain torch" in told
     assert "s per 1500 steps" in cores and "plain torch, fused attention" in cores
     head, first, *others = replicas.splitlines()
     assert head.split() == ["way", "seconds", "steps/s", "factor"]
