@@ -11,7 +11,7 @@ evidence. A contest shows the failure and what mends it.
 
 from coefdyn.lab.contest.catalogue import CONTESTS
 from coefdyn.lab.contest.contest import Contest, ContestResult, Entrant, Trained, guessing
-from coefdyn.lab.contest.standard import standard_words
+from coefdyn.lab.contest.standard import opening, standard_words
 
 __all__ = [
     "CONTESTS",
@@ -20,5 +20,6 @@ __all__ = [
     "Entrant",
     "Trained",
     "guessing",
+    "opening",
     "standard_words",
 ]

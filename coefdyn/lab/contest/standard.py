@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.result import Outcome, Result
+from coefdyn.lab.experiments.rule import (
+    HELD,
+    MIN_SEEDS,
+    NOT_HELD,
+    UNDECIDED,
+    above,
+    has_solved,
+    t_interval,
+)
+from coefdyn.options import check_choice
 
-__all__ = ["standard_words"]
+__all__ = ["opening", "standard_words"]
+
+#: beside the rule's words for a difference: both solved the task, or a row has too few seeds
+SOLVED, OPEN = "solved", "open"
 
 
 def standard_words(name: str, task: str, rows: Sequence[str]) -> str:
@@ -30,3 +45,94 @@ def standard_words(name: str, task: str, rows: Sequence[str]) -> str:
         else:
             lines.append(f"{row:24}{outcome.accuracy:.2f}  (seeds: {len(outcome.records)})")
     return "\n".join([f"standard size, task {task!r}:", *lines])
+
+
+class _Compared(NamedTuple):
+    """Two rows on a task: the verdict on their difference, and what each reached in the mean."""
+
+    task: str
+    status: str
+    row: float = 0.0
+    before: float = 0.0
+
+    @property
+    def words(self) -> str:
+        return f"{self.task} ({self.row:.2f} to {self.before:.2f})"
+
+
+def opening(name: str, predecessor: str, row: str, *, result: Result | None = None) -> str:
+    """Where a row is ahead of its predecessor at the size that decides, and where behind: Markdown.
+
+    A row is ahead on a task where the 90 % interval of the differences of accuracy, paired by
+    seed, lies above 0, and behind where it lies below. A task that both solve cannot rank them,
+    and one without four seeds of both counts as not run.
+
+    Args:
+        name: an experiment with the facets "task" and "row", such as "scoreboard".
+        predecessor: a row of it.
+        row: likewise.
+        result: what to read instead of the experiment's kept standard runs.
+
+    Raises:
+        ValueError: for an unknown experiment or row, naming the nearest one.
+    """
+    seen = get_experiment(name).load(STANDARD) if result is None else result
+    rows = dict.fromkeys(variant.facets["row"] for variant in seen.variants)
+    for one in (predecessor, row):
+        check_choice("row", one, rows)
+    tasks = dict.fromkeys(variant.facets["task"] for variant in seen.variants)
+    found = [_compared(seen, task, predecessor, row) for task in tasks]
+
+    def of(status: str) -> list[_Compared]:
+        return [one for one in found if one.status == status]
+
+    ahead, behind = (
+        [one.words for one in sorted(of(status), key=lambda one: -abs(one.row - one.before))]
+        for status in (HELD, NOT_HELD)
+    )
+    same, solved, left = ([one.task for one in of(s)] for s in (UNDECIDED, SOLVED, OPEN))
+    if len(left) == len(found):
+        return "These runs have not been made yet."
+    parts = []
+    if ahead:
+        parts.append(f"Here **{row} is ahead of {predecessor}** on {_listed(ahead)}.")
+    if behind:
+        who = "It is" if ahead else f"Here {row} is"
+        versus = "" if ahead else f" {predecessor}"
+        parts.append(f"{who} **behind**{versus} on {_listed(behind)}.")
+    if not ahead and not behind:
+        parts.append(
+            f"None of the tasks run so far separates {row} from {predecessor} at this size."
+        )
+    if solved:
+        parts.append(f"Both solve {_listed(solved)}.")
+    if same:
+        parts.append(f"On {_listed(same)} the seeds do not tell the two apart.")
+    if left:
+        parts.append(f"Not run with enough seeds so far: {_listed(left)}.")
+    return " ".join(parts)
+
+
+def _compared(result: Result, task: str, predecessor: str, row: str) -> _Compared:
+    first, second = (result.one(task=task, row=one) for one in (row, predecessor))
+    if first is None or second is None:
+        return _Compared(task, OPEN)
+    values = [_by_seed(first), _by_seed(second)]
+    seeds = [seed for seed in values[0] if seed in values[1]]
+    if len(seeds) < MIN_SEEDS:
+        return _Compared(task, OPEN)
+    mine, others = ([one[seed] for seed in seeds] for one in values)
+    means = sum(mine) / len(seeds), sum(others) / len(seeds)
+    if has_solved(mine) and has_solved(others):
+        return _Compared(task, SOLVED, *means)
+    differences = [a - b for a, b in zip(mine, others, strict=True)]
+    return _Compared(task, above(t_interval(differences), 0.0), *means)
+
+
+def _by_seed(outcome: Outcome) -> dict[int, float]:
+    return dict(zip(outcome.seeds, outcome.values(), strict=True))
+
+
+def _listed(words: Sequence[str]) -> str:
+    """One, two and three of them, as in a sentence."""
+    return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])
