@@ -20,6 +20,7 @@ from coefdyn.lab.experiments.figures import (
     new_figure,
 )
 from coefdyn.lab.experiments.rule import MIN_SEEDS, t_interval
+from coefdyn.lab.pages.evidence import show_decision
 
 SEEDS = [0.50, 0.55, 0.61, 0.70]
 #: experiments whose figures draw means over seeds
@@ -164,3 +165,62 @@ def test_mean_curves_have_bands():
     for figure in (principle_4.beyond_figure(result), principle_4.learning_figure(result)):
         assert all(axes.collections for axes in figure.axes)
         assert said(figure).count(f"band: {INTERVAL}") == 1
+
+
+def seeds_that_reach(*reaching: int):
+    return lambda facets, run: (0.95 if run.seed in reaching else 0.5, None)
+
+
+def test_a_table_tells_how_many_seeds_reach_nine_tenths_and_how_soon():
+    experiment = get_experiment("dsf-normalizers")
+    result = result_of(experiment, "standard", seeds_that_reach(0, 2))
+    lines = experiment.table(result)
+    assert all(line.endswith("; .9 by 2 of 8 seeds, first after 100 steps") for line in lines)
+    nobody = experiment.table(result_of(experiment, "standard", seeds_that_reach()))
+    assert all(line.endswith("; .9 by 0 of 8 seeds") for line in nobody)
+
+
+def test_text_that_is_continued_is_not_judged_by_accuracy():
+    experiment = get_experiment("dsf-table-1")
+    lines = experiment.table(result_of(experiment, "standard", seeds_that_reach(0)))
+    assert {"language" in line for line in lines if ".9 by" not in line} == {True}
+    assert not any("language" in line for line in lines if ".9 by" in line)
+
+
+@pytest.mark.parametrize(
+    ("reaching", "told"),
+    [
+        (range(8), "8 of 8 | 100"),
+        (range(5), "5 of 8 | 100"),
+        (range(4), "4 of 8 | half or more never reach it"),
+        ((), "0 of 8 | never"),
+    ],
+)
+def test_a_page_tells_how_soon_nine_tenths_is_reached(reaching, told, monkeypatch):
+    experiment = get_experiment("dsf-normalizers")
+    result = result_of(experiment, "standard", seeds_that_reach(*reaching))
+    said = shown(experiment, {"standard": result}, monkeypatch)
+    assert "{dropdown} Accuracy, and how soon it reaches 0.9, by variant" in said[-1]
+    interval = t_interval(result.one(eta="exp").values())
+    assert f"| exp | {interval} | {told} |" in said[-1]
+
+
+@pytest.mark.parametrize("name", ["principle-1", "principle-2.2", "principle-5-lm"])
+def test_a_page_without_accuracies_of_its_own_has_no_such_table(name, monkeypatch):
+    experiment = get_experiment(name)
+    said = shown(experiment, {"standard": experiment.load("standard")}, monkeypatch)
+    assert "dropdown} Every claim" in said[-1]
+
+
+def shown(experiment, results, monkeypatch) -> list[str]:
+    """What a page displays of a decision, as Markdown."""
+    import IPython.display
+
+    said: list[str] = []
+
+    def display(*things):
+        said.extend(one.data for one in things if isinstance(one, IPython.display.Markdown))
+
+    monkeypatch.setattr(IPython.display, "display", display)
+    show_decision(experiment, results)
+    return said

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
 from coefdyn.lab.experiments.registration import Registered, registered_in, registration
-from coefdyn.lab.experiments.result import Reading, Result, Verdict
+from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict
 from coefdyn.lab.places import data_folder
+from coefdyn.lab.tasks import ByteTextConfig, TaskConfig, WikiTextConfig
 from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
 from coefdyn.options import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Experiment", "results_folder"]
+__all__ = ["Experiment", "judged_by_accuracy", "results_folder"]
 
 
 def results_folder() -> Path:
@@ -71,7 +72,10 @@ class Experiment(ABC):
         return self.claims_by_means(result)
 
     def table(self, result: Result) -> list[str]:
-        """The result as lines of text: every finished variant's accuracy, mean and range."""
+        """The result as lines of text: every finished variant's accuracy, mean and range.
+
+        Where a task is judged by accuracy, also how many seeds reach .9, and how soon.
+        """
         lines = []
         for outcome in result.outcomes():
             values, train = outcome.values(), outcome.records[0]["config"]["train"]
@@ -80,6 +84,7 @@ class Experiment(ABC):
             note = f", {outcome.diverged} diverged" if outcome.diverged else ""
             lines.append(
                 f"  {outcome.variant.name:<40} {outcome.accuracy:.3f} ({spread}; {setting}{note})"
+                f"{_reached(outcome)}"
             )
         return lines
 
@@ -223,6 +228,20 @@ class Experiment(ABC):
         stored, others = self.stored_as or self.id, map(get_experiment, EXPERIMENTS)
         found = [one for one in others if stored in (one.id, one.stored_as) and one.id != self.id]
         return [self, *found]
+
+
+def judged_by_accuracy(task: TaskConfig) -> bool:
+    """Whether accuracy is what counts on a task; text that is continued is judged by perplexity."""
+    return not isinstance(task, (ByteTextConfig, WikiTextConfig))
+
+
+def _reached(outcome: Outcome) -> str:
+    if not judged_by_accuracy(outcome.variant.task):
+        return ""
+    steps = outcome.steps_to()
+    there = [step for step in steps if step is not None]
+    first = f", first after {min(there)} steps" if there else ""
+    return f"; .9 by {len(there)} of {len(steps)} seeds{first}"
 
 
 def _check_only(where: str, only: Mapping[str, Collection[str]], plan: AnyPlan) -> None:

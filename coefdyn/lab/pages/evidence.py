@@ -7,13 +7,15 @@ of the evidence page and of the chapters share the same verdicts, links and answ
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
-from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, rule
+from coefdyn.lab.experiments.base import Experiment, judged_by_accuracy
 from coefdyn.lab.experiments.figures import new_figure
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.registration import changed_since
@@ -27,7 +29,8 @@ from coefdyn.lab.experiments.result import (
     Verdict,
     letters,
 )
-from coefdyn.lab.pages.markdown import plain, table
+from coefdyn.lab.pages.markdown import folded, plain, table
+from coefdyn.lab.pages.waiting import core_hours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -67,6 +70,12 @@ COLORS = {
 }
 #: the profiles whose results are kept, and what the book calls them
 KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
+#: what the folded tables of these sizes hold, the last one first
+SIZES = {
+    "quick": "The runs of the smoke test, by figure",
+    "standard": "The runs that decide, by figure",
+    "paper": "The runs at the scale of the sources, by figure",
+}
 
 #: the chapters of the experiments that belong to no principle
 SECOND_VIEW = {
@@ -366,6 +375,42 @@ def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None
             show(experiment, result)
     claims = claims_markdown(experiment, results)
     say(f":::{{dropdown}} Every claim with its test, threshold and control\n{claims}\n:::")
+    learned = _learned_markdown(experiment, results)
+    if learned:
+        say(f":::{{dropdown}} Accuracy, and how soon it reaches 0.9, by variant\n{learned}\n:::")
+
+
+def _learned_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
+    """Per variant of the standard size: accuracy, the seeds that reach 0.9, and the median steps.
+
+    A seed that never gets there counts as later than all that do. Empty where nothing has been run,
+    where no task is judged by accuracy, and where another experiment's page has these models.
+    """
+    result = results.get(STANDARD)
+    if result is None or experiment.stored_as or not isinstance(result.plan, Plan):
+        return ""
+    rows, late = [], "half or more never reach it"
+    for outcome in result.outcomes():
+        if not judged_by_accuracy(outcome.variant.task):
+            continue
+        steps = [math.inf if step is None else step for step in outcome.steps_to()]
+        reached, middle = sum(map(math.isfinite, steps)), statistics.median(steps)
+        values = outcome.values()
+        interval = rule.t_interval(values)
+        rows.append(
+            [
+                plain(outcome.variant.name),
+                str(interval) if len(values) >= rule.MIN_SEEDS else f"{interval.mean:.3f}",
+                f"{reached} of {len(steps)}",
+                f"{middle:g}" if math.isfinite(middle) else late if reached else "never",
+            ]
+        )
+    interval_words = f"accuracy and its {100 * rule.CONFIDENCE:.0f} % interval"
+    heads = ["variant", interval_words, "seeds that reach 0.9", "median steps to 0.9"]
+    words = (
+        "Steps are of the validation sequences; a seed that never gets there counts as the last."
+    )
+    return f"{words}\n\n{table(heads, rows)}" if rows else ""
 
 
 def _answer(experiment: Experiment, result: Result) -> str:
@@ -426,29 +471,45 @@ def _why_not_tested(experiment: Experiment, results: Mapping[str, Result]) -> st
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:
-    """Every figure with an experiment: a row per profile of which something has been run.
+    """What has been run at each size: core-hours, and a folded table with a row per figure.
 
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    rows: list[list[str]] = []
+    found: dict[str, dict[str, Result]] = {profile: {} for profile in reversed(SIZES)}
     waiting: dict[str, list[str]] = {profile: [] for profile in KEPT}
     for name in EXPERIMENTS:
-        experiment = get_experiment(name)
         for profile, result in load_results(name, out).items():
             if result.records:
-                told = _evidence(experiment, result)
-                rows.append([_figure(experiment, name), KEPT[profile], *told])
+                found[profile][name] = result
             else:
                 waiting[profile].append(name)
-    heads = ["figure", "size", "claims", "runs", "seeds", "training time", "hardware"]
-    missing = [
+    heads = ["figure", "claims", "runs", "seeds", "training time", "hardware"]
+    parts = []
+    for profile, results in found.items():
+        if results:
+            rows = [
+                [_figure(get_experiment(name), name), *_evidence(get_experiment(name), result)]
+                for name, result in results.items()
+            ]
+            parts += [_spent(profile, results), folded(SIZES[profile], table(heads, rows))]
+    parts += [
         f"Not yet run at {'the ' if profile != 'paper' else ''}"
         f"{KEPT[profile]}{' size' if profile != 'paper' else ''}: {', '.join(names)}."
         for profile, names in waiting.items()
         if names
     ]
-    return "\n\n".join([*([table(heads, rows)] if rows else []), *missing])
+    return "\n\n".join(parts)
+
+
+def _spent(profile: str, results: Mapping[str, Result]) -> str:
+    """Of how many experiments a size has runs, and the hours of a core that they took."""
+    size = KEPT[profile] if profile == "paper" else f"the {KEPT[profile]} size"
+    experiments = "1 experiment" if len(results) == 1 else f"{len(results)} experiments"
+    return (
+        f"At {size} {experiments} have runs, which took {core_hours(*results.values()):.1f} hours "
+        "of a CPU core in all; a run that two experiments share counts once."
+    ).replace("1 experiment have runs", "1 experiment has runs")
 
 
 def others_markdown() -> str:
