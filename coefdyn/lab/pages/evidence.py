@@ -29,8 +29,7 @@ from coefdyn.lab.experiments.result import (
     Verdict,
     letters,
 )
-from coefdyn.lab.pages.markdown import folded, plain, table
-from coefdyn.lab.pages.waiting import core_hours
+from coefdyn.lab.pages.markdown import plain, table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,12 +69,6 @@ COLORS = {
 }
 #: the profiles whose results are kept, and what the book calls them
 KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
-#: what the folded tables of these sizes hold, the last one first
-SIZES = {
-    "quick": "The runs of the smoke test, by figure",
-    "standard": "The runs that decide, by figure",
-    "paper": "The runs at the scale of the sources, by figure",
-}
 
 #: the chapters of the experiments that belong to no principle
 SECOND_VIEW = {
@@ -408,7 +401,8 @@ def _learned_markdown(experiment: Experiment, results: Mapping[str, Result]) -> 
     interval_words = f"accuracy and its {100 * rule.CONFIDENCE:.0f} % interval"
     heads = ["variant", interval_words, "seeds that reach 0.9", "median steps to 0.9"]
     words = (
-        "Steps are of the validation sequences; a seed that never gets there counts as the last."
+        "The accuracy is that of the test sequences after training; when 0.9 is reached, the "
+        "validation sequences tell. A seed that never gets there counts as later than all that do."
     )
     return f"{words}\n\n{table(heads, rows)}" if rows else ""
 
@@ -471,45 +465,29 @@ def _why_not_tested(experiment: Experiment, results: Mapping[str, Result]) -> st
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:
-    """What has been run at each size: core-hours, and a folded table with a row per figure.
+    """Every figure with an experiment: a row per profile of which something has been run.
 
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    found: dict[str, dict[str, Result]] = {profile: {} for profile in reversed(SIZES)}
+    rows: list[list[str]] = []
     waiting: dict[str, list[str]] = {profile: [] for profile in KEPT}
     for name in EXPERIMENTS:
+        experiment = get_experiment(name)
         for profile, result in load_results(name, out).items():
             if result.records:
-                found[profile][name] = result
+                told = _evidence(experiment, result)
+                rows.append([_figure(experiment, name), KEPT[profile], *told])
             else:
                 waiting[profile].append(name)
-    heads = ["figure", "claims", "runs", "seeds", "training time", "hardware"]
-    parts = []
-    for profile, results in found.items():
-        if results:
-            rows = [
-                [_figure(get_experiment(name), name), *_evidence(get_experiment(name), result)]
-                for name, result in results.items()
-            ]
-            parts += [_spent(profile, results), folded(SIZES[profile], table(heads, rows))]
-    parts += [
+    heads = ["figure", "size", "claims", "runs", "seeds", "training time", "hardware"]
+    missing = [
         f"Not yet run at {'the ' if profile != 'paper' else ''}"
         f"{KEPT[profile]}{' size' if profile != 'paper' else ''}: {', '.join(names)}."
         for profile, names in waiting.items()
         if names
     ]
-    return "\n\n".join(parts)
-
-
-def _spent(profile: str, results: Mapping[str, Result]) -> str:
-    """Of how many experiments a size has runs, and the hours of a core that they took."""
-    size = KEPT[profile] if profile == "paper" else f"the {KEPT[profile]} size"
-    experiments = "1 experiment" if len(results) == 1 else f"{len(results)} experiments"
-    return (
-        f"At {size} {experiments} have runs, which took {core_hours(*results.values()):.1f} hours "
-        "of a CPU core in all; a run that two experiments share counts once."
-    ).replace("1 experiment have runs", "1 experiment has runs")
+    return "\n\n".join([*([table(heads, rows)] if rows else []), *missing])
 
 
 def others_markdown() -> str:
