@@ -87,9 +87,29 @@ def test_a_result_file_fills_its_row(tmp_path):
     folder = tmp_path / "principle-6"
     folder.mkdir()
     (folder / "quick.jsonl").write_text(json.dumps(record) + "\n")
-    row = next(row for row in rows_of(evidence_markdown(tmp_path)) if "principle-6" in row[0])
-    assert row[3].startswith("1 of ") and row[4:] == [str(run.seed), "60 min", "a machine"]
-    assert row[2] == "a smoke test, no claims"
+    told, fold, *missing = evidence_markdown(tmp_path).split("\n\n")
+    assert told.startswith("At the quick size 1 experiment has runs, which took 0.0 hours of a CPU")
+    title, *lines, end = fold.splitlines()
+    assert title == ":::{dropdown} The runs of the smoke test, by figure" and end == ":::"
+    (row,) = rows_of("\n".join(lines))
+    assert "principle-6" in row[0] and row[1] == "a smoke test, no claims"
+    assert row[2].startswith("1 of ") and row[3:] == [str(run.seed), "60 min", "a machine"]
+    assert [line.split(":")[0] for line in missing] == [
+        f"Not yet run at {size}" for size in ("the quick size", "the standard size", "paper scale")
+    ]
+
+
+def test_the_sizes_are_folded_apart_and_the_deciding_one_comes_first():
+    """Kept results: each size has one sentence with its core-hours, and one table."""
+    text = evidence_markdown()
+    results = [get_experiment(name).load("standard") for name in EXPERIMENTS]
+    spent = f"which took {core_hours(*results):.1f} hours of a CPU core in all"
+    assert text.startswith(
+        f"At the standard size {len(EXPERIMENTS)} experiments have runs, {spent}"
+    )
+    standard, quick = text.split(":::{dropdown} ")[1:3]
+    assert standard.startswith("The runs that decide") and "a smoke test" not in standard
+    assert quick.startswith("The runs of the smoke test") and " held" not in quick
 
 
 def test_registered_claims_name_their_commit_and_what_changed_since(tmp_path):
@@ -266,6 +286,7 @@ def test_a_claim_that_turned_round_is_listed_with_both_verdicts(tmp_path: Path) 
     keep("standard", 0.9, "exp")
     found = {now.claim: (before.status, now.status) for _, before, now in turned(tmp_path)}
     assert found[sentence] == (HELD, NOT_HELD)
+    assert "1 from held to not held" in turned_markdown(tmp_path).split("\n\n")[0]
     assert not any("softplus" in claim for claim in found), "not run at one of them"
     assert sentence in turned_markdown(tmp_path)
 

@@ -11,7 +11,7 @@ from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import NO_TEST, NOT_RUN, Verdict
 from coefdyn.lab.pages.evidence import MARKS, load_results
-from coefdyn.lab.pages.markdown import plain, table
+from coefdyn.lab.pages.markdown import folded, plain, table
 
 __all__ = ["REASONS", "turned", "turned_markdown"]
 
@@ -74,7 +74,10 @@ def _briefly(found: Verdict) -> str:
 
 
 def turned_markdown(out: Path | str | None = None) -> str:
-    """A table of these claims with the numbers of both, and what turned them."""
+    """How many claims went from which verdict to which, and a folded table with both numbers."""
+    found = list(turned(out))
+    if not found:
+        return "None so far."
     rows = [
         [
             name,
@@ -83,8 +86,10 @@ def turned_markdown(out: Path | str | None = None) -> str:
             f"{MARKS[now.status]}: {plain(_briefly(now))}",
             REASONS.get(now.claim, ""),
         ]
-        for name, before, now in turned(out)
+        for name, before, now in found
     ]
-    if not rows:
-        return "None so far."
-    return table(["experiment", "claim", "quick, by means", "standard", "what turned it"], rows)
+    ways = Counter((before.status, now.status) for _, before, now in found)
+    told = ", ".join(f"{count} from {was} to {now}" for (was, now), count in ways.most_common())
+    claims = "1 claim" if len(found) == 1 else f"{len(found)} claims"
+    heads = ["experiment", "claim", "quick, by means", "standard", "what turned it"]
+    return f"{claims} went to another side: {told}.\n\n{folded('Each of them', table(heads, rows))}"

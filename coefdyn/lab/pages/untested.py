@@ -12,7 +12,7 @@ from coefdyn.lab.experiments.claim import Claim, Finding
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import NO_TEST, Verdict
 from coefdyn.lab.experiments.rule import CONTROL_FAILS, REASONS
-from coefdyn.lab.pages.markdown import plain, table
+from coefdyn.lab.pages.markdown import folded, plain, table
 
 __all__ = ["Untested", "reasons", "untested", "untested_markdown"]
 
@@ -55,7 +55,7 @@ def reasons(out: Path | str | None = None) -> dict[str, int]:
 
 
 def untested_markdown(out: Path | str | None = None) -> str:
-    """How many claims have no test for which reason, and a table of them.
+    """How many claims have no test for which reason, and a folded table of them.
 
     Args:
         out: see ``untested``.
@@ -64,7 +64,8 @@ def untested_markdown(out: Path | str | None = None) -> str:
     if not rows:
         return "Every claim that was run has a test."
     counts = ", ".join(f"{count} times {reason}" for reason, count in reasons(out).items())
-    return f"{counts[0].upper()}{counts[1:]}.\n\n" + table(["experiment", "claim", "why"], rows)
+    shown = folded("Each of them", table(["experiment", "claim", "why"], rows))
+    return f"{counts[0].upper()}{counts[1:]}.\n\n{shown}"
 
 
 def _why(one: Untested) -> str:
