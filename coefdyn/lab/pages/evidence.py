@@ -29,7 +29,8 @@ from coefdyn.lab.experiments.result import (
     Verdict,
     letters,
 )
-from coefdyn.lab.pages.markdown import plain, table
+from coefdyn.lab.pages.markdown import folded, plain, table
+from coefdyn.lab.pages.waiting import core_hours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,6 +70,12 @@ COLORS = {
 }
 #: the profiles whose results are kept, and what the book calls them
 KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
+#: what the folded tables of these sizes hold, the last one first
+SIZES = {
+    "quick": "The runs of the smoke test, by figure",
+    "standard": "The runs that decide, by figure",
+    "paper": "The runs at the scale of the sources, by figure",
+}
 
 #: the chapters of the experiments that belong to no principle
 SECOND_VIEW = {
@@ -465,29 +472,45 @@ def _why_not_tested(experiment: Experiment, results: Mapping[str, Result]) -> st
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:
-    """Every figure with an experiment: a row per profile of which something has been run.
+    """What has been run at each size: core-hours, and a folded table with a row per figure.
 
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    rows: list[list[str]] = []
+    found: dict[str, dict[str, Result]] = {profile: {} for profile in reversed(SIZES)}
     waiting: dict[str, list[str]] = {profile: [] for profile in KEPT}
     for name in EXPERIMENTS:
-        experiment = get_experiment(name)
         for profile, result in load_results(name, out).items():
             if result.records:
-                told = _evidence(experiment, result)
-                rows.append([_figure(experiment, name), KEPT[profile], *told])
+                found[profile][name] = result
             else:
                 waiting[profile].append(name)
-    heads = ["figure", "size", "claims", "runs", "seeds", "training time", "hardware"]
-    missing = [
+    heads = ["figure", "claims", "runs", "seeds", "training time", "hardware"]
+    parts = []
+    for profile, results in found.items():
+        if results:
+            rows = [
+                [_figure(get_experiment(name), name), *_evidence(get_experiment(name), result)]
+                for name, result in results.items()
+            ]
+            parts += [_spent(profile, results), folded(SIZES[profile], table(heads, rows))]
+    parts += [
         f"Not yet run at {'the ' if profile != 'paper' else ''}"
         f"{KEPT[profile]}{' size' if profile != 'paper' else ''}: {', '.join(names)}."
         for profile, names in waiting.items()
         if names
     ]
-    return "\n\n".join([*([table(heads, rows)] if rows else []), *missing])
+    return "\n\n".join(parts)
+
+
+def _spent(profile: str, results: Mapping[str, Result]) -> str:
+    """Of how many experiments a size has runs, and the hours of a core that they took."""
+    size = KEPT[profile] if profile == "paper" else f"the {KEPT[profile]} size"
+    which = "1 experiment has" if len(results) == 1 else f"{len(results)} experiments have"
+    return (
+        f"At {size} {which} runs, which took {core_hours(*results.values()):.1f} hours "
+        "of a CPU core in all; a run that two experiments share counts once."
+    )
 
 
 def others_markdown() -> str:
