@@ -48,7 +48,7 @@ CONTROLS = (("mamba2", "one", "1e-5"), ("mamba2", "0.01", "1e-5"))
 POSITIVE = (0.0, math.inf)
 #: a relative difference in perplexity that is none; Table 3's gaps to b = 1 are larger
 ON_PAR = 0.01
-#: the runs go through their text ten times, and the first of them ended a tenth above their best
+#: the runs read their text, 119 000 tokens, about seventeen times over, and end above their best
 STOPPED = Measure(
     "lowest perplexity on the validation text",
     lambda outcome: [min(one["metrics"]["perplexity"]) for one in outcome.records],
