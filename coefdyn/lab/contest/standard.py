@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.forecasts import LEARNS
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.experiments.rule import (
@@ -57,7 +58,9 @@ class _Compared(NamedTuple):
 
     @property
     def words(self) -> str:
-        return f"{self.task} ({self.row:.2f} to {self.before:.2f})"
+        learned = max(self.row, self.before) >= LEARNS
+        tail = "" if learned else ", though neither learns it"
+        return f"{self.task} ({self.row:.2f} to {self.before:.2f}{tail})"
 
 
 def opening(name: str, predecessor: str, row: str, *, result: Result | None = None) -> str:
