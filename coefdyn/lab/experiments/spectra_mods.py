@@ -192,7 +192,7 @@ class SpectraMods(Experiment):
         "a convolution: attention with it, Mamba-2 without. Live: two of the runs."
     )
     reading = Reading(
-        "hunhhhu--hhh---h-n--",
+        "hunhhhuunhhhnuhhnnnu",
         "A convolution decides whether one layer learns to recall; softmax attention then gets "
         "eigenvalues below 0.1, and Mamba-2 keeps all of its own about 1. On language a gate and "
         "another map for eta move eigenvalues as the paper says, by a few in a hundred, and a "
