@@ -107,6 +107,7 @@ def test_what_was_not_run_is_said_to_be_not_run() -> None:
 
 
 BOARD = get_experiment("scoreboard")
+PAGE = "On the small tasks of the [scoreboard](../scoreboard.ipynb)"
 #: (task, row) -> accuracy with seed 0; each further seed has 0.001 more, and all others have 0.5
 SCORES = {
     ("overwrite", "DeltaNet"): 0.9,
@@ -127,14 +128,14 @@ def board() -> Result:
 
 def test_an_opening_says_where_a_row_is_ahead_and_where_behind(board: Result) -> None:
     words = opening("scoreboard", "Mamba-2", "DeltaNet", result=board)
-    assert "**DeltaNet is ahead of Mamba-2** on parity (0.95 to 0.50) and overwrite" in words
-    assert "It is **behind** on S3 (0.50 to 0.70, though neither learns it)." in words
+    assert "**DeltaNet is ahead of Mamba-2** at parity (0.95 to 0.50) and overwrite" in words
+    assert "It is **behind** at S3 (0.50 to 0.70, though neither learns it)." in words
     assert "Both solve count." in words
     assert "On recall, copy, forget, position and long memory the seeds do not tell" in words
     turned = opening("scoreboard", "DeltaNet", "Mamba-2", result=board)
-    assert "**Mamba-2 is ahead of DeltaNet** on S3" in turned and "behind** on parity" in turned
+    assert "**Mamba-2 is ahead of DeltaNet** at S3" in turned and "behind** at parity" in turned
     behind = opening("scoreboard", "Mamba-2", "GLA", result=board)
-    assert behind.startswith("Here GLA is **behind** Mamba-2 on count (0.50 to 1.00) and S3")
+    assert behind.startswith(f"{PAGE} GLA is **behind** Mamba-2 at count (0.50 to 1.00) and S3")
 
 
 def test_an_opening_without_enough_seeds_says_so(board: Result) -> None:
@@ -146,7 +147,7 @@ def test_an_opening_without_enough_seeds_says_so(board: Result) -> None:
     words = opening(
         "scoreboard", "normalized attention", "GLA", result=replace(board, records=kept)
     )
-    assert words.startswith("None of the tasks run so far separates GLA from normalized attention")
+    assert words.startswith(f"{PAGE} nothing run so far separates GLA from normalized attention.")
     assert "Not run with enough seeds so far: overwrite," in words
 
 
@@ -157,7 +158,7 @@ def test_a_difference_that_hangs_on_the_seed_separates_nobody() -> None:
         ), None
 
     words = opening("scoreboard", "Mamba-2", "GLA", result=result_of(BOARD, "standard", score))
-    assert words.startswith("None of the tasks run so far separates GLA from Mamba-2")
+    assert words.startswith(f"{PAGE} nothing run so far separates GLA from Mamba-2.")
 
 
 def test_an_opening_names_the_nearest_row() -> None:

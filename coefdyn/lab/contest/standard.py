@@ -68,7 +68,8 @@ def opening(name: str, predecessor: str, row: str, *, result: Result | None = No
 
     A row is ahead on a task where the 90 % interval of the differences of accuracy, paired by
     seed, lies above 0, and behind where it lies below. A task that both solve cannot rank them,
-    and one without four seeds of both counts as not run.
+    and one without four seeds of both counts as not run. The page of the experiment is linked, as
+    from a chapter one folder below it.
 
     Args:
         name: an experiment with the facets "task" and "row", such as "scoreboard".
@@ -97,22 +98,26 @@ def opening(name: str, predecessor: str, row: str, *, result: Result | None = No
     if len(left) == len(found):
         return "These runs have not been made yet."
     parts = []
+    board = f"On the small tasks of the [{name}](../{name}.ipynb)"
     if ahead:
-        parts.append(f"Here **{row} is ahead of {predecessor}** on {_listed(ahead)}.")
+        parts.append(f"{board} **{row} is ahead of {predecessor}** at {_listed(ahead)}.")
     if behind:
-        who = "It is" if ahead else f"Here {row} is"
+        who = "It is" if ahead else f"{board} {row} is"
         versus = "" if ahead else f" {predecessor}"
-        parts.append(f"{who} **behind**{versus} on {_listed(behind)}.")
+        parts.append(f"{who} **behind**{versus} at {_listed(behind)}.")
     if not ahead and not behind:
-        parts.append(
-            f"None of the tasks run so far separates {row} from {predecessor} at this size."
-        )
+        parts.append(f"{board} nothing run so far separates {row} from {predecessor}.")
     if solved:
         parts.append(f"Both solve {_listed(solved)}.")
     if same:
         parts.append(f"On {_listed(same)} the seeds do not tell the two apart.")
     if left:
         parts.append(f"Not run with enough seeds so far: {_listed(left)}.")
+    if ahead or behind:
+        parts.append(
+            "*Ahead* and *behind* mean that the 90 % interval of the differences, seed by seed, "
+            "leaves out 0, which one such interval in ten does by chance."
+        )
     return " ".join(parts)
 
 
