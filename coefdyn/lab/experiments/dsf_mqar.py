@@ -323,6 +323,8 @@ def _draw_lines(
             )
         xs, means = [x for x, _ in pairs], [one.accuracy for _, one in pairs]
         axes.plot(xs, means, "_-", color=color, markersize=11, markeredgewidth=2, label=model)
+    if not any(result.outcome(v) for v in planned):
+        axes.text(0.5, 0.6, "not run", transform=axes.transAxes, ha="center")
     task = next(v.task for v in result.variants if v.facets["task"] == fixed["task"])
     assert isinstance(task, MqarConfig), "every variant's task is MQAR"
     control = " (control)" if result.profile == STANDARD else ""
