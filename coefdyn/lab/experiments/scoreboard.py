@@ -112,11 +112,13 @@ class Scoreboard(Experiment):
         "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
     )
     reading = Reading(
-        "-ut----",
-        "Of the three tasks that were run, the forecasts were right in 15 of the 21 cells where "
-        "they had an opinion: 6 of 7 on recall, 4 of 5 on overwrite, 5 of 9 on forget. DeltaNet "
-        "leads linear attention by 0.12 on overwritten keys, which the registered 0.1 leaves "
-        "undecided. Six tasks wait.",
+        "hutthnhuh",
+        "As forecasts the principles did worse than a coin here. They gave up rows on forget, "
+        "parity and overwrite that learn them, because two layers find another way on short "
+        "texts, and they trusted decays that read the token with a long memory, where rows that "
+        "do not fade keep the value and Mamba-2 learns nothing within the budget. On S3 all ten "
+        "rows fail, as foreseen, and DeltaProduct, whose steps can be rotations, solves it with "
+        "one seed of four. Position waits for its runs.",
     )
 
     def plan(self, profile: str) -> Plan:
