@@ -133,7 +133,7 @@ STATEMENTS = {
     "Principle 6: normalizer and evolution keep training stable": ("principle-6",),
     "The dynamical systems framework": ("dsf-mqar", "dsf-normalizers", "dsf-table-1"),
     "Eigenvalue spectra": ("spectra", "spectra-mods"),
-    "The scoreboard of this book": ("scoreboard",),
+    "The scoreboard of this book, and the principles as forecasts": ("scoreboard",),
     "Heads (this book): recall follows the state, not their number": ("heads",),
 }
 
