@@ -169,7 +169,8 @@ def data_files(cells: list[str], root: Path = ROOT) -> list[Path]:
     A string may hold a path (`data/results/principle-3/paper.jsonl`, a folder, or with `../`
     before it) or a single word that is the name of a file or folder below `data/`
     (`principle-3`). A path that does not exist counts too: its appearance is a change. What lies
-    in `data/scratch/` does not count.
+    in `data/scratch/` does not count, nor do hidden files of a folder, such as the turns of
+    processes that write one result file.
     """
     found: set[Path] = set()
     for text in _strings(cells):
@@ -195,4 +196,7 @@ def _strings(cells: list[str]) -> Iterable[str]:
 
 
 def _files(path: Path) -> set[Path]:
-    return {p for p in path.rglob("*") if p.is_file()} if path.is_dir() else {path}
+    if not path.is_dir():
+        return {path}
+    inside = {p: p.relative_to(path).parts for p in path.rglob("*") if p.is_file()}
+    return {p for p, parts in inside.items() if not any(part.startswith(".") for part in parts)}

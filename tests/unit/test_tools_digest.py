@@ -141,6 +141,10 @@ def test_data_named_by_path_folder_or_word(project: Path) -> None:
     assert digests.data_files(['save("data/scratch/a.json")'], project) == []
     absent = digests.data_files(['read("data/none.json")'], project)
     assert absent == [project / "data/none.json"]
+    hidden = one.parent / ".quick.turns" / "1f"  # what a killed process leaves, and no clone has
+    hidden.parent.mkdir()
+    hidden.touch()
+    assert digests.data_files(['load("one")'], project) == [one]
 
 
 def test_meaning_leaves_out_comments_docstrings_and_layout() -> None:
