@@ -349,6 +349,20 @@ def test_the_compiled_step_gives_the_same_numbers():
         assert one["final"]["loss"] == pytest.approx(other["final"]["loss"], rel=1e-9)
 
 
+@pytest.mark.compile
+def test_one_run_is_compiled_also_where_vmap_has_no_kernel():
+    """Chunk by chunk, with kernels whose backward passes torch does not compile below vmap."""
+    run = tiny_run(
+        model=tiny_model(mixer="Mamba2", layers=1, mlp=None), precision="float64", steps=3
+    )
+    compiled, eager = (
+        train_group([run], TrainOptions(mode=mode, method="chunked"))[0]
+        for mode in ("compiled", "eager")
+    )
+    assert compiled["mode"] == "compiled"
+    assert compiled["final"]["loss"] == pytest.approx(eager["final"]["loss"], rel=1e-9)
+
+
 def test_with_a_validation_split_the_test_split_is_looked_at_once(monkeypatch):
     looked = []
     measure = loop._Group._measure

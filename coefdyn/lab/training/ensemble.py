@@ -6,14 +6,14 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import groupby, pairwise
 from types import FunctionType, MethodType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn.lab.training.config import RunConfig
-from coefdyn.lab.training.population import Gradients, Population
+from coefdyn.lab.training.population import Gradients, Population, gradients_of_one
 from coefdyn.lab.training.results import config_key
 from coefdyn.shapes import Float, Int, Tensor
 
@@ -153,30 +153,57 @@ class Ensemble:
         return found
 
 
-#: what this process compiled: name of an architecture, its shapes and numerics -> the function
-_COMPILED: OrderedDict[str, Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]] = (
-    OrderedDict()
-)
-#: functions that are kept; the oldest goes first
+class _CompiledStep:
+    """Losses and gradients at given rows through torch.compile, which compiles at first use.
+
+    Rows go through vmap, below which torch compiles no kernel with a backward pass of its own. One
+    row does without it then: its loss is compiled, and torch's backward pass of that is compiled
+    with it.
+    """
+
+    def __init__(self, part: Population) -> None:
+        self._part = part
+        self._stacked = _through_compiler(part.gradients_at)
+        self._alone: Callable[[Tensor, Tensor, Tensor], Tensor] | None = None
+
+    def __call__(self, flat: Tensor, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        if self._alone is None:
+            try:
+                return self._stacked(flat, inputs, targets)
+            except torch.OutOfMemoryError:
+                raise
+            except Exception:
+                if flat.shape[0] > 1:
+                    raise
+                self._alone = _through_compiler(self._part.loss_at)
+        return gradients_of_one(self._alone, flat, inputs, targets)
+
+
+#: what this process compiled: name of an architecture, its shapes and numerics -> the step
+_COMPILED: OrderedDict[str, _CompiledStep] = OrderedDict()
+#: steps that are kept; the oldest goes first
 KEPT = 48
 
 
 def _compiled(part: Population, name: str) -> Gradients:
-    """The part's step through torch.compile; parts of equal names share one function.
-
-    It has a code object of its own: torch files what it compiled under the code object, and gives
-    up after a few versions of one (``recompile_limit``), so that parts which shared it would take
-    each other's places.
-    """
+    """The part's step through torch.compile; parts of equal names share one."""
     if name not in _COMPILED:
-        function = Population.gradients_at
-        copied = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
-        bound = MethodType(copied, part.without_rows())
-        _COMPILED[name] = torch.compile(bound, dynamic=False)
+        _COMPILED[name] = _CompiledStep(part.without_rows())
         if len(_COMPILED) > KEPT:
             _COMPILED.popitem(last=False)
     step = _COMPILED[name]
     return lambda inputs, targets: step(part.flat, inputs, targets)
+
+
+def _through_compiler(method: MethodType) -> Callable[..., Any]:
+    """A method through torch.compile, with a code object of its own.
+
+    Torch files what it compiled under the code object, and gives up after a few versions of one
+    (``recompile_limit``), so that parts which shared it would take each other's places.
+    """
+    function = method.__func__
+    copied = FunctionType(function.__code__.replace(), function.__globals__, function.__name__)
+    return torch.compile(MethodType(copied, method.__self__), dynamic=False)
 
 
 def _stretches(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:

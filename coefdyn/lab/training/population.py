@@ -13,7 +13,7 @@ from coefdyn.lab.training.metrics import masked_loss
 from coefdyn.lab.training.seeds import derive_seed
 from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["Gradients", "Population"]
+__all__ = ["Gradients", "Population", "gradients_of_one"]
 
 #: (inputs, targets) -> (losses, gradients), one row per replica
 Gradients = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -57,7 +57,7 @@ class Population:
         self.decayed = torch.cat(
             [torch.full((size,), float(name not in exempt)) for name, size in pieces]
         )
-        self._gradients = vmap(grad_and_value(self._loss))
+        self._gradients = vmap(grad_and_value(self.loss_at))
         self._logits = vmap(self._forward)
 
     @property
@@ -79,7 +79,8 @@ class Population:
             logits = functional_call(self.module, named, (inputs,), {"method": self.method})
         return logits if self.autocast is None else logits.float()
 
-    def _loss(self, row: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+    def loss_at(self, row: Tensor, inputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of one replica whose parameters are ``row``."""
         return masked_loss(self._forward(row, inputs), targets)
 
     def loss_and_gradients(
@@ -88,10 +89,7 @@ class Population:
         """Each replica's loss on its own batch, and the gradient of its row."""
         if self.replicas > 1:
             return self.stacked_loss_and_gradients(inputs, targets)
-        row = self.flat[0].detach().requires_grad_()
-        loss = self._loss(row, inputs[0], targets[0])
-        (gradient,) = torch.autograd.grad(loss, row)
-        return loss.detach()[None], gradient[None]
+        return gradients_of_one(self.loss_at, self.flat, inputs, targets)
 
     def stacked_loss_and_gradients(
         self, inputs: Int[Tensor, "R batch L"], targets: Int[Tensor, "R batch L"]
@@ -113,7 +111,7 @@ class Population:
         """A population of the same architecture whose rows are always given: see above."""
         template = copy.copy(self)
         template.flat = self.flat[:0]
-        template._gradients = vmap(grad_and_value(template._loss))
+        template._gradients = vmap(grad_and_value(template.loss_at))
         return template
 
     @torch.no_grad()
@@ -131,6 +129,19 @@ class Population:
             for parameter, piece in zip(model.parameters(), pieces, strict=True):
                 parameter.copy_(piece.view_as(parameter))
         return model
+
+
+def gradients_of_one(
+    loss_at: Callable[[Tensor, Tensor, Tensor], Tensor],
+    flat: Float[Tensor, "1 size"],
+    inputs: Int[Tensor, "1 batch L"],
+    targets: Int[Tensor, "1 batch L"],
+) -> tuple[Float[Tensor, " 1"], Float[Tensor, "1 size"]]:
+    """Loss and gradient of the only row, without vmap."""
+    row = flat[0].detach().requires_grad_()
+    loss = loss_at(row, inputs[0], targets[0])
+    (gradient,) = torch.autograd.grad(loss, row)
+    return loss.detach()[None], gradient[None]
 
 
 def _draw(build: Callable[[], nn.Module], seed: int) -> nn.Module:
