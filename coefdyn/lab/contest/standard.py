@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -84,7 +85,8 @@ def opening(name: str, predecessor: str, row: str, *, result: Result | None = No
     rows = dict.fromkeys(variant.facets["row"] for variant in seen.variants)
     for one in (predecessor, row):
         check_choice("row", one, rows)
-    tasks = dict.fromkeys(variant.facets["task"] for variant in seen.variants)
+    of_rows = [v.facets["task"] for v in seen.variants if v.facets["row"] in (predecessor, row)]
+    tasks = [task for task, rows_there in Counter(of_rows).items() if rows_there == 2]
     found = [_compared(seen, task, predecessor, row) for task in tasks]
 
     def of(status: str) -> list[_Compared]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from coefdyn.lab.experiments import second_look
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
 from coefdyn.lab.experiments.registration import Registered, registered_in, registration
@@ -68,7 +69,7 @@ class Experiment(ABC):
     def claims(self, result: Result) -> list[Verdict]:
         """The source's claims, and what this result says about each of them."""
         if result.profile == STANDARD:
-            return [claim.judge(result) for claim in self.registered_claims()]
+            return second_look.verdicts(self.id, self.registered_claims(), result)
         return self.claims_by_means(result)
 
     def table(self, result: Result) -> list[str]:
@@ -188,6 +189,8 @@ class Experiment(ABC):
                 f"{self.id} has no profile {profile!r}; it has {', '.join(self.profiles)}."
             )
         plan = self.plan(profile)
+        if profile == STANDARD and isinstance(plan, Plan):
+            plan = second_look.planned(plan, self.id, self.registered_claims())
         if seeds is not None and isinstance(plan, Plan):  # the pilot chooses the others' rate
             seeds = tuple(dict.fromkeys((*(plan.pilot or ()), *seeds)))
         return plan.with_seeds(seeds)
@@ -283,12 +286,17 @@ def _with_further_seeds(
     of the profile's own seeds is there, the complete ones stand alone.
     """
     complete, cut = [], {}
-    for seed in sorted({record["seed"] for record in found.values()} - set(plan.seeds)):
+    again = plan.again if isinstance(plan, Plan) else {}
+    known = {*plan.seeds, *(seed for seeds in again.values() for seed in seeds)}
+    for seed in sorted({record["seed"] for record in found.values()} - known):
         one = plan.with_seeds((seed,))
         done, planned = len(_finished(one, found)), len(one.runs())
         if done == planned:
             complete.append(seed)
         elif done:
             cut[seed] = (done, planned)
-    own = plan.seeds if _finished(plan, found) or not complete else ()
-    return plan.with_seeds((*own, *complete)), cut
+    if not complete:
+        return plan, cut
+    own = plan.seeds if _finished(plan, found) else ()
+    seen = plan.with_seeds((*own, *complete))
+    return (replace(seen, again=again) if isinstance(seen, Plan) else seen), cut

@@ -14,7 +14,7 @@ number that a run produced.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -22,6 +22,7 @@ import numpy as np
 
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.baselines import baseline
+from coefdyn.lab.experiments.measure import Measure, accuracy
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict
 
 __all__ = [
@@ -31,40 +32,14 @@ __all__ = [
     "Every",
     "Finding",
     "Guess",
-    "Measure",
     "Par",
     "Reaches",
     "Some",
     "Steadier",
     "Test",
-    "accuracy",
-    "diagnostic",
-    "metric",
 ]
 
 Facets = Mapping[str, str]
-
-
-@dataclass(frozen=True)
-class Measure:
-    """A number per seed: its name, and how it is read from an outcome."""
-
-    name: str
-    values: Callable[[Outcome], list[float]]
-
-
-accuracy = Measure("accuracy", lambda outcome: outcome.values("accuracy"))
-
-
-def metric(name: str) -> Measure:
-    """A final metric of the test split, such as "perplexity"."""
-    return Measure(name, lambda outcome: outcome.values(name))
-
-
-def diagnostic(name: str, form: str = "normalized") -> Measure:
-    """A diagnostic of the trained model that is one number per seed."""
-    words = f"{name.replace('_', ' ')}, {form}"
-    return Measure(words, lambda outcome: [float(v) for v in outcome.diagnostic(name, form)])
 
 
 @dataclass(frozen=True)
@@ -84,6 +59,12 @@ class Test(ABC):
     @property
     @abstractmethod
     def words(self) -> str: ...
+
+    @property
+    def compared(self) -> tuple[Facets, ...]:
+        """The facets of the outcomes that it looks at: ``a``, and ``b`` where there is one."""
+        own = vars(self)
+        return tuple(own[name] for name in ("a", "b") if name in own)
 
     @abstractmethod
     def judge(self, result: Result) -> Finding: ...
@@ -112,9 +93,9 @@ def _gap(a: Outcome, b: Outcome, measure: Measure) -> list[float]:
     return [first[seed] - second[seed] for seed in first if seed in second]
 
 
-def _shown(outcome: Outcome, measure: Measure) -> str:
+def _shown(result: Result, outcome: Outcome, measure: Measure) -> str:
     values = measure.values(outcome)
-    return f"{rule.t_interval(values)} ({len(values)} seeds)"
+    return f"{rule.t_interval(values, result.confidence)} ({len(values)} seeds)"
 
 
 def _no_test(outcomes: list[Outcome], numbers: str, *, both: bool) -> Finding | None:
@@ -158,8 +139,9 @@ class Ahead(Test):
         if isinstance(found, Finding):
             return found
         a, b = found
-        gap = rule.t_interval(_gap(a, b, self.measure))
-        numbers = f"{_shown(a, self.measure)} against {_shown(b, self.measure)}; difference {gap}"
+        gap = rule.t_interval(_gap(a, b, self.measure), result.confidence)
+        numbers = f"{_shown(result, a, self.measure)} against {_shown(result, b, self.measure)}"
+        numbers += f"; difference {gap}"
         untested = _no_test(found, numbers, both=False) if self.measure is accuracy else None
         if untested is not None:
             return untested
@@ -188,8 +170,8 @@ class Par(Test):
         if isinstance(found, Finding):
             return found
         a, b = found
-        gap = rule.t_interval(_gap(a, b, self.measure))
-        numbers = " against ".join(_shown(one, self.measure) for one in found)
+        gap = rule.t_interval(_gap(a, b, self.measure), result.confidence)
+        numbers = " against ".join(_shown(result, one, self.measure) for one in found)
         numbers += f"; difference {gap}"
         untested = _no_test(found, numbers, both=True) if self.measure is accuracy else None
         if untested is not None:
@@ -215,9 +197,9 @@ class Reaches(Test):
         found = _there(result, self.a)
         if isinstance(found, Finding):
             return found
-        interval = rule.t_interval(self.measure.values(found[0]))
+        interval = rule.t_interval(self.measure.values(found[0]), result.confidence)
         status = (rule.below if self.less else rule.above)(interval, self.bound)
-        return Finding(status, _shown(found[0], self.measure))
+        return Finding(status, _shown(result, found[0], self.measure))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -241,9 +223,9 @@ class Guess(Test):
         if isinstance(found, Finding):
             return found
         level, words = baseline(found[0].variant.task)
-        interval = rule.t_interval(found[0].values())
+        interval = rule.t_interval(found[0].values(), result.confidence)
         status = (rule.above if self.beats else rule.below)(interval, level + self.margin)
-        return Finding(status, f"{_shown(found[0], accuracy)}; {words} gives {level:.3f}")
+        return Finding(status, f"{_shown(result, found[0], accuracy)}; {words} gives {level:.3f}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,7 +248,7 @@ class Diverges(Test):
         if isinstance(found, Finding):
             return found
         steps = [record["diverged_at"] for record in found[0].records]
-        interval = rule.t_interval([float(step is not None) for step in steps])
+        interval = rule.t_interval([float(step is not None) for step in steps], result.confidence)
         status = (rule.below if self.never else rule.above)(interval, 0.5)
         shown = ", ".join("never" if step is None else str(step) for step in steps)
         return Finding(status, f"NaN at steps {shown}")
@@ -293,7 +275,7 @@ class Steadier(Test):
             return found
         first, second = (dict(zip(o.seeds, o.values(), strict=True)) for o in found)
         rows = [(first[seed], second[seed]) for seed in first if seed in second]
-        gap = rule.bootstrap_interval(rows, _spread_gap)
+        gap = rule.bootstrap_interval(rows, _spread_gap, result.confidence)
         spreads = np.std(np.asarray(rows), axis=0, ddof=1)
         numbers = f"{spreads[0]:.3f} against {spreads[1]:.3f}; difference {gap}"
         untested = _no_test(found, numbers, both=True)
@@ -322,6 +304,10 @@ class _Joined(Test):
     @property
     def words(self) -> str:
         return f"; {self.conjunction} ".join(test.words for test in self.tests)
+
+    @property
+    def compared(self) -> tuple[Facets, ...]:
+        return tuple(facets for test in self.tests for facets in test.compared)
 
     def judge(self, result: Result) -> Finding:
         found = [test.judge(result) for test in self.tests]

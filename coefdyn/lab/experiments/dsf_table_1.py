@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import baseline
-from coefdyn.lab.experiments.claim import Ahead, Claim, metric
+from coefdyn.lab.experiments.claim import Ahead, Claim
 from coefdyn.lab.experiments.figures import (
     draw_plateau,
     grouped_points,
     legend_entries,
     new_figure,
 )
+from coefdyn.lab.experiments.measure import metric
 from coefdyn.lab.experiments.plan import Plan, Variant
 from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
 from coefdyn.lab.experiments.spectra import model_of, plan_of, spectra_variant

@@ -88,6 +88,7 @@ class Plan(AnyPlan):
         train: optimiser settings; learning rate and weight decay are replaced by the sweep.
         learning_rates, weight_decays: the sweep; the best pair per variant is shown.
         seeds: repetitions of everything.
+        again: variant name -> further seeds of that variant alone; see ``second_look``.
         pilot: these seeds try the sweep, and the others only the setting that the pilot's
             validation sequences chose; None: every seed tries all of it.
         until_solved: the pilot tries its settings in turn, in the sweep's order, and ends with the
@@ -106,6 +107,7 @@ class Plan(AnyPlan):
     learning_rates: tuple[float, ...]
     weight_decays: tuple[float, ...] = (0.0,)
     seeds: tuple[int, ...] = (0,)
+    again: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     pilot: tuple[int, ...] | None = None
     until_solved: bool = False
     pilot_train: TrainConfig | None = None
@@ -114,8 +116,12 @@ class Plan(AnyPlan):
     by_loss: bool = False
 
     def with_seeds(self, seeds: Sequence[int] | None) -> Plan:
-        """The same plan for other seeds; unchanged for None."""
-        return self if seeds is None else replace(self, seeds=tuple(seeds))
+        """The same plan for other seeds, and for these alone; unchanged for None."""
+        return self if seeds is None else replace(self, seeds=tuple(seeds), again={})
+
+    def seeds_of(self, variant: Variant) -> tuple[int, ...]:
+        """Every seed of one variant."""
+        return (*self.seeds, *self.again.get(variant.name, ()))
 
     @property
     def sweep(self) -> list[Setting]:
@@ -145,10 +151,11 @@ class Plan(AnyPlan):
     def runs_of(self, variant: Variant) -> list[RunConfig]:
         """Every run of one variant that is known by now."""
         later = [self.chosen[variant.name]] if variant.name in self.chosen else []
+        seeds = self.seeds_of(variant)
         if self.pilot is None:
-            return [self.run_of(variant, seed, one) for seed in self.seeds for one in self.sweep]
+            return [self.run_of(variant, seed, one) for seed in seeds for one in self.sweep]
         runs = []
-        for seed in self.seeds:
+        for seed in seeds:
             if seed in self.pilot:
                 tried = self.settings_of(variant)
                 runs += [self.run_of(variant, seed, one, pilot=True) for one in tried]
@@ -160,7 +167,7 @@ class Plan(AnyPlan):
         """The seeds whose judged run is none of the pilot's."""
         apart = self.pilot_train is not None and variant.train is None
         own = () if self.pilot is None or apart else self.pilot
-        return [seed for seed in self.seeds if seed not in own]
+        return [seed for seed in self.seeds_of(variant) if seed not in own]
 
     @property
     def waiting(self) -> int:
@@ -225,7 +232,8 @@ class Plan(AnyPlan):
     def runs(self) -> list[tuple[Variant, RunConfig]]:
         """All runs; the first seed of every variant comes first, so that a cut still compares."""
         pairs = [(variant, run) for variant in self.variants for run in self.runs_of(variant)]
-        order = {seed: place for place, seed in enumerate(self.seeds)}
+        every = (*self.seeds, *(seed for seeds in self.again.values() for seed in seeds))
+        order = {seed: place for place, seed in enumerate(dict.fromkeys(every))}
         return sorted(pairs, key=lambda pair: order[pair[1].seed])
 
 

@@ -13,8 +13,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Measure, accuracy, diagnostic
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every
 from coefdyn.lab.experiments.figures import SHARE, legend_entries, new_figure, scatter_outcome
+from coefdyn.lab.experiments.measure import Measure, accuracy, diagnostic
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,

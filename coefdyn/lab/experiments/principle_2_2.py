@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Finding, Measure, Reaches, Test
+from coefdyn.lab.experiments.claim import Ahead, Claim, Finding, Reaches, Test
 from coefdyn.lab.experiments.figures import PALETTE, draw_interval, legend_entries, new_figure
+from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.principle_2_1 import EXPERIMENT as PRINCIPLE_2_1
 from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict

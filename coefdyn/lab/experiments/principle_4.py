@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Measure, Reaches, Some
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Some
 from coefdyn.lab.experiments.figures import (
     PALETTE,
     draw_band,
@@ -20,6 +20,7 @@ from coefdyn.lab.experiments.figures import (
     legend_entries,
     new_figure,
 )
+from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,

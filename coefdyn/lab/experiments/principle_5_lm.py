@@ -8,8 +8,9 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Measure, metric
+from coefdyn.lab.experiments.claim import Ahead, Claim
 from coefdyn.lab.experiments.figures import PALETTE, draw_bar, legend_entries, new_figure
+from coefdyn.lab.experiments.measure import Measure, metric
 from coefdyn.lab.experiments.plan import (
     STANDARD,
     Plan,

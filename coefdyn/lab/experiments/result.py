@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
-from coefdyn.lab.experiments.rule import HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
+from coefdyn.lab.experiments.rule import CONFIDENCE, HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
 from coefdyn.lab.training import Record
 
 __all__ = [
@@ -87,6 +87,7 @@ class Verdict:
         control: the control and what it found, or why there is none.
         reason: of a registered claim without a test, which of ``rule.REASONS`` it is.
         against: whether the claim is the opposite of what the experiment is about.
+        looks: 2 where more seeds judged it, because it was undecided without them.
     """
 
     claim: str
@@ -96,6 +97,7 @@ class Verdict:
     control: str = ""
     reason: str = ""
     against: bool = False
+    looks: int = 1
 
 
 class Reading(NamedTuple):
@@ -148,6 +150,7 @@ class Result:
         records: what has been run, any order.
         cut: further seeds that were cut short, and are not among the records: seed -> (finished
             runs, planned runs).
+        confidence: of the intervals that judge claims on it.
     """
 
     experiment: str
@@ -155,6 +158,7 @@ class Result:
     plan: AnyPlan
     records: tuple[Record, ...]
     cut: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    confidence: float = CONFIDENCE
     _cache: dict[str, Outcome | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -194,7 +198,7 @@ class Result:
         setting = plan.setting_of(variant, by_key)
         if setting is None:
             return None
-        keys = [plan.run_of(variant, seed, setting).key for seed in plan.seeds]
+        keys = [plan.run_of(variant, seed, setting).key for seed in plan.seeds_of(variant)]
         return Outcome(variant, tuple(by_key[key] for key in keys if key in by_key))
 
     def find(self, **facets: str) -> list[Outcome | None]:

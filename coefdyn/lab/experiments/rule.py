@@ -11,6 +11,9 @@ a spread, and of a difference of spreads, is a percentile bootstrap over the see
     not run     runs are missing
 
 A model has learned when its accuracy is above the named baseline by more than its interval.
+
+A claim that stays undecided may be looked at a second time, with more seeds and a 95 % interval;
+``coefdyn.lab.experiments.second_look`` says which are.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ __all__ = [
     "NOT_RUN",
     "NO_TEST",
     "REASONS",
+    "SECOND_CONFIDENCE",
     "SOLVED",
     "STATUSES",
     "UNDECIDED",
@@ -61,6 +65,8 @@ REASONS = (NOT_LEARNED, ALL_SOLVED, NEVER_OCCURS, CONTROL_FAILS)
 
 #: share of repetitions whose interval contains the true mean
 CONFIDENCE = 0.9
+#: the same at a second look: that much stricter, since two looks have two chances to be wrong
+SECOND_CONFIDENCE = 0.95
 #: fewer seeds than this decide nothing
 MIN_SEEDS = 4
 #: mean accuracy from which on a task counts as solved in the sense of "all solved it"
@@ -68,17 +74,24 @@ SOLVED = 0.99
 #: resamples of a bootstrap interval, and the seed that draws them
 RESAMPLES, BOOTSTRAP_SEED = 4000, 0
 
-#: 95th percentile of Student's t by degrees of freedom, 1 to 30
-_T95 = (
-    6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331, 1.8125,
-    1.7959, 1.7823, 1.7709, 1.7613, 1.7531, 1.7459, 1.7396, 1.7341, 1.7291, 1.7247,
-    1.7207, 1.7171, 1.7139, 1.7109, 1.7081, 1.7056, 1.7033, 1.7011, 1.6991, 1.6973,
-)  # fmt: skip
+#: confidence -> the percentile of Student's t that bounds it, by degrees of freedom, 1 to 30
+_T = {
+    CONFIDENCE: (
+        6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331, 1.8125,
+        1.7959, 1.7823, 1.7709, 1.7613, 1.7531, 1.7459, 1.7396, 1.7341, 1.7291, 1.7247,
+        1.7207, 1.7171, 1.7139, 1.7109, 1.7081, 1.7056, 1.7033, 1.7011, 1.6991, 1.6973,
+    ),
+    SECOND_CONFIDENCE: (
+        12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+        2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+        2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
+    ),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean (or another statistic) and its 90 % interval; infinite for fewer than two values."""
+    """A mean (or another statistic) and its interval; infinite for fewer than two values."""
 
     mean: float
     low: float
@@ -88,34 +101,47 @@ class Interval:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
-def t_quantile(freedom: int) -> float:
-    """The 95th percentile of Student's t; beyond 30 degrees of freedom, the table's last value.
+def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """Student's t at the upper end of a two-sided interval; beyond 30 degrees, the last value.
+
+    Args:
+        freedom: degrees of freedom, from 1.
+        confidence: ``CONFIDENCE`` or ``SECOND_CONFIDENCE``.
 
     Raises:
-        ValueError: for less than one degree of freedom.
+        ValueError: for less than one degree of freedom, and for another confidence.
     """
     if freedom < 1:
         raise ValueError(f"Student's t needs at least 1 degree of freedom; got {freedom}.")
-    return _T95[min(freedom, len(_T95)) - 1]
+    if confidence not in _T:
+        raise ValueError(
+            f"confidence must be {CONFIDENCE} or {SECOND_CONFIDENCE}; got {confidence}."
+        )
+    table = _T[confidence]
+    return table[min(freedom, len(table)) - 1]
 
 
-def t_interval(values: Sequence[float]) -> Interval:
-    """mean -+ t s / sqrt(n): the two-sided 90 % interval of the mean of independent values."""
+def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """mean -+ t s / sqrt(n): the two-sided interval of the mean of independent values."""
     mean = statistics.fmean(values)
     if len(values) < 2 or not math.isfinite(mean):
         return Interval(mean, -math.inf, math.inf)
-    half = t_quantile(len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    t = t_quantile(len(values) - 1, confidence)
+    half = t * statistics.stdev(values) / math.sqrt(len(values))
     return Interval(mean, mean - half, mean + half)
 
 
 def bootstrap_interval(
-    rows: Sequence[Sequence[float]], statistic: Callable[[np.ndarray], float]
+    rows: Sequence[Sequence[float]],
+    statistic: Callable[[np.ndarray], float],
+    confidence: float = CONFIDENCE,
 ) -> Interval:
     """Percentile bootstrap: rows (seeds) are drawn again with replacement, together.
 
     Args:
         rows: one per seed; its entries are the quantities that are compared, so the pairing stays.
         statistic: of an array (seeds, quantities).
+        confidence: share of repetitions whose interval contains the true value.
     """
     table = np.asarray(rows, dtype=float)
     whole = float(statistic(table))
@@ -123,7 +149,7 @@ def bootstrap_interval(
         return Interval(whole, -math.inf, math.inf)
     draws = np.random.default_rng(BOOTSTRAP_SEED).integers(0, len(table), (RESAMPLES, len(table)))
     found = [float(statistic(table[draw])) for draw in draws]
-    tail = 50 * (1 - CONFIDENCE)
+    tail = 50 * (1 - confidence)
     low, high = np.percentile(found, [tail, 100 - tail])
     return Interval(whole, float(low), float(high))
 

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from coefdyn.analysis.spectra import EDGES
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Measure, Reaches, Some, Test
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Some, Test
+from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.result import Outcome
 
 __all__ = [

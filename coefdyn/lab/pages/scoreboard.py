@@ -8,7 +8,14 @@ from collections.abc import Mapping, Sequence
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.forecasts import FORECASTS, LEARNS, TABLE
 from coefdyn.lab.experiments.result import Outcome, Result
-from coefdyn.lab.experiments.scoreboard import EXPERIMENT, FIRST_ROWS, ROWS, learned, tasks_of
+from coefdyn.lab.experiments.scoreboard import (
+    EXPERIMENT,
+    FIRST_ROWS,
+    ROWS,
+    foreseen,
+    learned,
+    tasks_of,
+)
 from coefdyn.lab.pages.markdown import table
 
 __all__ = ["foreseen_markdown", "reasons_markdown", "scoreboard_html", "scores_markdown"]
@@ -80,14 +87,14 @@ def scores_markdown(result: Result) -> str:
         )
     rows = [[name, f"{score:.3f}"] for name, score in scores.items()]
     body = table(["who foretold", "Brier score (lower is better, 0.25 is a coin)"], rows)
-    foreseen = [one for one in result.variants if one.facets["row"] in FIRST_ROWS]
-    found = [result.outcome(one) for one in foreseen]
+    cells = [one for one in result.variants if foreseen(one)]
+    found = [result.outcome(one) for one in cells]
     done = [one for one in found if one is not None and _finished(one)]
-    if len(done) == len(foreseen):
+    if len(done) == len(cells):
         return body
     tasks = ", ".join(dict.fromkeys(one.variant.facets["task"] for one in done))
     return (
-        f"From {len(done)} of {len(foreseen)} cells so far (tasks: {tasks}). That says how "
+        f"From {len(done)} of {len(cells)} cells so far (tasks: {tasks}). That says how "
         f"these went, and not yet how well anybody foretells.\n\n{body}"
     )
 

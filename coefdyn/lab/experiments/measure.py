@@ -1,0 +1,32 @@
+"""What is compared between models: a number per seed, and how an outcome gives it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from coefdyn.lab.experiments.result import Outcome
+
+__all__ = ["Measure", "accuracy", "diagnostic", "metric"]
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number per seed: its name, and how it is read from an outcome."""
+
+    name: str
+    values: Callable[[Outcome], list[float]]
+
+
+accuracy = Measure("accuracy", lambda outcome: outcome.values("accuracy"))
+
+
+def metric(name: str) -> Measure:
+    """A final metric of the test split, such as "perplexity"."""
+    return Measure(name, lambda outcome: outcome.values(name))
+
+
+def diagnostic(name: str, form: str = "normalized") -> Measure:
+    """A diagnostic of the trained model that is one number per seed."""
+    words = f"{name.replace('_', ' ')}, {form}"
+    return Measure(words, lambda outcome: [float(v) for v in outcome.diagnostic(name, form)])

@@ -1,0 +1,115 @@
+"""A second look at claims that four seeds left undecided.
+
+Twelve seeds instead of four shrink the interval of a mean by about a half. They cost three times as
+much, so the claims that get them are chosen by cost and not by what they promise: every claim that
+was undecided with four seeds and whose models train in at most 150 core-seconds per seed, all of
+them together. The list below was fixed before the first of these runs.
+
+A second look takes all twelve seeds and the interval of ``rule.SECOND_CONFIDENCE``. A claim is
+wrongly called held with at most 5 % at the first look and 2.5 % at the second, and the same for not
+held. What four seeds decided stays as they decided it, also where one of its models has more now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from coefdyn.lab.experiments import rule
+from coefdyn.lab.experiments.claim import Claim, Facets
+from coefdyn.lab.experiments.plan import Plan
+from coefdyn.lab.experiments.result import Result, Verdict
+
+__all__ = ["CLAIMS", "SEEDS", "planned", "verdicts"]
+
+#: the further seeds
+SEEDS = tuple(range(100, 108))
+#: experiment -> the sentences of its claims that are looked at twice
+CLAIMS: dict[str, tuple[str, ...]] = {
+    "principle-5-lm": ("softmax: b = 1/sqrt(n) gives a lower perplexity than b = 1",),
+    "dsf-mqar": (
+        "normalized attention: accuracy rises with the state expansion n",
+        "SSD: accuracy rises with the state expansion n",
+    ),
+    "dsf-table-1": ("ListOps: normalized attention is more accurate than softmax attention",),
+    "spectra": (
+        "ListOps, LRU: eigenvalues are about 1 in the first layer, since the task needs a long "
+        "memory",
+        "pixels, LRU: eigenvalues are about 1 in the first layer, since the task needs a long "
+        "memory",
+        "MQAR, Mamba-2: eigenvalues below 0.1 appear, since the task selects",
+        "MQAR: the time-invariant models, which cannot select, are less accurate than Mamba-2 and "
+        "softmax attention",
+        "ListOps: softmax attention has eigenvalues at both ends",
+        "pixels: linear attention keeps more of its initial histogram than Mamba-2 does",
+        "MQAR: linear attention keeps more of its initial histogram than Mamba-2 does",
+        "MQAR: linear attention keeps more of its initial histogram than softmax does",
+    ),
+    "spectra-mods": (
+        "ListOps, softmax: with a gate, eigenvalues below 0.1 appear",
+        "ListOps, Mamba-2 with a fixed Delta: training brings eigenvalues about 1",
+        "MQAR, Mamba-2: its convolution raises the accuracy",
+        "language, Mamba-2 without convolution: eigenvalues below 0.1 appear, since the task "
+        "selects",
+    ),
+    "heads": ("one size of state: 2 heads of four channels recall as much as one",),
+    "scoreboard": (
+        "overwrite: DeltaNet, which erases by key, is ahead of linear attention",
+        "S3: DeltaProduct, whose steps can be rotations, reaches 0.9",
+    ),
+}
+
+
+def planned(plan: Plan, experiment: str, claims: Sequence[Claim]) -> Plan:
+    """A plan with further seeds for every variant that a claim of the list compares."""
+    wanted = [facets for claim in _listed(experiment, claims) for facets in _compared(claim)]
+    names = [
+        one.name
+        for one in plan.variants
+        if any(all(one.facets.get(key) == value for key, value in f.items()) for f in wanted)
+    ]
+    return replace(plan, again=dict.fromkeys(names, SEEDS))
+
+
+def verdicts(experiment: str, claims: Sequence[Claim], result: Result) -> list[Verdict]:
+    """The verdict on each claim: of the first look, or of the second where that was undecided.
+
+    While the runs of a second look are not finished, the first one stands.
+
+    Args:
+        experiment: its id.
+        claims: its registered claims.
+        result: of its standard profile.
+    """
+    if not isinstance(result.plan, Plan):
+        return [claim.judge(result) for claim in claims]
+    first = replace(result, plan=replace(result.plan, again={}))
+    second = replace(result, confidence=rule.SECOND_CONFIDENCE)
+    listed = _listed(experiment, claims)
+    found = []
+    for claim in claims:
+        verdict = claim.judge(first)
+        if verdict.status == rule.UNDECIDED and claim in listed and _complete(claim, second):
+            verdict = replace(claim.judge(second), looks=2)
+        found.append(verdict)
+    return found
+
+
+def _listed(experiment: str, claims: Sequence[Claim]) -> list[Claim]:
+    return [claim for claim in claims if claim.sentence in CLAIMS.get(experiment, ())]
+
+
+def _compared(claim: Claim) -> tuple[Facets, ...]:
+    """What its test compares, and its control."""
+    control = () if claim.control is None else claim.control.compared
+    return (*claim.test.compared, *control)
+
+
+def _complete(claim: Claim, result: Result) -> bool:
+    """Whether every outcome that the claim needs has all of its seeds."""
+    for facets in _compared(claim):
+        outcome, plan = result.one(**facets), result.plan
+        assert isinstance(plan, Plan)
+        if outcome is None or len(outcome.records) < len(plan.seeds_of(outcome.variant)):
+            return False
+    return True
