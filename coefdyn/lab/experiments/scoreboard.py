@@ -78,7 +78,7 @@ ONE_PER_CHANNEL = ("S6", "LRU")
 #: steps of the standard profile; the long task has shorter batches
 STEPS = 2000
 #: beside the board: the long memory with three times its steps, for the rows that a claim compares
-LONGER, LONGER_ROWS = "long memory, 6000 steps", ("Mamba-2", "LRU")
+LONGER, LONGER_ROWS = "long memory (6000 steps)", ("Mamba-2", "LRU")
 
 
 def tasks_of() -> dict[str, TaskConfig]:
