@@ -34,12 +34,12 @@ def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics)
     }
 
 
-def result_of(experiment, profile: str, score, seen=lambda facets: {}) -> Result:
+def result_of(experiment, profile: str, score, seen=lambda facets: {}, plan=None) -> Result:
     """A result in which every run's accuracy (and NaN step) is ``score(facets, run)``.
 
-    ``seen(facets)`` replaces diagnostics of the trained model.
+    ``seen(facets)`` replaces diagnostics of the trained model, ``plan`` that of the profile.
     """
-    plan = experiment.plan(profile)
+    plan = plan or experiment.plan(profile)
     records = {}
     while missing := [(v, run) for v, run in plan.runs() if run.key not in records]:
         records |= {run.key: _record(v, run, score, seen) for v, run in missing}

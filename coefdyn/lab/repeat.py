@@ -148,7 +148,9 @@ def _kept(result: Result) -> Iterator[Kept]:
         if record is None or not record["device"].startswith("cpu"):
             continue
         setting = (run.train.learning_rate, run.train.weight_decay)
-        keys = (result.plan.run_of(variant, seed, setting).key for seed in result.plan.seeds)
+        keys = (
+            result.plan.run_of(variant, seed, setting).key for seed in result.plan.seeds_of(variant)
+        )
         seeds = tuple(by_key[key]["final"]["accuracy"] for key in keys if key in by_key)
         name = f"{result.experiment}: {variant.name}, seed {run.seed}, rate {setting[0]:g}"
         yield Kept(name, run, record, seeds)

@@ -11,6 +11,18 @@ from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.rule import HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED, Interval
 
 
+@pytest.mark.parametrize("confidence", [rule.CONFIDENCE, rule.SECOND_CONFIDENCE])
+@pytest.mark.parametrize("freedom", [1, 2, 3, 7, 11, 30])
+def test_quantiles_of_student_against_its_density(freedom, confidence):
+    """The share within -+ t, by the trapezoid rule over t = tan(angle)."""
+    angle = np.linspace(-np.pi / 2, np.pi / 2, 400_001)[1:-1]
+    x = np.tan(angle)
+    density = (1 + x**2 / freedom) ** (-(freedom + 1) / 2) / np.cos(angle) ** 2
+    inside = np.abs(x) <= rule.t_quantile(freedom, confidence)
+    share = np.where(inside, density, 0.0).sum() / density.sum()
+    assert share == pytest.approx(confidence, abs=2e-5)
+
+
 def test_student_interval_of_four_values_worked_by_hand():
     """Mean 3, standard deviation sqrt(20/3), t_{.95,3} = 2.3534: half width 3.0383."""
     found = rule.t_interval([0.0, 2.0, 4.0, 6.0])

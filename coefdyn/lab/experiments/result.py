@@ -225,18 +225,29 @@ class Result:
         found = [self.outcome(variant) for variant in self._sweep.variants]
         return [outcome for outcome in found if outcome is not None]
 
+    def seeds_in_words(self) -> str:
+        """Which seeds the records have; those of a second look, which few variants have, apart."""
+        seeds = sorted({record["seed"] for record in self.records})
+        again = self.plan.again if isinstance(self.plan, Plan) else {}
+        later = {seed for those in again.values() for seed in those} - set(self.plan.seeds)
+        own = [seed for seed in seeds if seed not in later]
+        words = f"seed{_s(own)} {', '.join(map(str, own))}"
+        further = [seed for seed in seeds if seed in later]
+        if further:
+            words += f" and, for {_variants(len(again))} of a second look, {len(further)} more"
+        return words
+
     def caption(self) -> str:
         """Where these numbers come from: runs, seeds, devices, versions, days."""
         cut = [f"seed {seed} left out ({a} of {b} runs)" for seed, (a, b) in self.cut.items()]
         if not self.records:
             nothing = ", ".join(["not yet run", *cut])
             return f"{self.experiment}, profile {self.profile}: {nothing}."
-        seeds = sorted({record["seed"] for record in self.records})
         days = sorted({record["timestamp"][:10] for record in self.records})
         span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         words = [
             f"{self.experiment}, profile {self.profile}: {len(self.records)} run{_s(self.records)}",
-            f"seed{_s(seeds)} {', '.join(map(str, seeds))}",
+            self.seeds_in_words(),
             *cut,
             " and ".join(sorted({record["device"] for record in self.records})),
             "torch " + " and ".join(sorted({record["torch"] for record in self.records})),
@@ -246,6 +257,10 @@ class Result:
         if self.missing:
             words.insert(1, f"{self.missing} not yet run")
         return ", ".join(words) + "."
+
+
+def _variants(count: int) -> str:
+    return "1 variant" if count == 1 else f"{count} variants"
 
 
 def _s(things: Sequence[object]) -> str:

@@ -20,10 +20,12 @@ from coefdyn.lab.experiments.claim import Claim, Facets
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.result import Result, Verdict
 
-__all__ = ["CLAIMS", "SEEDS", "planned", "verdicts"]
+__all__ = ["CLAIMS", "SEEDS", "looks", "planned", "verdicts"]
 
 #: the further seeds
 SEEDS = tuple(range(100, 108))
+#: what stands behind the numbers of a second look
+LEVEL = f"{100 * rule.SECOND_CONFIDENCE:.0f} % intervals"
 #: experiment -> the sentences of its claims that are looked at twice
 CLAIMS: dict[str, tuple[str, ...]] = {
     "principle-5-lm": ("softmax: b = 1/sqrt(n) gives a lower perplexity than b = 1",),
@@ -72,26 +74,38 @@ def planned(plan: Plan, experiment: str, claims: Sequence[Claim]) -> Plan:
 
 
 def verdicts(experiment: str, claims: Sequence[Claim], result: Result) -> list[Verdict]:
-    """The verdict on each claim: of the first look, or of the second where that was undecided.
-
-    While the runs of a second look are not finished, the first one stands.
+    """The verdict on each claim: of the second look where there is one, else of the first.
 
     Args:
         experiment: its id.
         claims: its registered claims.
         result: of its standard profile.
     """
+    return [second or first for first, second in looks(experiment, claims, result)]
+
+
+def looks(
+    experiment: str, claims: Sequence[Claim], result: Result
+) -> list[tuple[Verdict, Verdict | None]]:
+    """Per claim the verdict of the first look, and of the second where it was made.
+
+    It is made of a claim of the list that the first left undecided, once all its runs are there.
+
+    Args:
+        experiment, claims, result: see ``verdicts``.
+    """
     if not isinstance(result.plan, Plan):
-        return [claim.judge(result) for claim in claims]
-    first = replace(result, plan=replace(result.plan, again={}))
-    second = replace(result, confidence=rule.SECOND_CONFIDENCE)
+        return [(claim.judge(result), None) for claim in claims]
+    once = replace(result, plan=replace(result.plan, again={}))
+    twice = replace(result, confidence=rule.SECOND_CONFIDENCE)
     listed = _listed(experiment, claims)
-    found = []
+    found: list[tuple[Verdict, Verdict | None]] = []
     for claim in claims:
-        verdict = claim.judge(first)
-        if verdict.status == rule.UNDECIDED and claim in listed and _complete(claim, second):
-            verdict = replace(claim.judge(second), looks=2)
-        found.append(verdict)
+        first, second = claim.judge(once), None
+        if first.status == rule.UNDECIDED and claim in listed and _complete(claim, twice):
+            told = claim.judge(twice)
+            second = replace(told, numbers=f"{told.numbers}; second look, {LEVEL}", looks=2)
+        found.append((first, second))
     return found
 
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, rule
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, rule, second_look
 from coefdyn.lab.experiments.base import Experiment, judged_by_accuracy
 from coefdyn.lab.experiments.figures import new_figure
 from coefdyn.lab.experiments.plan import STANDARD, Plan
@@ -233,6 +233,10 @@ def registered_words(experiment: Experiment, result: Result) -> str:
     changed = changed_since(experiment.registered_claims(), first)
     if changed:
         words += " Changed or added since: " + "; ".join(one.sentence for one in changed) + "."
+    again = [one for one in result.records if one["seed"] in second_look.SEEDS]
+    if again:
+        commit = min(again, key=lambda one: one["timestamp"])["revision"]
+        words += f" Which of them get a second look stood in commit {commit}, before its first run."
     return words
 
 
@@ -543,7 +547,7 @@ def _evidence(experiment: Experiment, result: Result) -> list[str]:
         if smoke
         else ", ".join(words for words in verdicts if not words.startswith("0 ")),
         f"{len(records)} of {planned}",
-        ", ".join(str(seed) for seed in sorted({record["seed"] for record in records})),
+        result.seeds_in_words().partition(" ")[2],
         _duration(seconds),
         plain(" and ".join(sorted({record["device"] for record in records}))),
     ]

@@ -52,11 +52,11 @@ def turned(out: Path | str | None = None) -> Iterator[tuple[str, Verdict, Verdic
         if STANDARD not in results:
             continue
         quick = {one.claim: one for one in experiment.claims_by_means(results["quick"])}
-        for claim in experiment.registered_claims():
+        verdicts = experiment.claims(results[STANDARD])
+        for claim, now in zip(experiment.registered_claims(), verdicts, strict=True):
             before = quick.get(claim.quick or claim.sentence)
             if before is None or before.status == NOT_RUN:
                 continue
-            now = claim.judge(results[STANDARD])
             if now.status not in (before.status, NOT_RUN):
                 yield name, before, now
 

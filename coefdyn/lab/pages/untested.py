@@ -37,8 +37,8 @@ def untested(out: Path | str | None = None) -> Iterator[Untested]:
         if STANDARD not in experiment.profiles:
             continue
         result = experiment.load(STANDARD, out=out)
-        for claim in experiment.registered_claims():
-            found = claim.judge(result)
+        verdicts = experiment.claims(result)
+        for claim, found in zip(experiment.registered_claims(), verdicts, strict=True):
             if found.status == NO_TEST:
                 check = None if claim.control is None else claim.control.judge(result)
                 yield Untested(name, claim, found, check)

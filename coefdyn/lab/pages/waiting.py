@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
-from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import NOT_RUN, Result
 from coefdyn.lab.pages.markdown import table
 from coefdyn.lab.training import Record
@@ -24,8 +25,8 @@ class Waiting:
         kept: runs in the result file.
         missing: runs that are left, at most: a pilot ends with the first rate that solves.
         claims: how many claims are not run.
-        hours: hours of one core for the missing runs at the mean time of the kept ones; None
-            while none is kept.
+        hours: hours of one core for the missing runs, each at the mean time of its variant's kept
+            ones, or where there are none at their mean time per step; None while none is kept.
     """
 
     name: str
@@ -54,14 +55,38 @@ def waiting(out: Path | str | None = None) -> Iterator[Waiting]:
         missing = result.missing
         if not missing:
             continue
-        verdicts, timed = experiment.claims(result), len(_on_cpus(result))
+        verdicts = experiment.claims(result)
         yield Waiting(
             name=name,
             kept=len(result.records),
             missing=missing,
             claims=sum(one.status == NOT_RUN for one in verdicts),
-            hours=missing * core_hours(result) / timed if timed else None,
+            hours=_hours_left(result),
         )
+
+
+def _hours_left(result: Result) -> float | None:
+    kept, plan = {one["key"]: one for one in _on_cpus(result)}, result.plan
+    if not kept:
+        return None
+    mean = fmean(map(_seconds, kept.values()))
+    if not isinstance(plan, Plan):
+        return result.missing * mean / 3600
+    there, left = {one["key"] for one in result.records}, 0.0
+    steps = fmean(one["config"]["train"]["steps"] for one in kept.values())
+    for variant in plan.variants:
+        alone = replace(plan, variants=(variant,))
+        keys = [run.key for _, run in alone.runs()]
+        own = [_seconds(kept[key]) for key in keys if key in kept]
+        scaled = mean * (variant.train or plan.train).steps / steps
+        missing = sum(key not in there for key in keys) + alone.waiting
+        left += missing * (fmean(own) if own else scaled)
+    return left / 3600
+
+
+def _seconds(record: Record) -> float:
+    """Of one core; runs that were trained together share their time."""
+    return record["wall_s"] / record.get("replicas", 1)
 
 
 def core_hours(*results: Result) -> float:
@@ -70,7 +95,7 @@ def core_hours(*results: Result) -> float:
     A run that several experiments share, by a copied record or by one file, counts once.
     """
     runs = {(one["key"], one["timestamp"]): one for found in results for one in _on_cpus(found)}
-    return sum(one["wall_s"] / one.get("replicas", 1) for one in runs.values()) / 3600
+    return sum(map(_seconds, runs.values())) / 3600
 
 
 def _on_cpus(result: Result) -> list[Record]:
