@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from made_up_results import result_of
 
+from coefdyn.lab.contest.standard import opening
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.experiments.forecasts import (
     FORECASTS,
@@ -20,7 +21,8 @@ from coefdyn.lab.experiments.forecasts import (
     probability,
     state_size_forecast,
 )
-from coefdyn.lab.experiments.scoreboard import ROWS, tasks_of
+from coefdyn.lab.experiments.rule import NO_TEST
+from coefdyn.lab.experiments.scoreboard import NEARER, NEARER_ROWS, ROWS, tasks_of
 from coefdyn.lab.pages.scoreboard import (
     CHAPTERS,
     foreseen_markdown,
@@ -32,6 +34,12 @@ from coefdyn.lab.training import RunConfig
 from coefdyn.mixers import MIXERS
 
 EXPERIMENT = get_experiment("scoreboard")
+
+
+def forecast(facets) -> str:
+    """The word for a cell; no opinion on what stands beside the board."""
+    cell = facets["task"], facets["row"]
+    return FORECASTS[cell].word if cell in FORECASTS else "?"
 
 
 def test_every_cell_has_a_forecast_and_every_forecast_a_cell():
@@ -62,7 +70,7 @@ def test_state_size_alone_ranks_the_rows():
 
 def test_scores_of_a_result_are_those_of_its_cells():
     def as_forecast(facets, run):
-        word = FORECASTS[facets["task"], facets["row"]].word
+        word = forecast(facets)
         return (0.95 if word == "+" else 0.3), None
 
     scores = EXPERIMENT.scores(result_of(EXPERIMENT, "standard", as_forecast))
@@ -72,6 +80,26 @@ def test_scores_of_a_result_are_those_of_its_cells():
         EXPERIMENT, "standard", lambda facets, run: (1.3 - as_forecast(facets, run)[0], None)
     )
     assert EXPERIMENT.scores(contrary)["principles, with an opinion"] > 0.5
+
+
+def test_what_stands_beside_the_board_is_no_cell_of_it():
+    """The memory through fewer tokens decides a claim and has no forecast, score or column."""
+
+    def score(facets, run):
+        return (0.95 if facets["task"] in tasks_of() else 0.1), None
+
+    seen = result_of(EXPERIMENT, "standard", score)
+    beside = [v for v in seen.variants if v.facets["task"] not in tasks_of()]
+    assert {v.facets["task"] for v in beside} == {NEARER} and len(beside) == len(NEARER_ROWS)
+    assert {v.task.seq_len for v in beside} == {67} and {v.train.steps for v in beside} == {2000}
+    assert EXPERIMENT.scores(seen)["base rate"] == 0.0, "all cells of the board learned"
+    assert NEARER not in scoreboard_html(seen) and "so far" not in scores_markdown(seen)
+    assert NEARER not in opening("scoreboard", "GLA", "Mamba-2", result=seen), "one of them alone"
+    axes = EXPERIMENT.figure(seen).axes[0]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == list(tasks_of())
+    found = [one for one in EXPERIMENT.claims(seen) if one.claim.startswith("long memory")]
+    assert [one.status for one in found] == [NO_TEST]
+    assert f"{NEARER}, Mamba-2" in found[0].test
 
 
 def test_without_finished_cells_there_is_no_score(tmp_path):
@@ -114,7 +142,7 @@ def test_scores_of_a_part_of_the_board_say_how_small_it_is():
 
 def test_a_cell_shows_mean_interval_curve_and_whether_it_was_foreseen():
     def score(facets, run):
-        word = FORECASTS[facets["task"], facets["row"]].word
+        word = forecast(facets)
         return (0.95 if word == "+" else 0.3) + 0.01 * run.seed, None
 
     seen = result_of(EXPERIMENT, "standard", score)
