@@ -31,6 +31,7 @@ from coefdyn.lab.experiments.dsf_standard import (
     STANDARD_SIZES,
     STEP,
     STEPS,
+    gated_task,
     standard_claims,
     standard_task,
 )
@@ -157,7 +158,7 @@ class DsfMqar(Experiment):
         "values of n, one learning rate, 400 steps, and a short convolution in every mixer: "
         "without it, looking back one token takes too long to learn. Live: softmax and linear "
         "attention, 200 steps. Standard: 8 pairs in 32 tokens, n from 4 to 32, at most 3000 steps "
-        "(qLSTM 12 000), a short convolution in every mixer."
+        "(qLSTM 12 000, and 4 pairs in 16 as well), a short convolution in every mixer."
     )
     reading = Reading(
         "huuuthuuu-",
@@ -168,8 +169,10 @@ class DsfMqar(Experiment):
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:
-            pairs = [(model, n) for model, sizes in STANDARD_SIZES.items() for n in sizes]
-            variants = [_standard_variant(*pair) for pair in pairs]
+            task = standard_task()
+            small = [(task, model, n) for model, sizes in STANDARD_SIZES.items() for n in sizes]
+            small += [(gated_task(), model, 1) for model in GATES]
+            variants = [_standard_variant(*cell) for cell in small]
             return standard_plan(variants, standard_training(STEPS), weight_decay=0.1, pilot=1)
         paper, live = profile == "paper", profile == "live"
         tasks = [MqarConfig.paper(length) for length in (64, 128, 256, 512)]
@@ -259,8 +262,8 @@ class DsfMqar(Experiment):
         ]  # fmt: skip
 
 
-def _standard_variant(model: str, n: int) -> Variant:
-    one = _variant(standard_task(), model, 64, n, paper=False)
+def _standard_variant(task: MqarConfig, model: str, n: int) -> Variant:
+    one = _variant(task, model, 64, n, paper=False)
     longer = standard_training(GATED_STEPS, evaluate_every=300) if model in GATES else None
     return replace(one, method="chunked" if model in ONE_PER_CHANNEL else None, train=longer)
 

@@ -40,8 +40,17 @@ def standard_task() -> MqarConfig:
     return MqarConfig(vocab_size=64, seq_len=32, pairs=8, train_examples=12_800, test_examples=640)
 
 
+def gated_task() -> MqarConfig:
+    """Four pairs in 16 tokens, for the claim about the two qLSTMs.
+
+    Of eight pairs their seeds had, after 12 000 steps, learned too little to be told from the guess
+    by the query's place.
+    """
+    return MqarConfig(vocab_size=64, seq_len=16, pairs=4, train_examples=12_800, test_examples=640)
+
+
 def standard_claims() -> list[Claim]:
-    """What the paper's figures say, at 8 pairs in 32 tokens."""
+    """What the paper's figures say, at 8 pairs in 32 tokens; the qLSTM at 4 in 16."""
     largest = {model: max(sizes) for model, sizes in STANDARD_SIZES.items()}
     alone = "no further control: the pair differs in this alone"
     return [
@@ -85,7 +94,7 @@ def standard_claims() -> list[Claim]:
         ),
         Claim(
             sentence="qLSTM: the reversed sigmoid is more accurate than the sigmoid",
-            test=Ahead(a=_at(REVERSED, 1), b=_at(PLAIN, 1), by=STEP),
+            test=Ahead(a=_gated(REVERSED), b=_gated(PLAIN), by=STEP),
             why=alone,
         ),
     ]
@@ -93,6 +102,11 @@ def standard_claims() -> list[Claim]:
 
 def _at(model: str, n: int) -> Facets:
     return {"model": model, "n": str(n)}
+
+
+def _gated(model: str) -> Facets:
+    task = gated_task()
+    return {"task": f"{task.pairs} pairs in {task.seq_len}", **_at(model, 1)}
 
 
 def _at_some_n(first: str, second: str) -> Test:
