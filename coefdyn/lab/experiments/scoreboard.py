@@ -122,13 +122,14 @@ class Scoreboard(Experiment):
         "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
     )
     reading = Reading(
-        "hutthnhuh",
+        "hutnhnhuh",
         "As forecasts the principles did worse than a coin here. They gave up rows on forget, "
-        "parity and overwrite that learn them, because two layers find another way on short "
-        "texts, and they trusted decays that read the token with a long memory, where rows that "
-        "do not fade keep the value and Mamba-2 learns nothing within the budget. On S3 all ten "
-        "rows fail, as foreseen, and DeltaProduct, whose steps can be rotations, solves it with "
-        "one seed of four. Position waits for its runs.",
+        "position, parity and overwrite that learn them, because two layers find another way on "
+        "short texts, and they trusted decays that read the token with a long memory, where rows "
+        "that do not fade keep the value and Mamba-2 learns nothing within the budget. With a "
+        "quarter of the noise it learns, but LRU, whose decay reads nothing, learns sooner and "
+        "with every seed. On S3 all ten rows fail, as foreseen, and DeltaProduct, whose steps can "
+        "be rotations, solves it with one seed of four.",
     )
 
     def plan(self, profile: str) -> Plan:
