@@ -24,6 +24,7 @@ from coefdyn.lab.experiments.dsf_standard import (
     ONE_PER_CHANNEL,
     PLAIN,
     REVERSED,
+    RG_LRU,
     S6,
     SOFTMAX,
     SOLVED,
@@ -137,8 +138,10 @@ def _build(model: str, width: int, n: int, taps: int) -> ModelConfig:
         return _model("S6", width, {"key_dim": n, "input_projection": taps > 0, **bare}, "none")
     if model == SSD:
         return _model("Mamba2", width, {"n_heads": 1, "key_dim": n, **bare}, "none")
-    gate = "reversed" if model == REVERSED else "sigmoid"
-    options = {"forget_gate": gate, "short_convolution": 4, "output_gate": "silu"}
+    options: dict[str, Any] = {"short_convolution": 4, "output_gate": "silu"}
+    if model == RG_LRU:
+        return _model("RGLRU", width, options, "learned")
+    options["forget_gate"] = "reversed" if model == REVERSED else "sigmoid"
     return _model("QLSTM", width, options, "learned")
 
 
@@ -158,7 +161,7 @@ class DsfMqar(Experiment):
         "values of n, one learning rate, 400 steps, and a short convolution in every mixer: "
         "without it, looking back one token takes too long to learn. Live: softmax and linear "
         "attention, 200 steps. Standard: 8 pairs in 32 tokens, n from 4 to 32, at most 3000 steps "
-        "(qLSTM 12 000, and 4 pairs in 16 as well), a short convolution in every mixer."
+        "(qLSTM 12 000, and 4 pairs in 16 as well, as RG-LRU), a short convolution in every mixer."
     )
     reading = Reading(
         "huuuthuuu-",
@@ -171,7 +174,7 @@ class DsfMqar(Experiment):
         if profile == STANDARD:
             task = standard_task()
             small = [(task, model, n) for model, sizes in STANDARD_SIZES.items() for n in sizes]
-            small += [(gated_task(), model, 1) for model in GATES]
+            small += [(gated_task(), model, 1) for model in (*GATES, RG_LRU)]
             variants = [_standard_variant(*cell) for cell in small]
             return standard_plan(variants, standard_training(STEPS), weight_decay=0.1, pilot=1)
         paper, live = profile == "paper", profile == "live"
@@ -200,7 +203,7 @@ class DsfMqar(Experiment):
         views: list[tuple[str, tuple[str, ...], dict[str, str]]] = [
             ("n", EXPANDED, {"d": widths[-1]}),
             ("d", EXPANDED, {"n": "128"}),
-            ("d", GATES, {}),
+            ("d", (*GATES, RG_LRU), {}),
         ]
         wanted = [
             (along, models, {"task": task, **fixed})
@@ -264,7 +267,9 @@ class DsfMqar(Experiment):
 
 def _standard_variant(task: MqarConfig, model: str, n: int) -> Variant:
     one = _variant(task, model, 64, n, paper=False)
-    longer = standard_training(GATED_STEPS, evaluate_every=300) if model in GATES else None
+    longer = (
+        standard_training(GATED_STEPS, evaluate_every=300) if model in (*GATES, RG_LRU) else None
+    )
     return replace(one, method="chunked" if model in ONE_PER_CHANNEL else None, train=longer)
 
 

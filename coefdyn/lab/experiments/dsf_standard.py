@@ -18,6 +18,8 @@ from coefdyn.lab.tasks import MqarConfig
 SOFTMAX, LINEAR, NORMALIZED = "softmax attention", "linear attention", "normalized attention"
 S6, SSD = "S6", "SSD"
 PLAIN, REVERSED = "qLSTM, sigmoid", "qLSTM, reversed"
+#: the row that the reversed sigmoid is taken from; it stands beside the two, without a claim
+RG_LRU = "RG-LRU"
 #: accuracy from which on a task counts as solved here
 SOLVED = 0.99
 EXPANDED, GATES = (SOFTMAX, LINEAR, NORMALIZED, S6, SSD), (PLAIN, REVERSED)
@@ -30,7 +32,7 @@ STANDARD_SIZES: dict[str, tuple[int, ...]] = {
     PLAIN: (1,),
     REVERSED: (1,),
 }
-ONE_PER_CHANNEL = (S6, PLAIN, REVERSED)
+ONE_PER_CHANNEL = (S6, PLAIN, REVERSED, RG_LRU)
 #: 3000 for all models at first, and with these no qLSTM passed the guess by the query's place
 STEPS, GATED_STEPS = 3000, 12_000
 
