@@ -242,12 +242,13 @@ class Spectra(Experiment):
         "the quick models and tasks with 3000 steps, three learning rates and four seeds."
     )
     reading = Reading(
-        "tunnntunnnuhhhununhhhhunuunh",
+        "tunnntunnnuhhhhnunhhhhunuunh",
         "On recall and on language softmax attention gets eigenvalues below 0.1, as the paper says "
         "of tasks that select. That a long memory needs eigenvalues about 1 did not show: softmax "
-        "and linear attention read digits as well as S4D does, with few of them. And on language "
-        "the time-invariant models, which cannot select, predict better than softmax attention; "
-        "Mamba-2's lead over them is its convolution's, which no other model has here.",
+        "and linear attention read digits as well as S4D does, with few of them. On recall the "
+        "time-invariant models, which cannot select, are behind Mamba-2 and softmax attention, and "
+        "on language they predict better than softmax attention; Mamba-2's lead over them there is "
+        "its convolution's, which no other model has here.",
     )
 
     def plan(self, profile: str) -> Plan:
