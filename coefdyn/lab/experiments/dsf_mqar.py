@@ -164,10 +164,11 @@ class DsfMqar(Experiment):
         "(qLSTM 12 000, and 4 pairs in 16 as well, as RG-LRU), a short convolution in every mixer."
     )
     reading = Reading(
-        "huuuthuuu-",
+        "huuuthuuuu",
         "Linear attention recalls more with a larger state, and softmax attention solves the "
         "task at every size. With normalized attention, SSD and S6 some seeds learn the task and "
-        "others do not, which leaves their order open.",
+        "others do not, which leaves their order open. The two gates of the qLSTM end within a "
+        "hundredth of each other.",
     )
 
     def plan(self, profile: str) -> Plan:
