@@ -17,11 +17,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from coefdyn.lab.experiments import rule
-from coefdyn.lab.experiments.claim import Claim
+from coefdyn.lab.experiments.claim import Claim, Facets
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.result import Result, Verdict
 
-__all__ = ["CLAIMS", "SEEDS", "first_and_second", "looks", "planned", "verdicts"]
+__all__ = ["CLAIMS", "SEEDS", "looks", "planned", "verdicts"]
 
 #: the further seeds
 SEEDS = tuple(range(100, 108))
@@ -32,8 +32,8 @@ CLAIMS: dict[str, tuple[str, ...]] = {
     "principle-5-lm": (
         "softmax: b = 1/sqrt(n) gives a lower perplexity than b = 1",
         "Mamba-2: b = 1/sqrt(n) gives a lower perplexity than b = 1",
-        "Mamba-2: a constant b of Delta's size does as well as Delta (at most 1 higher), so "
-        "Delta's lead is its size",
+        "Mamba-2: a constant b of Delta's size does as well as Delta (at most 1 higher), so Delta's "
+        "lead is its size",
         "stopped in time, Mamba-2: b = 1/sqrt(n) gives a lower perplexity than b = 1",
         "stopped in time, Mamba-2: b = Delta gives a lower perplexity than b = 1",
         "stopped in time, Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most 1 higher)",
@@ -74,7 +74,7 @@ CLAIMS: dict[str, tuple[str, ...]] = {
 
 def planned(plan: Plan, experiment: str, claims: Sequence[Claim]) -> Plan:
     """A plan with further seeds for every variant that a claim of the list compares."""
-    wanted = [facets for claim in _listed(experiment, claims) for facets in claim.compared]
+    wanted = [facets for claim in _listed(experiment, claims) for facets in _compared(claim)]
     names = [
         one.name
         for one in plan.variants
@@ -106,7 +106,8 @@ def looks(
     """
     if not isinstance(result.plan, Plan):
         return [(claim.judge(result), None) for claim in claims]
-    once, twice = first_and_second(result)
+    once = replace(result, plan=replace(result.plan, again={}))
+    twice = replace(result, confidence=rule.SECOND_CONFIDENCE)
     listed = _listed(experiment, claims)
     found: list[tuple[Verdict, Verdict | None]] = []
     for claim in claims:
@@ -118,20 +119,19 @@ def looks(
     return found
 
 
-def first_and_second(result: Result) -> tuple[Result, Result]:
-    """What the first look sees of a result, and what the second does."""
-    assert isinstance(result.plan, Plan), f"{result.experiment} does not train"
-    once = replace(result, plan=replace(result.plan, again={}))
-    return once, replace(result, confidence=rule.SECOND_CONFIDENCE)
-
-
 def _listed(experiment: str, claims: Sequence[Claim]) -> list[Claim]:
     return [claim for claim in claims if claim.sentence in CLAIMS.get(experiment, ())]
 
 
+def _compared(claim: Claim) -> tuple[Facets, ...]:
+    """What its test compares, and its control."""
+    control = () if claim.control is None else claim.control.compared
+    return (*claim.test.compared, *control)
+
+
 def _complete(claim: Claim, result: Result) -> bool:
     """Whether every outcome that the claim needs has all of its seeds."""
-    for facets in claim.compared:
+    for facets in _compared(claim):
         outcome, plan = result.one(**facets), result.plan
         assert isinstance(plan, Plan)
         if outcome is None or len(outcome.records) < len(plan.seeds_of(outcome.variant)):
