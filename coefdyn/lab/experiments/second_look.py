@@ -3,8 +3,7 @@
 Twelve seeds instead of four shrink the interval of a mean by about a half. They cost three times as
 much, so the claims that get them are chosen by cost and not by what they promise: every claim that
 was undecided with four seeds and whose models train in at most 150 core-seconds per seed, all of
-them together; and the five claims on Mamba-2's scalings, which share four models, so that they cost
-less than 100 per claim. Each stood on the list before the first of its further runs.
+them together. Each stood on the list before the first of its further runs.
 
 A second look takes all twelve seeds and the interval of ``rule.SECOND_CONFIDENCE``. A claim is
 wrongly called held with at most 5 % at the first look and 2.5 % at the second, and the same for not
@@ -29,15 +28,7 @@ SEEDS = tuple(range(100, 108))
 LEVEL = f"{100 * rule.SECOND_CONFIDENCE:.0f} % intervals"
 #: experiment -> the sentences of its claims that are looked at twice
 CLAIMS: dict[str, tuple[str, ...]] = {
-    "principle-5-lm": (
-        "softmax: b = 1/sqrt(n) gives a lower perplexity than b = 1",
-        "Mamba-2: b = 1/sqrt(n) gives a lower perplexity than b = 1",
-        "Mamba-2: a constant b of Delta's size does as well as Delta (at most 1 higher), so Delta's "
-        "lead is its size",
-        "stopped in time, Mamba-2: b = 1/sqrt(n) gives a lower perplexity than b = 1",
-        "stopped in time, Mamba-2: b = Delta gives a lower perplexity than b = 1",
-        "stopped in time, Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most 1 higher)",
-    ),
+    "principle-5-lm": ("softmax: b = 1/sqrt(n) gives a lower perplexity than b = 1",),
     "dsf-mqar": (
         "normalized attention: accuracy rises with the state expansion n",
         "SSD: accuracy rises with the state expansion n",
