@@ -197,6 +197,8 @@ def _run(parsed: argparse.Namespace) -> int:
             if not parsed.only:
                 raise
             raise SystemExit(str(wrong)) from None
+        if parsed.only:  # with what the file had of the other variants
+            result = experiment.load(parsed.profile, seeds=parsed.seeds, out=out)
         print(result.caption())
         _print_claims(experiment.claims(result))
         status = status or int(result.missing > 0)

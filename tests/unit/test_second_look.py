@@ -11,7 +11,11 @@ from coefdyn.lab.experiments import get_experiment, second_look
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.rule import HELD, NOT_HELD, UNDECIDED
 from coefdyn.lab.pages.evidence import registered_words
-from coefdyn.lab.pages.second_looks import second_looks, second_looks_markdown
+from coefdyn.lab.pages.second_looks import (
+    first_looks_checked,
+    second_looks,
+    second_looks_markdown,
+)
 
 EXPERIMENT = get_experiment("heads")
 CLAIMS = EXPERIMENT.registered_claims()
@@ -125,3 +129,23 @@ def test_the_list_names_claims_that_four_kept_seeds_leave_undecided(name):
         assert found[sentence] == UNDECIDED
     if any(one["seed"] in second_look.SEEDS for one in seen.records):
         assert "second look stood in commit" in registered_words(experiment, seen)
+
+
+def test_what_four_seeds_decided_is_checked_with_all_of_them(tmp_path):
+    """A claim decided by lucky seeds is told beside what all of its seeds would say."""
+
+    def keep(folder, later):
+        whole = result({0: -0.1, 1: -0.11, 2: -0.1, 3: -0.09}, later)
+        labels = {run.key: variant.facets for variant, run in whole.plan.runs()}
+        file = EXPERIMENT.file(STANDARD, folder)
+        for record in whole.records:
+            file.append({**record, "variant": labels[record["key"]]})
+        return {first.claim: (first, second) for _, first, second in first_looks_checked(folder)}
+
+    first, every = keep(tmp_path, 0.03)[SENTENCE]
+    assert (first.status, every.status) == (NOT_HELD, HELD)
+    assert "1 claims, all of whose models have them" in second_looks_markdown(tmp_path)
+    assert "and 1 would not:" in second_looks_markdown(tmp_path)
+    first, every = keep(tmp_path / "steady", -0.1)[SENTENCE]
+    assert (first.status, every.status) == (NOT_HELD, NOT_HELD)
+    assert "1 of them would come out the same." in second_looks_markdown(tmp_path / "steady")

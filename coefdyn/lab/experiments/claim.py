@@ -95,7 +95,7 @@ def _gap(a: Outcome, b: Outcome, measure: Measure) -> list[float]:
 
 def _shown(result: Result, outcome: Outcome, measure: Measure) -> str:
     values = measure.values(outcome)
-    return f"{rule.t_interval(values, result.confidence)} ({len(values)} seeds)"
+    return f"{result.interval(values)} ({len(values)} seeds)"
 
 
 def _no_test(outcomes: list[Outcome], numbers: str, *, both: bool) -> Finding | None:
@@ -139,7 +139,7 @@ class Ahead(Test):
         if isinstance(found, Finding):
             return found
         a, b = found
-        gap = rule.t_interval(_gap(a, b, self.measure), result.confidence)
+        gap = result.interval(_gap(a, b, self.measure))
         numbers = f"{_shown(result, a, self.measure)} against {_shown(result, b, self.measure)}"
         numbers += f"; difference {gap}"
         untested = _no_test(found, numbers, both=False) if self.measure is accuracy else None
@@ -170,7 +170,7 @@ class Par(Test):
         if isinstance(found, Finding):
             return found
         a, b = found
-        gap = rule.t_interval(_gap(a, b, self.measure), result.confidence)
+        gap = result.interval(_gap(a, b, self.measure))
         numbers = " against ".join(_shown(result, one, self.measure) for one in found)
         numbers += f"; difference {gap}"
         untested = _no_test(found, numbers, both=True) if self.measure is accuracy else None
@@ -197,7 +197,7 @@ class Reaches(Test):
         found = _there(result, self.a)
         if isinstance(found, Finding):
             return found
-        interval = rule.t_interval(self.measure.values(found[0]), result.confidence)
+        interval = result.interval(self.measure.values(found[0]))
         status = (rule.below if self.less else rule.above)(interval, self.bound)
         return Finding(status, _shown(result, found[0], self.measure))
 
@@ -223,7 +223,7 @@ class Guess(Test):
         if isinstance(found, Finding):
             return found
         level, words = baseline(found[0].variant.task)
-        interval = rule.t_interval(found[0].values(), result.confidence)
+        interval = result.interval(found[0].values())
         status = (rule.above if self.beats else rule.below)(interval, level + self.margin)
         return Finding(status, f"{_shown(result, found[0], accuracy)}; {words} gives {level:.3f}")
 
@@ -248,7 +248,7 @@ class Diverges(Test):
         if isinstance(found, Finding):
             return found
         steps = [record["diverged_at"] for record in found[0].records]
-        interval = rule.t_interval([float(step is not None) for step in steps], result.confidence)
+        interval = result.interval([float(step is not None) for step in steps])
         status = (rule.below if self.never else rule.above)(interval, 0.5)
         shown = ", ".join("never" if step is None else str(step) for step in steps)
         return Finding(status, f"NaN at steps {shown}")
@@ -275,7 +275,7 @@ class Steadier(Test):
             return found
         first, second = (dict(zip(o.seeds, o.values(), strict=True)) for o in found)
         rows = [(first[seed], second[seed]) for seed in first if seed in second]
-        gap = rule.bootstrap_interval(rows, _spread_gap, result.confidence)
+        gap = rule.bootstrap_interval(rows, _spread_gap, result.confidence, result.supposed)
         spreads = np.std(np.asarray(rows), axis=0, ddof=1)
         numbers = f"{spreads[0]:.3f} against {spreads[1]:.3f}; difference {gap}"
         untested = _no_test(found, numbers, both=True)
@@ -358,6 +358,12 @@ class Claim:
     why: str
     quick: str = ""
     against: bool = False
+
+    @property
+    def compared(self) -> tuple[Facets, ...]:
+        """The facets of the outcomes that its test and its control look at."""
+        control = () if self.control is None else self.control.compared
+        return (*self.test.compared, *control)
 
     def judge(self, result: Result) -> Verdict:
         """The verdict of a result on this claim."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Finding, Reaches, Test
+from coefdyn.lab.experiments.claim import Ahead, Claim, Facets, Finding, Reaches, Test
 from coefdyn.lab.experiments.figures import PALETTE, draw_interval, legend_entries, new_figure
 from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.plan import Plan
@@ -168,6 +168,10 @@ class Occurring(Test):
     @property
     def words(self) -> str:
         return self.test.words
+
+    @property
+    def compared(self) -> tuple[Facets, ...]:
+        return self.test.compared
 
     def judge(self, result: Result) -> Finding:
         found, outcome = self.test.judge(result), result.one(**self.facets)

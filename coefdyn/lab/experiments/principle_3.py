@@ -75,10 +75,11 @@ class Principle3(Experiment):
     )
     reading = Reading(
         "nnnnnuhhnhhnh",
-        "A decay gives the positions that the task needs, with exp, softplus and ReLU, and so "
-        "does a short convolution with A = I. But two layers with A = I find part of the order "
-        "alone: exp and softplus are well above chance and ReLU nearly solves the task. And "
-        "not every readout solves it with positions, in 6000 steps.",
+        "A decay gives exp the positions that the task needs, and so does a short convolution with "
+        "A = I; with a decay softplus gets from 0.63 to 0.88, and ReLU gains little. But "
+        "two layers with A = I find part of the order alone: exp and softplus are well above "
+        "chance and ReLU nearly solves the task. And not every readout solves it with positions, "
+        "in 6000 steps.",
     )
 
     def plan(self, profile: str) -> Plan:

@@ -74,10 +74,11 @@ class Principle5LanguageModel(Experiment):
     )
 
     reading = Reading(
-        "unuhuntuuhu",
-        "At its best step softmax attention has a slightly lower perplexity with 1/sqrt(n), as in "
-        "the paper. For Mamba-2 nothing is decided there; at the end of its runs, which know their "
-        "small text by heart, smaller scalings are worse.",
+        "nnuhuntunhh",
+        "The paper's small gains from a smaller scaling do not show on a text of this size. For "
+        "Mamba-2 b = 1 is at its best step a little better than Delta and no worse than 1/sqrt(n), "
+        "and at the end of the runs, which know their text by heart, it is the best. For softmax "
+        "attention four seeds put 1/sqrt(n) ahead at the best step, and twelve do not show it.",
     )
 
     def plan(self, profile: str) -> Plan:

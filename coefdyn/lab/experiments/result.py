@@ -8,7 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
-from coefdyn.lab.experiments.rule import CONFIDENCE, HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
+from coefdyn.lab.experiments.rule import (
+    CONFIDENCE,
+    HELD,
+    NO_TEST,
+    NOT_HELD,
+    NOT_RUN,
+    UNDECIDED,
+    Interval,
+    t_interval,
+)
 from coefdyn.lab.training import Record
 
 __all__ = [
@@ -151,6 +160,8 @@ class Result:
         cut: further seeds that were cut short, and are not among the records: seed -> (finished
             runs, planned runs).
         confidence: of the intervals that judge claims on it.
+        supposed: how many seeds those intervals are for, as if their mean and spread were those of
+            the seeds that are there; None: as many as are there.
     """
 
     experiment: str
@@ -159,6 +170,7 @@ class Result:
     records: tuple[Record, ...]
     cut: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     confidence: float = CONFIDENCE
+    supposed: int | None = None
     _cache: dict[str, Outcome | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -172,6 +184,10 @@ class Result:
     def variants(self) -> tuple[Variant, ...]:
         """The points of the figure, run or not."""
         return self._sweep.variants
+
+    def interval(self, values: Sequence[float]) -> Interval:
+        """Of the mean of one value per seed, by which claims on this result are judged."""
+        return t_interval(values, self.confidence, self.supposed)
 
     @property
     def missing(self) -> int:

@@ -192,13 +192,14 @@ class SpectraMods(Experiment):
         "a convolution: attention with it, Mamba-2 without. Live: two of the runs."
     )
     reading = Reading(
-        "hunhhhuunhhhnuhhnnnu",
+        "hhnhhhuunhhhnhhhnnnu",
         "A convolution decides whether one layer learns to recall; softmax attention then gets "
         "eigenvalues below 0.1, and Mamba-2 keeps all of its own about 1. On language a gate and "
-        "another map for eta move eigenvalues as the paper says, by a few in a hundred, and a "
-        "convolution does not. Given the same convolution all three attentions recall better than "
-        "the time-invariant models, linear attention too, which the paper names as an exception. "
-        "On language none gets ahead of them, and without it neither does Mamba-2.",
+        "another map for eta move eigenvalues as the paper says, by a few in a hundred, a gate on "
+        "ListOps does so too, and a convolution does not. Given the same convolution all three "
+        "attentions recall better than the time-invariant models, linear attention too, which the "
+        "paper names as an exception. On language none gets ahead of them, and without it neither "
+        "does Mamba-2.",
     )
 
     def plan(self, profile: str) -> Plan:

@@ -13,7 +13,7 @@ from coefdyn.lab.experiments.result import NOT_RUN, Result
 from coefdyn.lab.pages.markdown import table
 from coefdyn.lab.training import Record
 
-__all__ = ["Waiting", "core_hours", "waiting", "waiting_markdown"]
+__all__ = ["Waiting", "core_hours", "core_seconds", "waiting", "waiting_markdown"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def _hours_left(result: Result) -> float | None:
     kept, plan = {one["key"]: one for one in _on_cpus(result)}, result.plan
     if not kept:
         return None
-    mean = fmean(map(_seconds, kept.values()))
+    mean = fmean(map(core_seconds, kept.values()))
     if not isinstance(plan, Plan):
         return result.missing * mean / 3600
     there, left = {one["key"] for one in result.records}, 0.0
@@ -77,15 +77,15 @@ def _hours_left(result: Result) -> float | None:
     for variant in plan.variants:
         alone = replace(plan, variants=(variant,))
         keys = [run.key for _, run in alone.runs()]
-        own = [_seconds(kept[key]) for key in keys if key in kept]
+        own = [core_seconds(kept[key]) for key in keys if key in kept]
         scaled = mean * (variant.train or plan.train).steps / steps
         missing = sum(key not in there for key in keys) + alone.waiting
         left += missing * (fmean(own) if own else scaled)
     return left / 3600
 
 
-def _seconds(record: Record) -> float:
-    """Of one core; runs that were trained together share their time."""
+def core_seconds(record: Record) -> float:
+    """Seconds of one core that a run took; runs that were trained together share their time."""
     return record["wall_s"] / record.get("replicas", 1)
 
 
@@ -95,7 +95,7 @@ def core_hours(*results: Result) -> float:
     A run that several experiments share, by a copied record or by one file, counts once.
     """
     runs = {(one["key"], one["timestamp"]): one for found in results for one in _on_cpus(found)}
-    return sum(map(_seconds, runs.values())) / 3600
+    return sum(map(core_seconds, runs.values())) / 3600
 
 
 def _on_cpus(result: Result) -> list[Record]:
