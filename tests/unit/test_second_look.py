@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from made_up_results import made_up, result_of
 
+from coefdyn.lab.__main__ import main
 from coefdyn.lab.experiments import get_experiment, second_look
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.rule import HELD, NOT_HELD, UNDECIDED
@@ -149,3 +150,16 @@ def test_what_four_seeds_decided_is_checked_with_all_of_them(tmp_path):
     first, every = keep(tmp_path / "steady", -0.1)[SENTENCE]
     assert (first.status, every.status) == (NOT_HELD, NOT_HELD)
     assert "1 of them would come out the same." in second_looks_markdown(tmp_path / "steady")
+
+
+def test_a_run_of_some_variants_tells_the_whole_file(tmp_path, capsys):
+    whole = result(WILD, 0.0)
+    labels = {run.key: variant.facets for variant, run in whole.plan.runs()}
+    file = EXPERIMENT.file(STANDARD, tmp_path)
+    for record in whole.records:
+        file.append({**record, "variant": labels[record["key"]]})
+    command = ["run", "heads", "--profile", STANDARD, "--only", "n=8", "--out", str(tmp_path)]
+    main([*command, "--device", "cpu", "--workers", "1", "--quiet", "--budget", "0"])
+    told = capsys.readouterr().out
+    assert f"profile standard: {len(whole.records)} runs" in told
+    assert "not run" not in told and "not yet run" not in told
