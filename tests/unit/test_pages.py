@@ -296,7 +296,8 @@ def test_a_claim_without_a_test_is_listed_with_its_reason(
 ) -> None:
     """Three maps that solve the task; then the same three just above the guess."""
     experiment = get_experiment("dsf-normalizers")
-    monkeypatch.setattr("coefdyn.lab.pages.untested.EXPERIMENTS", {experiment.id: experiment})
+    alone = {experiment.id: EXPERIMENTS[experiment.id]}
+    monkeypatch.setattr("coefdyn.lab.experiments.EXPERIMENTS", alone)
 
     def keep(level: float, folder: Path) -> None:
         file = experiment.file("standard", folder)
@@ -328,7 +329,7 @@ def test_a_model_without_a_kept_run_waits_for_its_own_number_of_steps(
 ) -> None:
     """All runs of 3000 steps are kept, at an hour each; those of 12 000 wait, the gated models'."""
     experiment = get_experiment("dsf-mqar")
-    monkeypatch.setattr("coefdyn.lab.pages.waiting.EXPERIMENTS", {experiment.id: "dsf_mqar"})
+    monkeypatch.setattr("coefdyn.lab.experiments.EXPERIMENTS", {experiment.id: "dsf_mqar"})
     plan = experiment._plan("standard", None)
     whole = result_of(experiment, "standard", lambda facets, run: (0.7, None), plan=plan)
     longer = {run.key for _, run in whole.plan.runs() if run.train.steps == 12_000}
@@ -346,7 +347,7 @@ def test_what_waits_is_told_with_its_hours_and_its_command(
     """Nothing kept, a part kept at a known time per run, and everything kept."""
     experiment = get_experiment("dsf-normalizers")
     two = {name: EXPERIMENTS[name] for name in (experiment.id, "spectra-mods")}
-    monkeypatch.setattr("coefdyn.lab.pages.waiting.EXPERIMENTS", two)
+    monkeypatch.setattr("coefdyn.lab.experiments.EXPERIMENTS", two)
     whole = result_of(experiment, "standard", lambda facets, run: (0.7, None)).records
     before = next(one for one in waiting(tmp_path) if one.name == experiment.id)
     assert (before.kept, before.claims, before.hours) == (0, 3, None)

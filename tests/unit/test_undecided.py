@@ -11,6 +11,8 @@ import pytest
 from made_up_results import result_of
 
 from coefdyn.lab.experiments import get_experiment, rule, second_look
+from coefdyn.lab.experiments.claim import Diverges, Every, Guess, Reaches
+from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.pages.undecided import MOST_SEEDS, undecided, undecided_markdown
 
@@ -70,7 +72,7 @@ def test_a_decided_claim_is_not_asked(tmp_path):
 def test_seeds_that_jump_are_told_apart(tmp_path):
     folder = kept(tmp_path, (0.19, -0.4, 0.18, 0.19))
     one = of(folder)[SENTENCE]
-    assert one.jumps and one.reached == [(3, 4), (0, 4)]
+    assert one.jumps and one.reached == ((3, 4), (0, 4))
     assert "its test; seeds that reach 0.9: 3 of 4, 0 of 4" in undecided_markdown(folder)
     calm = of(kept(tmp_path / "calm", (0.09, -0.09, 0.08, -0.08)))[SENTENCE]
     assert not calm.jumps
@@ -108,3 +110,18 @@ def test_the_page_counts_what_is_kept():
     assert told.startswith(f"{len(found)} claims are undecided: ")
     for one in found:
         assert one.needed is None or one.seeds < one.needed <= MOST_SEEDS
+
+
+def test_seeds_that_reach_a_score_are_told_of_accuracies_only():
+    here, share = {"n": "8"}, Measure("share", lambda outcome: [0.0])
+    assert Reaches(a=here, bound=0.9).of_accuracy
+    assert not Reaches(a=here, bound=0.9, measure=share).of_accuracy
+    assert not Diverges(a=here).of_accuracy
+    assert Every((Reaches(a=here, bound=0.9, measure=share), Guess(a=here))).of_accuracy
+    for one in undecided():
+        assert one.by_control or not one.jumps or "accuracy" in words_of(one)
+
+
+def words_of(one):
+    claims = get_experiment(one.experiment).registered_claims()
+    return next(claim.test.words for claim in claims if claim.sentence == one.claim)

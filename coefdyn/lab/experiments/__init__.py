@@ -13,11 +13,13 @@ figures need matplotlib.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict
 
-__all__ = ["EXPERIMENTS", "Outcome", "Result", "Verdict", "get_experiment"]
+__all__ = ["EXPERIMENTS", "Outcome", "Result", "Verdict", "get_experiment", "kept_results"]
 
 #: ids in the order of the papers, and the module of each
 EXPERIMENTS: dict[str, str] = {
@@ -50,6 +52,18 @@ def get_experiment(name: str) -> Any:
 
     check_choice("experiment", name, EXPERIMENTS)
     return importlib.import_module(f"coefdyn.lab.experiments.{EXPERIMENTS[name]}").EXPERIMENT
+
+
+def kept_results(profile: str, out: Path | str | None = None) -> Iterator[tuple[Any, Result]]:
+    """Every experiment that has a profile, with its finished runs.
+
+    Args:
+        profile: such as "standard".
+        out: folder of the result files; None for ``data/results``.
+    """
+    for experiment in map(get_experiment, EXPERIMENTS):
+        if profile in experiment.profiles:
+            yield experiment, experiment.load(profile, out=out)
 
 
 def __getattr__(name: str) -> Any:

@@ -73,18 +73,18 @@ class Experiment(ABC):
         return self.claims_by_means(result)
 
     def table(self, result: Result) -> list[str]:
-        """The result as lines of text: every finished variant's accuracy, mean and range.
+        """The result as lines of text: every finished variant's accuracy, its mean and the seeds'.
 
         Where a task is judged by accuracy, also how many seeds reach .9, and how soon.
         """
         lines = []
         for outcome in result.outcomes():
             values, train = outcome.values(), outcome.records[0]["config"]["train"]
-            spread = f"{min(values):.3f} to {max(values):.3f}"
+            each = " ".join(f"{value:.3f}" for value in sorted(values))
             setting = f"lr {train['learning_rate']:g}, wd {train['weight_decay']:g}"
             note = f", {outcome.diverged} diverged" if outcome.diverged else ""
             lines.append(
-                f"  {outcome.variant.name:<40} {outcome.accuracy:.3f} ({spread}; {setting}{note})"
+                f"  {outcome.variant.name:<40} {outcome.accuracy:.3f} ({each}; {setting}{note})"
                 f"{_reached(outcome)}"
             )
         return lines

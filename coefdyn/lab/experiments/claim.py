@@ -66,6 +66,11 @@ class Test(ABC):
         own = vars(self)
         return tuple(own[name] for name in ("a", "b") if name in own)
 
+    @property
+    def of_accuracy(self) -> bool:
+        """Whether it is accuracies that it compares."""
+        return getattr(self, "measure", accuracy) is accuracy
+
     @abstractmethod
     def judge(self, result: Result) -> Finding: ...
 
@@ -238,6 +243,8 @@ class Diverges(Test):
     a: Facets
     never: bool = False
 
+    of_accuracy = False
+
     @property
     def words(self) -> str:
         verb = "less" if self.never else "more"
@@ -308,6 +315,10 @@ class _Joined(Test):
     @property
     def compared(self) -> tuple[Facets, ...]:
         return tuple(facets for test in self.tests for facets in test.compared)
+
+    @property
+    def of_accuracy(self) -> bool:
+        return any(test.of_accuracy for test in self.tests)
 
     def judge(self, result: Result) -> Finding:
         found = [test.judge(result) for test in self.tests]

@@ -173,6 +173,10 @@ class Occurring(Test):
     def compared(self) -> tuple[Facets, ...]:
         return self.test.compared
 
+    @property
+    def of_accuracy(self) -> bool:
+        return self.test.of_accuracy
+
     def judge(self, result: Result) -> Finding:
         found, outcome = self.test.judge(result), result.one(**self.facets)
         if found.status == rule.NOT_RUN or outcome is None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, second_look
-from coefdyn.lab.experiments.claim import Claim
+from coefdyn.lab.experiments import kept_results, second_look
+from coefdyn.lab.experiments.claim import Claim, Facets
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.experiments.rule import UNDECIDED
@@ -33,7 +33,9 @@ class Undecided:
         claim: its sentence.
         by_control: whether its own test is decided and only its control is not.
         outcomes: what it compares, its control's included, each once.
-        seeds: how many the least trained of them has.
+        reached: where accuracies keep it open, of each of them how many seeds reached 0.9, of how
+            many; else empty.
+        seeds: how many the least trained of the outcomes has.
         needed: the smallest number of seeds, at most ``MOST_SEEDS``, with which it would be decided
             if every mean and spread stayed what it is; None where that many would not do.
     """
@@ -42,18 +44,13 @@ class Undecided:
     claim: str
     by_control: bool
     outcomes: tuple[Outcome, ...]
+    reached: tuple[tuple[int, int], ...]
     seeds: int
     needed: int | None
 
     @property
-    def reached(self) -> Sequence[tuple[int, int]]:
-        """Of each outcome: how many seeds reached an accuracy of 0.9, of how many."""
-        found = [one.steps_to(0.9) for one in self.outcomes]
-        return [(sum(step is not None for step in steps), len(steps)) for steps in found]
-
-    @property
     def jumps(self) -> bool:
-        """Whether some seeds of one of the outcomes reach 0.9 and others do not."""
+        """Whether some seeds of a model reach 0.9 and others do not."""
         return any(0 < some < of for some, of in self.reached)
 
 
@@ -63,33 +60,37 @@ def undecided(out: Path | str | None = None) -> Iterator[Undecided]:
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    for name in EXPERIMENTS:
-        experiment = get_experiment(name)
-        if STANDARD not in experiment.profiles:
-            continue
-        result = experiment.load(STANDARD, out=out)
+    for experiment, result in kept_results(STANDARD, out):
         if not isinstance(result.plan, Plan):  # timings, which have no further seeds
             continue
-        claims = experiment.registered_claims()
-        seen = second_look.first_and_second(result)
-        for claim, looks in zip(claims, second_look.looks(name, claims, result), strict=True):
-            first, second = looks
+        claims, seen = experiment.registered_claims(), second_look.first_and_second(result)
+        looks = second_look.looks(experiment.id, claims, result)
+        for claim, (first, second) in zip(claims, looks, strict=True):
             if (second or first).status == UNDECIDED:
-                yield _undecided(name, claim, seen[second is not None])
+                yield _undecided(experiment.id, claim, seen[second is not None])
 
 
 def _undecided(experiment: str, claim: Claim, result: Result) -> Undecided:
-    found = [result.one(**facets) for facets in claim.compared]
-    outcomes = {one.variant.name: one for one in found if one is not None}
-    seeds = min(len(one.records) for one in outcomes.values())
+    outcomes = _outcomes(claim.compared, result)
+    seeds = min(len(one.records) for one in outcomes)
+    by_control = claim.control is not None and claim.test.judge(result).status != UNDECIDED
+    part = claim.control if by_control else claim.test
+    steps = [one.steps_to(0.9) for one in _outcomes(part.compared, result) if part.of_accuracy]
     return Undecided(
         experiment=experiment,
         claim=claim.sentence,
-        by_control=claim.test.judge(result).status != UNDECIDED,
-        outcomes=tuple(outcomes.values()),
+        by_control=by_control,
+        outcomes=outcomes,
+        reached=tuple((sum(step is not None for step in one), len(one)) for one in steps),
         seeds=seeds,
         needed=_needed(claim, result, seeds),
     )
+
+
+def _outcomes(compared: Sequence[Facets], result: Result) -> tuple[Outcome, ...]:
+    """Each once, in the order in which they are first compared."""
+    found = [result.one(**facets) for facets in compared]
+    return tuple({one.variant.name: one for one in found if one is not None}.values())
 
 
 def _needed(claim: Claim, result: Result, seeds: int) -> int | None:
@@ -155,16 +156,16 @@ def _sentence(found: Sequence[Undecided]) -> str:
 
 
 KINDS = (
-    "some seeds of a model reach 0.9 and others do not",
     "only the control is open",
+    "some seeds of a model reach 0.9 and others do not",
     "the difference is small beside the spread over the seeds",
 )
 
 
 def _kind(one: Undecided) -> str:
-    if one.jumps:
+    if one.by_control:
         return KINDS[0]
-    return KINDS[1] if one.by_control else KINDS[2]
+    return KINDS[1] if one.jumps else KINDS[2]
 
 
 def _ordered(counts: Mapping[str, int]) -> Iterator[tuple[str, int]]:

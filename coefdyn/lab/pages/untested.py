@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments import kept_results
 from coefdyn.lab.experiments.claim import Claim, Finding
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import NO_TEST, Verdict
@@ -32,16 +32,12 @@ def untested(out: Path | str | None = None) -> Iterator[Untested]:
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    for name in EXPERIMENTS:
-        experiment = get_experiment(name)
-        if STANDARD not in experiment.profiles:
-            continue
-        result = experiment.load(STANDARD, out=out)
+    for experiment, result in kept_results(STANDARD, out):
         verdicts = experiment.claims(result)
         for claim, found in zip(experiment.registered_claims(), verdicts, strict=True):
             if found.status == NO_TEST:
                 check = None if claim.control is None else claim.control.judge(result)
-                yield Untested(name, claim, found, check)
+                yield Untested(experiment.id, claim, found, check)
 
 
 def reasons(out: Path | str | None = None) -> dict[str, int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments import kept_results
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import NOT_RUN, Result
 from coefdyn.lab.pages.markdown import table
@@ -47,17 +47,13 @@ def waiting(out: Path | str | None = None) -> Iterator[Waiting]:
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    for name in EXPERIMENTS:
-        experiment = get_experiment(name)
-        if STANDARD not in experiment.profiles:
-            continue
-        result = experiment.load(STANDARD, out=out)
+    for experiment, result in kept_results(STANDARD, out):
         missing = result.missing
         if not missing:
             continue
         verdicts = experiment.claims(result)
         yield Waiting(
-            name=name,
+            name=experiment.id,
             kept=len(result.records),
             missing=missing,
             claims=sum(one.status == NOT_RUN for one in verdicts),
