@@ -23,7 +23,7 @@ BOOK := $(VENV)/.installed-book
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test execute lab serve lint format bench gpu claims lens runtimes pins clean distclean
+.PHONY: help book pdf test execute lab serve lint format bench gpu oldest newest claims lens runtimes pins clean distclean
 .PHONY: test-library test-compile test-notebooks test-pages orders
 
 help: ## list the targets
@@ -112,6 +112,28 @@ gpu: $(if $(filter $(VENV)/%,$(PY)),$(TEST)) ## verify and time the kernels, tra
 	$(PY) tests/gpu/$$part.py $(if $(BUDGET),--budget $(BUDGET)) || status=1; done; \
 	$(PYTEST) tests/gpu || status=1; exit $$status
 
+# Without peers (they ask for newer torches), and without torch.compile, which wants torch 2.11.
+EDGE_TESTS := tests/equivalence tests/contract tests/unit/test_dynamics.py tests/unit/test_mixers.py \
+	tests/unit/test_mixers_own.py tests/unit/test_analysis.py tests/unit/test_spectra.py \
+	tests/unit/test_models.py
+EDGE_NEEDS := pytest pytest-xdist pytest-randomly hypothesis jaxtyping beartype einops scipy safetensors
+UV = $(PY) -m uv
+edge = .venv-$@/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not compile and not bench' \
+	--ignore-glob='*/test_peers_*' $(EDGE_TESTS)
+
+oldest: $(TEST) ## the library's tests at the lower bounds of pyproject.toml, in .venv-oldest
+	@$(UV) venv -q --allow-existing .venv-$@
+	@$(UV) pip install -q -p .venv-$@ --resolution lowest-direct -e '.[widgets]'
+	@$(UV) pip freeze -q -p .venv-$@ | grep -E '^(numpy|torch)==' > .venv-$@/bounds.txt; cat .venv-$@/bounds.txt
+	@$(UV) pip install -q -p .venv-$@ -c .venv-$@/bounds.txt $(EDGE_NEEDS)
+	@$(edge)
+
+newest: $(TEST) ## the same and the lens' with the newest versions, without pins, in .venv-newest
+	@$(UV) venv -q --allow-existing .venv-$@
+	@$(UV) pip install -q -p .venv-$@ --upgrade -e '.[lens,plots,widgets,checkpoints]' $(EDGE_NEEDS)
+	@$(UV) pip freeze -q -p .venv-$@ | grep -E '^(numpy|torch|transformers|triton)=='
+	@$(edge) tests/lens
+
 claims: $(BOOK) ## print every claim of the experiments and its verdict
 	@$(PY) -m coefdyn.lab claims
 
@@ -131,4 +153,4 @@ clean: ## remove what was built, keep the environment
 	rm -rf book/_build .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
 
 distclean: clean ## remove the environment as well
-	rm -rf $(VENV) coefdyn.egg-info
+	rm -rf $(VENV) .venv-oldest .venv-newest coefdyn.egg-info

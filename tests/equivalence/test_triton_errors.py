@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.execution.triton import dispatch
 
 L, N = 6, 4
 
@@ -56,16 +58,45 @@ dense = evolution.Dense(matrix=torch.zeros(L, N, N))
         ({"evolution": rank_one}, "exp) with DiagonalPlusRankOne", "chunked"),
         ({"evolution": householder}, "exp) with Householder", "chunked"),
         ({"evolution": diagonal}, "exp) with Diagonal", "chunked"),
-        ({"readout": cube}, "cube", "readouts.register"),
         ({"readout": square, "evolution": diagonal}, "square", "parallel"),
         ({"evolution": dense}, "Dense", "parallel"),
     ],
 )
 def test_a_request_that_cannot_be_met_names_the_alternative(given, what, remedy, monkeypatch):
     monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(dispatch, "_lacks_triton", lambda: None)
+    monkeypatch.setattr(dispatch, "_check_pointwise_readout", lambda phi: None)
     message = refused(design(**given))
     assert what in message
     assert remedy in message
+
+
+def test_a_readout_without_code_for_the_kernels_is_refused_with_the_function_to_call():
+    pytest.importorskip("triton", "3.5", reason="the kernels need triton 3.5, a Linux package")
+    message = refused(design(readout=cube))
+    assert "cube" in message and "readouts.register" in message
+
+
+def _version(found):
+    def answer(name):
+        if found is None:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return found
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("found", "said"), [(None, "Linux only"), ("3.2.0", ">= 3.5"), ("3.10.1", "CUDA device")]
+)
+def test_a_missing_and_an_old_triton_are_named(found, said, monkeypatch):
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    monkeypatch.setattr(importlib.metadata, "version", _version(found))
+    dispatch._lacks_triton.cache_clear()
+    try:
+        assert said in refused(design(**linear, evolution=diagonal))
+    finally:
+        dispatch._lacks_triton.cache_clear()
 
 
 def test_importing_the_library_imports_no_kernel():

@@ -7,7 +7,7 @@ import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 
-pytest.importorskip("triton", reason="triton is a Linux package")
+pytest.importorskip("triton", "3.5", reason="the kernels need triton 3.5, a Linux package")
 
 from gpu.own_readouts import KEY, rate, squared_relu, value
 from gpu.processes import assert_interpreted, assert_small

@@ -5,8 +5,9 @@ Importing this module imports no triton; a kernel's module is imported when a de
 
 from __future__ import annotations
 
-import importlib.util
+import importlib.metadata
 import os
+from functools import cache
 
 import torch
 
@@ -22,7 +23,7 @@ from coefdyn.dynamics.evolution import (
     ScaledHouseholder,
 )
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, One, RowSum
-from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.execution.chunked.operators import flatten_batch
 from coefdyn.execution.growth import LIMIT_NATS, grows, reflects
 from coefdyn.execution.problem import (
@@ -46,6 +47,7 @@ STRUCTURES = (Identity, Scalar, Diagonal, Householder, ScaledHouseholder, Diagon
 #: those of pointwise readouts
 POINTWISE = (Identity, Scalar)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+OLDEST_TRITON = (3, 5)
 #: widest head, of keys or of values
 WIDEST = 256
 REMEDY = "Use method='chunked'."
@@ -92,7 +94,11 @@ def _check_pointwise(dynamics: CoefficientDynamics) -> None:
             f"{type(evolution).__name__}: it has those of pointwise readouts for "
             f"{' and '.join(kind.__name__ for kind in POINTWISE)}, exactly these. {REMEDY}"
         )
-    if importlib.util.find_spec("triton") is None:
+    _check_pointwise_readout(phi)
+
+
+def _check_pointwise_readout(phi: Readout) -> None:
+    if _lacks_triton() is not None:
         return  # said by _check_device
     from coefdyn.execution.triton.readouts import key_of, names
 
@@ -102,6 +108,20 @@ def _check_pointwise(dynamics: CoefficientDynamics) -> None:
             f"{', '.join(names())}. Give it yours by "
             f"coefdyn.execution.triton.readouts.register(readout, phi=..., slope=...). {REMEDY}"
         )
+
+
+@cache
+def _lacks_triton() -> str | None:
+    """What is missing of the package, None where kernels can be compiled: its version decides,
+    since 3.4 and older lack what the readouts are looked up with."""
+    try:
+        found = importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return "(Linux only)"
+    if tuple(map(int, found.split(".")[:2])) < OLDEST_TRITON:
+        oldest = ".".join(map(str, OLDEST_TRITON))
+        return f">= {oldest}, which comes with torch 2.9; got {found}"
+    return None
 
 
 def _check_device(dynamics: CoefficientDynamics) -> None:
@@ -114,8 +134,8 @@ def _check_device(dynamics: CoefficientDynamics) -> None:
             f"method='triton' takes heads of 1 to {WIDEST} channels, got key_dim "
             f"{dynamics.key_dim}. {REMEDY}"
         )
-    if importlib.util.find_spec("triton") is None:
-        raise ValueError(f"method='triton' needs the package triton (Linux only). {REMEDY}")
+    if (lack := _lacks_triton()) is not None:
+        raise ValueError(f"method='triton' needs the package triton {lack}. {REMEDY}")
     if dynamics.device.type != "cuda" and os.environ.get("TRITON_INTERPRET") != "1":
         here = "has one" if torch.cuda.is_available() else "has none"
         raise ValueError(
