@@ -120,7 +120,9 @@ def _read(
     elif tracked and readout.same_as(readouts.softplus):
         offset = largest(scores, mask)
         offset = offset.masked_fill(offset > SOFTPLUS_IS_EXP, 0.0)
-        values = torch.where(offset == 0, readout(scores), (scores - offset).clamp(max=0.0).exp())
+        faint = scores - offset  # 0 at the largest, where the gradient of a clamp is torch's choice
+        faint = faint.masked_fill(faint > 0, 0.0).exp()
+        values = torch.where(offset == 0, readout(scores), faint)
     else:
         values = readout(scores)
     if outer is None:
