@@ -119,7 +119,7 @@ EDGE_TESTS := tests/equivalence tests/contract tests/unit/test_dynamics.py tests
 EDGE_NEEDS := pytest pytest-xdist pytest-randomly hypothesis jaxtyping beartype einops scipy safetensors
 UV = $(PY) -m uv
 edge = .venv-$@/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m 'not compile and not bench' \
-	--ignore-glob='*/test_peers_*' $(EDGE_TESTS)
+	--ignore-glob='*/test_peers_*' --ignore=tests/lens/test_fla_layers.py $(EDGE_TESTS)
 
 oldest: $(TEST) ## the library's tests at the lower bounds of pyproject.toml, in .venv-oldest
 	@$(UV) venv -q --allow-existing .venv-$@

@@ -37,16 +37,19 @@ BLOCK = 16
 RESET = -100.0
 
 
+# A mask compares vectors: Triton 3.9's interpreter refuses the conjunction of one with a scalar.
+
+
 @triton.jit
 def anchor_sums(L, at, first, n, N: tl.constexpr):
     """l at a token, and 0 before the chunk's first."""
-    return tl.load(L + at * N + n, mask=(n < N) & (at >= first), other=0.0)
+    return tl.load(L + at * N + n, mask=n < tl.where(at >= first, N, 0), other=0.0)
 
 
 @triton.jit
 def near_decay(L, sums, at, i, n, length, N: tl.constexpr, LATER: tl.constexpr):
     """exp of the sums between the block's tokens i and one token: i after it, or before (LATER)."""
-    one = tl.load(L + at * N + n, mask=(n < N) & (at < length), other=0.0)[None, :]
+    one = tl.load(L + at * N + n, mask=n < tl.where(at < length, N, 0), other=0.0)[None, :]
     if LATER:
         gap = tl.where((i[:, None] <= at) & (at < length), one - sums, -float("inf"))
     else:
@@ -84,7 +87,7 @@ def diagonal_scores(
         out = tl.dot((q * reach).to(DOT), kt.to(DOT), out, input_precision=PRECISION)
         for s in range(0, R):
             at = start + s
-            key = tl.load(K + at * N + n, mask=(n < N) & (at < length), other=0.0)
+            key = tl.load(K + at * N + n, mask=n < tl.where(at < length, N, 0), other=0.0)
             decay = near_decay(L, sums, at, i, n, length, N, False)
             column = tl.sum(q * key.to(tl.float32)[None, :] * decay, 1)
             out = tl.where(j[None, :] == at, out + column[:, None], out)
@@ -132,11 +135,11 @@ def diagonal_gradients(
         dk = fade * tl.dot(dat.to(DOT), q.to(DOT), input_precision=PRECISION)
         for s in range(0, R):
             at = start + s
-            seen = (n < N) & (at < length)
+            seen = n < tl.where(at < length, N, 0)
             key = tl.load(K + at * N + n, mask=seen, other=0.0).to(tl.float32)
             query = tl.load(Q + at * N + n, mask=seen, other=0.0).to(tl.float32)
             column = tl.load(DA + i * C + (at - first), mask=i < length, other=0.0)
-            row = tl.load(DA + at * C + local, mask=(at < length) & (i < length), other=0.0)
+            row = tl.load(DA + at * C + local, mask=i < tl.where(at < length, length, 0), other=0.0)
             decay = near_decay(L, sums, at, i, n, length, N, False)
             dq += column[:, None] * key[None, :] * decay
             decay = near_decay(L, sums, at, i, n, length, N, True)
