@@ -3,8 +3,8 @@
 The pages take both from `_config.yml` and `references.bib`. JupyterLab draws MyST, but finds macros
 in the first cell of a notebook alone and citations nowhere. So a chapter is lent such a cell, and
 links for its citations, when it is opened; both are taken out again when it is saved. So are the
-programs of its interactive figures (`programs.py`): where Jupyter trusts the notebook they are alive
-before any cell has run, and elsewhere a line of text says where they are.
+programs of its interactive figures (`programs.py`): where Jupyter trusts the notebook they are
+alive before any cell has run, and elsewhere a line of text says where they are.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def name_programs(notebook: Any) -> None:
             record["state"].update({part: stub[part] for part in _parts(record)})
     for data in _views(notebook):
         if _class(models.get(data[VIEW]["model_id"], {})):
-            data["text/plain"] = SAID.sub("", "".join(data["text/plain"])) + WHERE + place
+            data["text/plain"] = SAID.sub("", "".join(data.get("text/plain", ""))) + WHERE + place
 
 
 def put_programs(models: Mapping[str, Any]) -> None:
@@ -128,7 +128,7 @@ def _program(name: str) -> dict[str, str]:
     module, _, kind = name.rpartition(".")
     try:
         figure = getattr(import_module(module), kind)
-        return {part: str(getattr(figure, part, "")) for part in PARTS}
+        return {part: str(getattr(figure, part)) for part in PARTS}
     except (ImportError, AttributeError) as error:
         raise ValueError(
             f"a notebook holds a figure of {name}, which this checkout does not have ({error}); "
