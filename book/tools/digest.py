@@ -27,6 +27,7 @@ import jupytext
 import nbformat
 
 from book.tools import pins
+from book.tools.alone import is_note
 from book.tools.chapters import ROOT, Chapter
 from book.tools.imports import library_at, parse
 
@@ -118,12 +119,14 @@ def edited(chapter: Chapter) -> bool:
 def text_digest(notebook: nbformat.NotebookNode) -> str:
     """The digest of all cells as they stand, with their tags, outputs left out.
 
-    An empty list of tags, which an execution adds, is none.
+    An empty list of tags, which an execution adds, is none; nor does the cell count that
+    normalising puts first.
     """
     head = {name: notebook.metadata[name] for name in notebook.metadata if name not in OWN}
     cells = (
         (cell.cell_type, cell.source.rstrip(), {k: v for k, v in cell.metadata.items() if v != []})
         for cell in notebook.cells
+        if not is_note(cell)
     )
     return short(json.dumps(part, sort_keys=True) for part in (head, *cells))
 

@@ -7,8 +7,8 @@ Each touch is a function from a page's text to its text, and finds nothing to do
 - a link that holds only a formula says the formula and the page it leads to;
 - icons come from the book's style sheet, not from a font of 260 kB;
 - the font of formulas is asked for at once, and a page is drawn when its letters are there;
-- interactive figures that share a module carry it once (`widget-host.js` follows the reference;
-  `saved.py` packs the rest);
+- interactive figures get their modules and style sheets (`programs.py`), each carried once by those
+  that share it (`widget-host.js` follows the reference; `saved.py` packs the rest);
 - scripts wait until a page is read, in their order, so that reading waits for none of them;
 - pictures state their size, so that nothing moves when they arrive;
 - code can be folded, and a page has the switches it has a use for (`folds`);
@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path
 
 from book.tools.folds import fold_code, with_switches
+from book.tools.programs import put_programs
 
 __all__ = ["finish", "finish_page", "rewrite"]
 
@@ -118,10 +119,11 @@ def _with_number(text: str) -> str:
 
 
 def _modules_once(found: re.Match[str]) -> str:
-    """The saved state of a page; what was met before becomes "@same:" and where it stands."""
+    """The saved state of a page with programs; one met before is "@same:" and where it stands."""
     saved = json.loads(found[2])
     if "packed" in saved:
         return found[0]
+    put_programs(saved["state"])
     first: dict[str, str] = {}
     for name, record in saved["state"].items():
         for part in ("_esm", "_css"):

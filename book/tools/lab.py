@@ -1,8 +1,10 @@
-"""JupyterLab knows the book's macros and citations: the contents manager of `make lab`.
+"""JupyterLab knows the book's macros, citations and figures: the contents manager of `make lab`.
 
 The pages take both from `_config.yml` and `references.bib`. JupyterLab draws MyST, but finds macros
 in the first cell of a notebook alone and citations nowhere. So a chapter is lent such a cell, and
-links for its citations, when it is opened; both are taken out again when it is saved.
+links for its citations, when it is opened; both are taken out again when it is saved. So are the
+programs of its interactive figures (`programs.py`): where Jupyter trusts the notebook they are
+alive before any cell has run, and elsewhere a line of text says where they are.
 """
 
 from __future__ import annotations
@@ -19,7 +21,9 @@ from pybtex.backends.plaintext import Backend
 from pybtex.database import Entry, parse_file
 from pybtex.richtext import Text
 
+from book.tools.alone import is_note
 from book.tools.chapters import BOOK, ROOT
+from book.tools.programs import models_of, name_programs, put_programs
 
 __all__ = ["ChapterContents", "lend", "take_back"]
 
@@ -95,7 +99,11 @@ def _citation(found: re.Match[str]) -> str:
 
 
 def lend(notebook: Any) -> None:
-    """Put the macros before the first cell, and links where citations are."""
+    """Put the macros before the first cell, and links where citations are.
+
+    The first cell of a notebook that was downloaded alone is left out: its reader has all of it.
+    """
+    notebook["cells"] = [cell for cell in notebook["cells"] if not is_note(cell)]
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = CITATION.sub(_link, cell["source"])
@@ -111,10 +119,11 @@ def take_back(notebook: Any) -> None:
     for cell in notebook["cells"]:
         if cell["cell_type"] == "markdown":
             cell["source"] = LINK.sub(_citation, cell["source"])
+    name_programs(notebook)
 
 
 class ChapterContents(TextFileContentsManager):  # type: ignore[misc]
-    """Jupytext's contents manager, which also lends every chapter macros and citations."""
+    """Jupytext's contents manager, which also lends chapters macros, citations and programs."""
 
     def get(self, path: str, content: bool = True, *rest: Any, **options: Any) -> Any:
         """A file, as JupyterLab opens it."""
@@ -122,6 +131,10 @@ class ChapterContents(TextFileContentsManager):  # type: ignore[misc]
         inside = path.strip("/").startswith("book/")
         if inside and model["type"] == "notebook" and model["content"] is not None:
             lend(model["content"])
+            try:
+                put_programs(models_of(model["content"]))
+            except ValueError as problem:  # the figure's one line of text stays
+                self.log.warning("%s: %s", path, problem)
         return model
 
     def save(self, model: Any, path: str = "") -> Any:

@@ -5,7 +5,9 @@
 Dropped: timings, papermill's marks, injected parameters, version and machine names, outputs that
 show nothing (what a progress bar leaves when it is taken away). Made stable: cell ids (from their
 content), widget model ids (from the order of their views), object addresses, the temporary names of
-cells in warnings. Kept: sources, all other outputs, tags, the recorded digests.
+cells in warnings. Named in their places: the programs of interactive figures (`programs.py`). Put
+first: what a notebook needs that was downloaded alone (`alone.py`). Kept: sources, all other
+outputs, tags, the recorded digests.
 """
 
 from __future__ import annotations
@@ -19,16 +21,19 @@ from pathlib import Path
 
 import nbformat
 
+from book.tools.alone import is_note, note
 from book.tools.chapters import ROOT, find_chapters
+from book.tools.programs import STATE, VIEW, carried, name_programs
 
-STATE = "application/vnd.jupyter.widget-state+json"
-VIEW = "application/vnd.jupyter.widget-view+json"
 MODEL_REFERENCE = re.compile(r"IPY_MODEL_([0-9a-f-]+)")
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"}
 DROPPED_METADATA = ("papermill", "celltoolbar", "signature", "toc", "vscode", "colab")
 DROPPED_CELL_METADATA = ("execution", "papermill", "ExecuteTime", "collapsed", "scrolled")
+
+#: A figure of another library has no class here whose text could be put back.
+REMEDY = "`make format` names it instead, for classes of coefdyn; no other can stay in a notebook"
 
 REPLACED = (
     (re.compile(r"\S*ipykernel_\d+/\d+\.py"), "<cell>"),
@@ -40,8 +45,10 @@ REPLACED = (
 
 def normalize(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
     """The notebook, changed in place so that equal executions are equal files."""
-    notebook.cells = [c for c in notebook.cells if "injected-parameters" not in tags(c)]
+    own = [c for c in notebook.cells if not ("injected-parameters" in tags(c) or is_note(c))]
+    notebook.cells = [note(), *own]
     _normalize_widgets(notebook)
+    name_programs(notebook)
     kept = {k: v for k, v in notebook.metadata.items() if k not in DROPPED_METADATA}
     notebook.metadata = nbformat.from_dict(
         {**kept, "kernelspec": KERNEL, "language_info": LANGUAGE}
@@ -179,7 +186,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     chapters = find_chapters() if options.committed else []
     present = [chapter.notebook for chapter in chapters if chapter.notebook.exists()]
-    changed, unreadable = [], False
+    changed, refused = [], False
     for path in options.notebooks + present:
         before = path.read_text(encoding="utf-8")
         try:
@@ -187,16 +194,21 @@ def main(arguments: list[str] | None = None) -> int:
         except Exception as error:  # whatever nbformat stumbles over
             reason = (str(error).splitlines() or [""])[0][:80]
             print(f"{path}: no readable notebook ({reason}); `make execute` writes it anew")
-            unreadable = True
+            refused = True
             continue
+        found = carried(notebook)
         after = to_text(normalize(notebook))
+        found = found if options.check else carried(notebook)
+        if found:
+            print(f"{path}: carries the program of {', '.join(found)}; {REMEDY}")
+            refused = True
         if after != before:
             changed.append(path)
             if not options.check:
                 path.write_text(after, encoding="utf-8")
     for path in changed:
         print(f"{path}: {'not normalised' if options.check else 'normalised'}")
-    return 1 if changed or unreadable else 0
+    return 1 if changed or refused else 0
 
 
 if __name__ == "__main__":

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import nbformat
 
+from book.tools.alone import is_note
 from book.tools.normalize import tags
 
 IGNORED = {"nbval-ignore-output", "nbval-skip"}
 
 
 def comparable(text: str) -> list[str]:
-    """What two executions must agree on, one entry per cell, without figures."""
+    """What two executions must agree on, one entry per cell of the source, without figures."""
     cells = nbformat.reads(text, as_version=4).cells
-    return [_without_figures(cell) for cell in cells]
+    return [_without_figures(cell) for cell in cells if not is_note(cell)]
 
 
 def _without_figures(cell: nbformat.NotebookNode) -> str:

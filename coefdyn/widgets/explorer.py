@@ -184,7 +184,8 @@ class Explorer(anywidget.AnyWidget):
         """The explorer that a saved page or notebook holds, from its synced traits."""
         settings = dict(state["settings"])
         head = settings.pop("head", 1)
-        explorer = cls(**settings, parts=state["parts"], name=state["name"])
+        asked = state.get("predict")
+        explorer = cls(**settings, parts=state["parts"], name=state["name"], predict=asked)
         data = state.get("data") or {}
         arrays = data.get("heads") or ([data] if data else [])
         explorer._sources = tuple(map(given.from_arrays, arrays))

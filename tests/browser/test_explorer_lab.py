@@ -15,7 +15,10 @@ from typing import Any
 
 import nbformat
 import pytest
+from nbformat.sign import NotebookNotary
 
+from book.tools.chapters import BOOK
+from book.tools.programs import VIEW, carried
 from coefdyn.widgets.settings import validate
 from coefdyn.widgets.tokens import build_dynamics
 
@@ -62,6 +65,15 @@ def _wait_until_up(address: str, process: subprocess.Popen[bytes]) -> None:
     raise TimeoutError("JupyterLab did not answer within a minute")
 
 
+def _with_one_figure() -> nbformat.NotebookNode:
+    """A committed chapter without the cells that show no figure."""
+    notebook = nbformat.read(BOOK / "since" / "many_heads.ipynb", as_version=4)
+    notebook.cells = [c for c in notebook.cells if VIEW in str(c.get("outputs", ""))]
+    assert len(notebook.cells) == 1
+    assert not carried(notebook)
+    return notebook
+
+
 @pytest.fixture
 def lab(tmp_path: Path) -> Iterator[str]:
     """A JupyterLab on a folder with one chapter; nothing of the user's own settings is read."""
@@ -72,7 +84,11 @@ def lab(tmp_path: Path) -> Iterator[str]:
     work = tmp_path / "work"
     (work / "book").mkdir(parents=True)
     nbformat.write(notebook, work / "book" / "explorer.ipynb")
-    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "RUNTIME")}
+    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    saved = _with_one_figure()
+    nbformat.write(saved, work / "book" / "saved.ipynb")
+    (tmp_path / "DATA").mkdir()
+    NotebookNotary(data_dir=own["JUPYTER_DATA_DIR"]).sign(saved)
     settings = {"JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "s")}
     settings["JUPYTERLAB_WORKSPACES_DIR"] = str(tmp_path / "w")
     overrides = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
@@ -189,4 +205,13 @@ def test_slider_and_python_move_each_other(lab: str, browser: Any) -> None:
     settings = validate({"preset": "mamba2", "length": 12, "decay": 0.6})
     want = build_dynamics(settings).coefficients()[settings["row"] - 1].sum().item()
     assert float(page.get_attribute("[data-cd=row-sum]", "data-value")) == pytest.approx(want)
+    page.close()
+
+
+def test_a_trusted_chapter_has_its_figures_before_any_cell_has_run(lab: str, browser: Any) -> None:
+    page = open_lab(browser, lab.replace("explorer.ipynb", "saved.ipynb"))
+    page.locator("[data-cd=explorer] canvas").first.wait_for(timeout=120_000)
+    figure = page.locator("[data-cd=explorer]").first
+    ink = figure.evaluate("e => getComputedStyle(e).getPropertyValue('--cdx-ink')")
+    assert ink, "the style sheet was not read"
     page.close()

@@ -9,16 +9,20 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
 import torch
 from browser.explorer_pages import ASSETS, STATE, VIEW, page_html
 
+from book.tools.chapters import BOOK
+from book.tools.programs import models_of
 from book.tools.saved import pack_states
 from coefdyn.lab.films import TrainingFilm
 from coefdyn.widgets import Explorer
 
 pytestmark = pytest.mark.browser
 Load = Callable[..., Any]
+VIEW_OF = f'<script type="{VIEW}">{{{{"model_id": "{{}}"}}}}</script>'
 
 #: A figure that writes down what it is given; the numbers as JavaScript writes them, to all digits.
 ECHO = """export default { render({ model, el }) {
@@ -83,6 +87,32 @@ def test_a_figure_gets_what_the_notebook_keeps(load: Load) -> None:
     assert json.loads(found.get_attribute("data-values")) == values()
     assert found.get_attribute("data-signs") == "true" + ",false" * 7
     assert bytes(map(int, found.get_attribute("data-frames").split(","))) == frames
+
+
+def test_a_viewer_that_knows_no_program_shows_one_line(browser: Any, tmp_path: Path) -> None:
+    """A committed notebook's own module, run as nbviewer and other hosts of widgets would."""
+    notebook = nbformat.read(BOOK / "since" / "many_heads.ipynb", as_version=4)
+    state = json.dumps({"state": models_of(notebook)}).replace("</", "<\\/")
+    views = [
+        VIEW_OF.format(name) for name, one in models_of(notebook).items() if "_esm" in one.state
+    ]
+    assert len(views) == 1
+    host = (ASSETS / "widget-host.js").read_text(encoding="utf-8")
+    path = tmp_path / "page.html"
+    path.write_text(
+        f'<!doctype html><meta charset="utf-8"><main>{views[0]}</main>'
+        f'<script type="{STATE}">{state}</script><script>{host}</script>',
+        encoding="utf-8",
+    )
+    page = browser.new_page()
+    page.goto(path.as_uri())
+    line = page.locator(".coefdyn-widget", has_text="interactive")
+    line.wait_for()
+    assert line.inner_text() == (
+        'An interactive figure. It runs on the page "Many heads" of the book Coefficient '
+        "Dynamics, and under make lab."
+    )
+    page.close()
 
 
 def test_a_packed_explorer_and_film_start(load: Load) -> None:

@@ -11,8 +11,12 @@ import pytest
 
 pytest.importorskip("jupyter_server")
 
+from book.tools.alone import is_note
 from book.tools.chapters import BOOK
 from book.tools.lab import CITATION, TAG, ChapterContents, lend, macros, take_back
+from book.tools.normalize import normalize
+from book.tools.programs import carried, models_of
+from coefdyn.widgets import Explorer
 
 CHAPTERS = sorted(BOOK.glob("*/*.md"))
 
@@ -78,3 +82,40 @@ def test_the_server_lends_and_the_file_stays_free(tmp_path):
     assert ["".join(cell["source"]) for cell in saved] == [
         "See {cite:t}`gu2023mamba`: $\\symA{t}$. Edited."
     ]
+
+
+def test_a_figure_is_alive_when_opened_and_named_when_saved(tmp_path):
+    chapter = BOOK / "since" / "many_heads.ipynb"
+    committed = chapter.read_text(encoding="utf-8")
+    (tmp_path / "book").mkdir()
+    path = tmp_path / "book" / "many_heads.ipynb"
+    path.write_text(committed, encoding="utf-8")
+    contents = ChapterContents(root_dir=str(tmp_path))
+    opened = contents.get("book/many_heads.ipynb")["content"]
+    state = {
+        key: value
+        for record in models_of(opened).values()
+        for key, value in record["state"].items()
+        if key in ("_esm", "_css", "_anywidget_id")
+    }
+    assert state["_anywidget_id"] == "coefdyn.widgets.explorer.Explorer"
+    assert (state["_esm"], state["_css"]) == (Explorer._esm, Explorer._css)
+    assert not any(map(is_note, opened["cells"]))
+    contents.save(
+        {"type": "notebook", "format": "json", "content": opened}, "book/many_heads.ipynb"
+    )
+    saved = nbformat.read(path, as_version=4)
+    assert not carried(saved)
+    before = nbformat.reads(committed, as_version=4)
+    assert normalize(saved).cells == before.cells
+    assert saved.metadata.widgets == before.metadata.widgets
+
+
+def test_a_figure_of_a_class_that_is_gone_keeps_its_line(tmp_path):
+    (tmp_path / "book").mkdir()
+    path = tmp_path / "book" / "x.ipynb"
+    text = (BOOK / "since" / "many_heads.ipynb").read_text(encoding="utf-8")
+    path.write_text(text.replace("coefdyn.widgets.explorer.", "coefdyn.widgets.gone."))
+    opened = ChapterContents(root_dir=str(tmp_path)).get("book/x.ipynb")["content"]
+    modules = [r["state"]["_esm"] for r in models_of(opened).values() if "_esm" in r["state"]]
+    assert modules and all(module.startswith("// coefdyn.widgets.gone.") for module in modules)

@@ -55,15 +55,20 @@ def test_what_a_progress_bar_leaves_is_dropped() -> None:
     shown = v4.new_output("display_data", {"text/plain": "kept"})
     emptied = v4.new_output("display_data", {"text/plain": ""})
     made.cells[3].outputs = [emptied, shown]
-    assert normalize(made).cells[2].outputs == [shown]
+    assert normalize(made).cells[3].outputs == [shown]
 
 
 def test_what_is_kept_and_what_is_dropped() -> None:
     done = normalize(notebook())
-    assert [cell.source for cell in done.cells] == ["# Title", "Widget()", "print(1)", "print(1)"]
-    assert len({cell.id for cell in done.cells}) == 4
-    assert [cell.get("execution_count") for cell in done.cells] == [None, 1, 2, None]
-    assert done.cells[2].outputs == [{"output_type": "stream", "name": "stdout", "text": "1\n"}]
+    assert [cell.source for cell in done.cells[1:]] == [
+        "# Title",
+        "Widget()",
+        "print(1)",
+        "print(1)",
+    ]
+    assert len({cell.id for cell in done.cells}) == 5
+    assert [cell.get("execution_count") for cell in done.cells[1:]] == [None, 1, 2, None]
+    assert done.cells[3].outputs == [{"output_type": "stream", "name": "stdout", "text": "1\n"}]
     assert set(done.metadata) == {"kernelspec", "language_info", "myst", "widgets"}
     assert "version" not in done.metadata.language_info
     nbformat.validate(done)
@@ -73,13 +78,13 @@ def test_widget_models_are_renamed_where_referenced_and_unused_ones_dropped() ->
     done = normalize(notebook())
     models = done.metadata.widgets[STATE]["state"]
     assert sorted(models) == [f"{number:032x}" for number in (1, 2)]
-    shown = done.cells[1].outputs[0].data[VIEW]["model_id"]
+    shown = done.cells[2].outputs[0].data[VIEW]["model_id"]
     assert models[shown]["state"]["layout"] == f"IPY_MODEL_{2:032x}"
 
 
 def test_addresses_and_names_of_temporary_files_are_levelled() -> None:
     noise = "<A at 0x7f00aa11bb22> /x/ipykernel_12/34.py:1: UserWarning\n"
-    cell = normalize(notebook(text=noise)).cells[2]
+    cell = normalize(notebook(text=noise)).cells[3]
     assert cell.outputs[0].text == "<A at 0x0> <cell>:1: UserWarning\n"
 
 
