@@ -22,7 +22,8 @@ from explorer_pages import page_html
 from measure import chromium
 
 from coefdyn.lab.train import PageTraining
-from coefdyn.lab.train.source import engine_source
+from coefdyn.lab.train.offers import offered
+from coefdyn.lab.train.source import trainer_source
 from coefdyn.mixers.design import EVOLUTIONS, READOUTS
 
 PROMISED = {16: 25, 32: 15}
@@ -54,7 +55,7 @@ def computed(session: Any) -> float:
 def rate(browser: Any, design: dict[str, str], length: int, steps: int) -> tuple[float, float]:
     """Steps per second by the clock, and per second computed (warming up included)."""
     page = browser.new_page()
-    page.add_script_tag(content=engine_source())
+    page.add_script_tag(content=trainer_source(offered()))
     session = browser.new_browser_cdp_session()
     before = computed(session)
     elapsed = page.evaluate(RUN, {"design": design, "length": length, "steps": steps})

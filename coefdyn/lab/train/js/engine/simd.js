@@ -109,7 +109,7 @@ class SimdProduct {
   }
 }
 
-let simd = null;
+export let simd = null;
 try {
   simd = new SimdProduct();
 } catch {
