@@ -101,12 +101,32 @@ def test_a_script_holds_what_its_entry_needs_each_after_what_it_imports(tmp_path
     (tmp_path / "data.json").write_text('{"a": [1, 2]}', encoding="utf-8")
     entry = written(
         tmp_path,
-        main='// The entry.\n\nimport { twice } from "./twice.js";\n'
-        'import DATA from "./data.json" with { type: "json" };\nimport GIVEN from "coefdyn:given";\n\n'
-        "export default {\n  // why\n  render: () => twice(DATA.a[0] + GIVEN), // here\n};\n",
-        twice='import { one } from "./one.js";\n\nexport const idle = () => 0;\n\n'
-        "export function twice(x) {\n  return 2 * x * one;\n}\n\nexport default { render: twice };\n",
-        one="const zero = 0;\nexport const one = zero + 1;\nconst other = 1;\nObject.freeze(one);\n",
+        main="""// The entry.
+
+import { twice } from "./twice.js";
+import DATA from "./data.json" with { type: "json" };
+import GIVEN from "coefdyn:given";
+
+export default {
+  // why
+  render: () => twice(DATA.a[0] + GIVEN), // here
+};
+""",
+        twice="""import { one } from "./one.js";
+
+export const idle = () => 0;
+
+export function twice(x) {
+  return 2 * x * one;
+}
+
+export default { render: twice };
+""",
+        one="""const zero = 0;
+export const one = zero + 1;
+const other = 1;
+Object.freeze(one);
+""",
     )
     assert join(entry, {"coefdyn:given": "</é>"}).splitlines() == [
         'const DATA = {"a":[1,2]};',
