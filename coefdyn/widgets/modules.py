@@ -10,14 +10,13 @@ forms that the project writes, and refuses others:
     export default { ... };                     of an entry
 
 A top-level statement begins at the start of a line, and its other lines with a blank or a bracket.
-``python -m coefdyn.widgets.modules FOLDER`` prints what is exported there and imported nowhere.
+`make lint` calls ``main``, for what is exported and imported nowhere.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -180,7 +179,3 @@ def main(folders: Iterable[str]) -> int:
     found = [line for folder in folders for line in unused_exports(Path(folder))]
     print("\n".join(found), end="\n" if found else "")
     return int(bool(found))
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -9,8 +9,8 @@ second at 16 and at 32 tokens, by the clock and (in brackets) per second that th
 computed. On a machine that does other work too, only the second says what the page can do. The
 promise is 25 at 16 tokens and 15 at 32; the last line names the slowest design.
 
-``--plain`` takes WebAssembly away, so that products of matrices are plain JavaScript, as in a browser
-that has none.
+``--plain`` takes WebAssembly away, so that products of matrices are plain JavaScript, as in a
+browser that has none.
 
 ``--frames`` trains two designs in the figure for so many seconds, at 1440 and at 360 pixels, and
 prints how many frames a second the page drew, the slowest second, and the steps it took.
