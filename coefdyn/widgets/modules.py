@@ -54,7 +54,8 @@ def join(entry: Path, given: Mapping[str, Any] | None = None, *, whole: bool = F
 
     Raises:
         ValueError: for files that import one another in a circle, a name that is imported and not
-            exported or declared twice, an address without a value, and other forms of import.
+            exported or declared twice, a file that is not there, an address without a value, and
+            other forms of import and export.
     """
     modules = _modules(entry.resolve(), {}, ())
     homes: dict[str, Path | str] = {}
@@ -62,9 +63,9 @@ def join(entry: Path, given: Mapping[str, Any] | None = None, *, whole: bool = F
         declared = {statement.name: home for statement in module.statements if statement.name}
         for name, place in {**module.values, **declared}.items():
             if homes.setdefault(name, place) != place:
-                raise ValueError(f"{name} is declared twice, by {homes[name]} and {place}; rename.")
+                raise ValueError(f"{name} is declared in {homes[name]} and in {place}; rename one.")
     every = [statement for module in modules.values() for statement in module.statements]
-    needed = every if whole else _needed(entry.resolve(), modules)
+    needed = set(every) if whole else _needed(entry.resolve(), modules)
     words = {word for statement in needed for word in _WORD.findall(statement.text)}
     values = {name: place for module in modules.values() for name, place in module.values.items()}
     constants = [
@@ -97,6 +98,8 @@ def _modules(
         raise ValueError(f"{circle}; move what they share into a file of its own.")
     if path in found:
         return found
+    if not path.is_file():
+        raise ValueError(f"{' imports '.join(one.name for one in (*above, path))}: no such file.")
     module = _read(path)
     for home in module.imports.values():
         _modules(home, found, (*above, path))
@@ -149,18 +152,19 @@ def _take_import(path: Path, code: str, module: _Module) -> None:
 def _needed(entry: Path, modules: Mapping[Path, _Module]) -> set[_Statement]:
     """The entry's statements without a name, what they name, and so on; and with any statement of a
     file, those of it without a name."""
+    found: dict[tuple[Path, str], list[_Statement]] = {}
+    for module in modules.values():
+        for statement in module.statements:
+            found.setdefault((statement.home, statement.name), []).append(statement)
     needed: set[_Statement] = set()
-    waiting = [one for one in modules[entry].statements if not one.name]
+    waiting = [*found.get((entry, ""), [])]
     while waiting:
         statement = waiting.pop()
-        if statement in needed:
-            continue
-        needed.add(statement)
-        module = modules[statement.home]
-        waiting += [one for one in module.statements if not one.name]
-        for word in _WORD.findall(statement.text):
-            home = modules[module.imports.get(word, statement.home)]
-            waiting += [one for one in home.statements if one.name == word]
+        if statement not in needed:
+            needed.add(statement)
+            home, imports = statement.home, modules[statement.home].imports
+            for word in {"", *_WORD.findall(statement.text)}:
+                waiting += found.get((imports.get(word, home), word), [])
     return needed
 
 

@@ -153,12 +153,13 @@ USES = 'import { f } from "./other.js";\nf();\n'
         ({"main": USES, "other": "const f = 1;\n"}, "main.js imports f, which other.js does not"),
         (
             {"main": USES + "const g = 1;\n", "other": "const g = 1;\nexport const f = g;\n"},
-            "twice",
+            "g is declared in",
         ),
         (
             {"main": USES, "other": 'import { g } from "./main.js";\nexport const f = 1;\n'},
             "main.js imports other.js imports main.js; move what they share",
         ),
+        ({"main": USES}, "main.js imports other.js: no such file"),
         ({"main": 'import VALUE from "coefdyn:value";\nf(VALUE);\n'}, "nothing is given for"),
         ({"main": 'import { f as g } from "./other.js";\n'}, "this form of import"),
         ({"main": 'import * as f from "./other.js";\n'}, "this form of import"),
