@@ -91,10 +91,12 @@ serve: book ## serve the built pages on this machine [PORT=8000]
 	@echo 'http://127.0.0.1:$(PORT)/'
 	@$(PY) -m http.server $(PORT) --bind 127.0.0.1 --directory book/_build/html
 
-lint: $(TEST) ## format check, lint, import arrows, types, normalised notebooks
+lint: $(TEST) ## format check, lint of Python and JavaScript, import arrows, types, normalised notebooks
 	@status=0; \
 	$(PY) -m ruff format --check --quiet . || { echo 'make format would change files'; status=1; }; \
 	$(PY) -m ruff check --quiet . || status=1; \
+	$(VENV)/bin/oxlint --format unix --config coefdyn/widgets/oxlint.json coefdyn book/assets || status=1; \
+	$(PY) -c 'from coefdyn.widgets.modules import main; exit(main(["coefdyn"]))' || status=1; \
 	$(PY) -c 'from importlinter.cli import lint_imports_command as c; c()' --no-logo || status=1; \
 	$(PY) -m mypy --no-error-summary coefdyn book/tools || status=1; \
 	$(PY) -m book.tools.normalize --check --committed || status=1; exit $$status

@@ -1,6 +1,6 @@
 """Draws from a seed that Python and the page share: sums of 32-bit integers, three decimals.
 
-``js/tokens.js`` holds the same arithmetic, operation for operation.
+``js/draws.js`` holds the same arithmetic, operation for operation.
 """
 
 from __future__ import annotations

@@ -1,21 +1,20 @@
-"""Joins the explorer's small files into the one ES module and the one stylesheet of a widget."""
+"""The scripts and the stylesheet of the widgets, each as one text."""
 
 from __future__ import annotations
 
 import base64
 import gzip
-import json
+import re
 from functools import cache
 from pathlib import Path
 
-from coefdyn.widgets.lean import lean_script, lean_style
+from coefdyn.widgets.modules import join
 
 __all__ = [
-    "ARITHMETIC",
     "arithmetic_source",
     "figures_source",
     "film_source",
-    "join_files",
+    "lean_style",
     "module_source",
     "pack",
     "packed_source",
@@ -23,72 +22,20 @@ __all__ = [
 ]
 
 _HERE = Path(__file__).parent
-
-ARITHMETIC = ("facts", "tokens", "ingredients", "math", "blend", "state", "text", "model")
-"""Files that never touch a page; the golden-vector tests run exactly these."""
-
-_PAGE = (
-    "theme",
-    "matrix",
-    "views",
-    "dom",
-    "help",
-    "controls",
-    "answer",
-    "equation",
-    "path",
-    "pin",
-    "numbers",
-    "inspect",
-    "morph",
-    "stability",
-    "positions",
-    "geometry",
-    "panels",
-    "predict",
-    "address",
-    "explorer",
-)
-
-_FIGURES = (
-    "theme",
-    "dom",
-    "answer",
-    "predict",
-    "small",
-    "plot",
-    "variance",
-    "chunks",
-    "cost",
-    "turning",
-    "fading",
-    "swing",
-    "rows",
-    "ranges",
-)
-
-
-def join_files(names: tuple[str, ...]) -> str:
-    """The named files of ``js/`` after the schema, without comments and indentation."""
-    schema = json.loads((_HERE / "schema.json").read_text(encoding="utf-8"))
-    compact = json.dumps(schema, ensure_ascii=False, separators=(",", ":"))
-    parts = [f"const SCHEMA = {compact};"]
-    parts += [
-        lean_script((_HERE / "js" / f"{name}.js").read_text(encoding="utf-8")) for name in names
-    ]
-    return "\n".join(parts)
+_JS = _HERE / "js"
 
 
 @cache
 def arithmetic_source() -> str:
-    """The arithmetic alone, as plain top-level functions."""
-    return join_files(ARITHMETIC)
+    """From settings to everything on show, as plain top-level functions that touch no page; the
+    golden-vector tests run these."""
+    return join(_JS / "model.js", whole=True)
 
 
 @cache
 def module_source() -> str:
     """One self-contained ES module: no imports, nothing from another host."""
-    return join_files(ARITHMETIC + _PAGE)
+    return join(_JS / "explorer.js")
 
 
 @cache
@@ -115,32 +62,23 @@ def pack(module: str) -> str:
 @cache
 def figures_source() -> str:
     """The module of all smaller figures, compressed; each names the one that it is."""
-    start = (
-        "export default { render: (page) => renderSmall(FIGURES[page.model.get('figure')], page) };"
-    )
-    return pack(f"{join_files(ARITHMETIC + _FIGURES)}\n{start}")
+    return pack(join(_JS / "figures.js"))
 
 
 @cache
 def film_source() -> str:
     """The module of a training film."""
-    names = (
-        "tokens",
-        "math",
-        "blend",
-        "text",
-        "theme",
-        "dom",
-        "matrix",
-        "predict",
-        "small",
-        "film_draw",
-        "film",
-    )
-    return join_files(names) + "\nexport default { render: renderFilm };"
+    return join(_JS / "film.js")
 
 
 @cache
 def style_source() -> str:
     """The stylesheet."""
     return lean_style((_HERE / "css" / "explorer.css").read_text(encoding="utf-8"))
+
+
+def lean_style(text: str) -> str:
+    """A stylesheet without comments, indentation and blanks, which weigh on every page."""
+    text = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    text = re.sub(r"\s+", " ", text)
+    return re.sub(r" ?([{};,]) ?", r"\1", text).replace(";}", "}").replace(": ", ":").strip()

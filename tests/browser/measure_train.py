@@ -1,12 +1,16 @@
 """Steps per second of training in a page; run by hand, from the top of the repository.
 
     python tests/browser/measure_train.py [--steps 60] [--evolution scalar ...]
+    python tests/browser/measure_train.py --plain
     python tests/browser/measure_train.py --frames 10
 
 Width 32, two layers, four heads, batches of 16, in headless Chromium, one design a line: steps per
 second at 16 and at 32 tokens, by the clock and (in brackets) per second that the page's process
 computed. On a machine that does other work too, only the second says what the page can do. The
 promise is 25 at 16 tokens and 15 at 32; the last line names the slowest design.
+
+``--plain`` takes WebAssembly away, so that products of matrices are plain JavaScript, as in a
+browser that has none.
 
 ``--frames`` trains two designs in the figure for so many seconds, at 1440 and at 360 pixels, and
 prints how many frames a second the page drew, the slowest second, and the steps it took.
@@ -22,7 +26,8 @@ from explorer_pages import page_html
 from measure import chromium
 
 from coefdyn.lab.train import PageTraining
-from coefdyn.lab.train.source import engine_source
+from coefdyn.lab.train.offers import offered
+from coefdyn.lab.train.source import trainer_source
 from coefdyn.mixers.design import EVOLUTIONS, READOUTS
 
 PROMISED = {16: 25, 32: 15}
@@ -51,10 +56,14 @@ def computed(session: Any) -> float:
     return sum(one["cpuTime"] for one in told if one["type"] == "renderer")
 
 
-def rate(browser: Any, design: dict[str, str], length: int, steps: int) -> tuple[float, float]:
+def rate(
+    browser: Any, design: dict[str, str], length: int, steps: int, plain: bool
+) -> tuple[float, float]:
     """Steps per second by the clock, and per second computed (warming up included)."""
     page = browser.new_page()
-    page.add_script_tag(content=engine_source())
+    if plain:
+        page.evaluate("delete globalThis.WebAssembly")
+    page.add_script_tag(content=trainer_source(offered()))
     session = browser.new_browser_cdp_session()
     before = computed(session)
     elapsed = page.evaluate(RUN, {"design": design, "length": length, "steps": steps})
@@ -99,6 +108,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--evolution", nargs="*", default=EVOLUTIONS, choices=EVOLUTIONS)
+    parser.add_argument("--plain", action="store_true", help="without WebAssembly")
     parser.add_argument("--frames", type=int, metavar="SECONDS", help="frames instead of steps")
     chosen = parser.parse_args()
     if chosen.frames:
@@ -114,7 +124,7 @@ def main() -> None:
             cells = []
             for length in PROMISED:
                 design = {"evolution": evolution, "readout": readout, "normalizer": "floored"}
-                clock, busy = rate(browser, design, length, chosen.steps)
+                clock, busy = rate(browser, design, length, chosen.steps, chosen.plain)
                 cells.append(f"{clock:.0f} ({busy:.0f})")
                 found = (busy, f"{evolution}, {readout}")
                 slowest[length] = min(found, slowest.get(length, found))

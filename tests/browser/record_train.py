@@ -3,7 +3,7 @@
     python tests/browser/record_train.py [chapter ...] [--steps 300]
 
 Run by hand, from the top of the repository, when a contest, a task or the engine has changed: it
-writes `data/trained/CHAPTER.json`. The worker's own text runs in headless Chromium.
+writes `data/trained/CHAPTER.json`. What its worker holds runs in headless Chromium.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coefdyn.lab.tasks import IGNORE, config_from_dict, task_of
 from coefdyn.lab.train import PageTraining
 from coefdyn.lab.train.kept import DECIDES
 from coefdyn.lab.train.offers import CHAPTERS, EVERY, ROWS, SIZE, contests, design_words, offered
-from coefdyn.lab.train.source import worker_source
+from coefdyn.lab.train.source import trainer_source
 
 #: the look of the still
 LOOK = {"layer": SIZE["layers"], "head": 1, "sequence": 1}
@@ -105,7 +105,7 @@ def main() -> None:
     parser.add_argument("chapters", nargs="*", default=list(CHAPTERS), metavar="chapter")
     parser.add_argument("--steps", type=int, default=300)
     given = parser.parse_args()
-    text = worker_source(offered()).replace("listenToPage(self);", "let trainer = null;")
+    text = f"{trainer_source(offered())}\nlet trainer = null;"
     with chromium() as browser:
         for chapter in given.chapters:
             page = browser.new_page()

@@ -14,7 +14,8 @@ import torch
 from browser.explorer_pages import ask
 from train_twin import RUN, TRAIN, Case, Twin
 
-from coefdyn.lab.train.source import engine_source
+from coefdyn.lab.train.offers import offered
+from coefdyn.lab.train.source import trainer_source
 from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
 from coefdyn.lab.training.seeds import derive_seed
 from coefdyn.mixers.design import EVOLUTIONS, NORMALIZERS, READOUTS, SCALINGS
@@ -34,7 +35,7 @@ STEPS = 50
 def run(browser: Any) -> Iterator[Callable[..., Any]]:
     """Evaluates a function of one argument in a page that holds the engine."""
     page = browser.new_page()
-    page.add_script_tag(content=engine_source())
+    page.add_script_tag(content=trainer_source(offered()))
     yield functools.partial(ask, page)
     page.close()
 

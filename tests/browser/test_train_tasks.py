@@ -24,7 +24,8 @@ from coefdyn.lab.tasks import (
     task_of,
 )
 from coefdyn.lab.tasks.base import split_generator
-from coefdyn.lab.train.source import tasks_source
+from coefdyn.lab.train.offers import offered
+from coefdyn.lab.train.source import trainer_source
 from coefdyn.lab.training.data import GroupData
 from coefdyn.lab.training.seeds import derive_seed
 
@@ -63,7 +64,7 @@ SEEDS, COUNTS, SPLITS = (0, 1, 2**40 + 3), (1, 7, 100), ("train", "test")
 @pytest.fixture(scope="module")
 def page(browser: Any) -> Iterator[Any]:
     page = browser.new_page()
-    page.add_script_tag(content=tasks_source())
+    page.add_script_tag(content=trainer_source(offered()))
     yield page
     page.close()
 

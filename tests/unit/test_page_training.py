@@ -25,7 +25,7 @@ from coefdyn.lab.train.offers import (
     design_words,
     offered,
 )
-from coefdyn.lab.train.source import ENGINE, PAGE, TASKS, page_source, worker_source
+from coefdyn.lab.train.source import page_source
 from coefdyn.mixers.design import (
     EVOLUTIONS,
     NORMALIZERS,
@@ -38,13 +38,6 @@ from coefdyn.widgets import Explorer
 JS = Path(train.__file__).parent / "js"
 #: bytes that the figure may add to a page
 HEAVIEST = 80_000
-GLOBAL = re.compile(r"^(?:async )?(?:function|const|let|class) (\w+)", re.MULTILINE)
-
-
-def globals_of(*names: str) -> list[str]:
-    """Names that files below ``js/`` define at their top."""
-    texts = ((JS / f"{name}.js").read_text(encoding="utf-8") for name in names)
-    return [found for text in texts for found in GLOBAL.findall(text)]
 
 
 def test_the_figure_is_light() -> None:
@@ -81,19 +74,6 @@ def test_settings_that_were_never_kept_have_no_run() -> None:
 def test_an_unknown_chapter_is_named_with_the_nearest() -> None:
     with pytest.raises(ValueError, match="mamba2"):
         PageTraining.contest("mamba3")
-
-
-def test_the_workers_names_are_told_apart() -> None:
-    names = globals_of(*TASKS, *ENGINE, "worker/trainer")
-    assert sorted(names) == sorted(set(names))
-    for name in ("createModel", "adamw", "TaskData", "Trainer"):
-        assert name in names
-        assert name in worker_source(offered())
-
-
-def test_the_pages_own_files_tell_their_names_apart() -> None:
-    names = globals_of(*TASKS, *PAGE)
-    assert sorted(names) == sorted(set(names))
 
 
 def test_equal_figures_share_a_module() -> None:

@@ -1,4 +1,4 @@
-"""One run of the bench with torch; it answers what ``train/js/worker/trainer.js`` answers."""
+"""One run of the bench with torch; it answers what ``train/js/worker/worker.js`` answers."""
 
 from __future__ import annotations
 

@@ -283,4 +283,4 @@ def design_words(design: dict[str, Any]) -> str:
     return f"A = {matrix}, {design['readout']}, eta {design['normalizer']}, b {design['scaling']}"
 
 
-assert IGNORE == -100, "js/tasks/tasks.js has the same number"
+assert IGNORE == -100, "js/tasks/batch.js has the same number"

@@ -1,10 +1,12 @@
 // The settings in the page's address. Only in a page of the book: JupyterLab's address is its own.
 
+import { addressPrefix, decodeSettings, encodeSettings } from "./state.js";
+
 // What every explorer of the page shows at this step of the browser's history, by its prefix. The step keeps it, so
 // that Back undoes the change of one explorer although the address speaks of another.
 let onShow = {};
 
-function listenToAddress(app, name) {
+export function listenToAddress(app, name) {
   if (app.widget.get("_in_page") !== true) return;
   const place = [...document.querySelectorAll("[data-cd=explorer]")].indexOf(app.root);
   app.prefix = addressPrefix(name || (place > 0 ? String(place + 1) : ""));

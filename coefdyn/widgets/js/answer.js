@@ -1,8 +1,15 @@
 // What is told, what is asked, and what the mixer answers: y_i in words.
 
+import { element, freshId, setAttribute, setText } from "./dom.js";
+import { cleanText, parseFacts } from "./facts.js";
+import { isGiven } from "./ingredients.js";
+import { applies, factPlaces } from "./state.js";
+import { formatNumber } from "./text.js";
+import { tokensOfFacts } from "./tokens.js";
+
 const ANSWER_ROWS = 5;
 
-function formatShare(x) {
+export function formatShare(x) {
   if (!Number.isFinite(x)) return x < 0 ? "−∞" : "∞";
   return Math.abs(x) < 100 ? x.toFixed(2).replace(/^-0\.00$/, "0.00").replace("-", "−") : formatNumber(x);
 }
@@ -21,13 +28,13 @@ function askedWords({ g, data, settings: s, row }) {
   return asked === null ? `“${g.words[row]}” at ${row + 1} asks for nothing yet` : `Asked for “${asked}”, this mixer answers`;
 }
 
-function answerWords(model) {
+export function answerWords(model) {
   const heard = model.answer.filter(([, y]) => Math.abs(y) >= 0.005 || Number.isNaN(y)).sort((a, b) => Math.abs(b[1]) - Math.abs(a[1]));
   const parts = heard.slice(0, 3).map(([word, y]) => `${model.settings.tokens === "random" && !isGiven(model.data) ? "token " : ""}${word} ${formatShare(y)}`);
   return `${askedWords(model)}: ${parts.join(", ") || "nothing"}${heard.length > 3 ? ", …" : "."}`;
 }
 
-function makeAnswer(app) {
+export function makeAnswer(app) {
   const words = element("p", { class: "cdx-said", "data-cd": "answer-words" });
   const slots = Array.from({ length: ANSWER_ROWS }, (_, m) => {
     const [word, bar, value] = [element("bdi", {}, "–"), element("i", {}), element("b", {})];
@@ -58,7 +65,7 @@ function makeAnswer(app) {
 }
 
 // The box for the reader's own words, and one button for each thing that can be asked.
-function textControl(key, spec, app, hook = "control") {
+export function textControl(key, spec, app, hook = "control") {
   const id = freshId(key);
   const input = element("input", { id, type: "text", spellcheck: "false", autocomplete: "off", dir: "auto", "data-cd": `${hook}-${key}` });
   const write = (text, done) => {

@@ -4,7 +4,10 @@
 // So do the decay outside phi in its logarithm, the own term, and the size of the window.
 // alpha and eta are the mixtures (1 - t) from + t to.
 
-function blendIngredients(from, to, t) {
+import { windowed } from "./ingredients.js";
+import { coefficients, normalizerOf, rowSums, weightsOf } from "./math.js";
+
+export function blendIngredients(from, to, t) {
   const g = {
     L: from.L, n: from.n, q: from.q, k: from.k, ids: from.ids, words: from.words, values: from.values, told: from.told, step: from.step,
     structure: "morph", readout: from.readout, normalizer: from.normalizer, floor: from.floor,
@@ -65,47 +68,17 @@ function solveBlend(g) {
 }
 
 // At either end the other side does not count, not even when it overflows.
-function mixFinite(x, y, t) {
+export function mixFinite(x, y, t) {
   if (t === 0) return x;
   return t === 1 ? y : (1 - t) * x + t * y;
 }
 
-// Eigenvalues of a diagonal times a reflection-like matrix, signs of the diagonal all equal:
-// D (I - beta z z^T) E has those of the symmetric |DE| - beta w w^T with w = |DE|^1/2 z, up to that sign. Each but the
-// least lies between two neighbours of |D|, and the secular function tells on which side of a point.
-function eigenvaluesNumeric(g, t) {
-  const { n, beta, z } = g;
-  const at = t * n;
-  const kept = keptOf(g, t);
-  const sign = Math.sign(kept[0]) || 1;
-  const sizes = kept.map(Math.abs);
-  const squares = sizes.map((a, c) => a * z[at + c] ** 2);
-  const sorted = Float64Array.from(sizes).sort();
-  const secular = (x) => {
-    let [value, slope] = [-1, 0];
-    for (let c = 0; c < n; c++) {
-      if (squares[c] === 0) continue;
-      const gap = 1 / (sizes[c] - x);
-      value += beta[t] * squares[c] * gap;
-      slope += beta[t] * squares[c] * gap * gap;
-    }
-    return [value, slope];
-  };
-  const least = sorted[0] - beta[t] * squares.reduce((sum, x) => sum + x, 0);
-  return Array.from(sorted, (high, k) => sign * risingRoot(secular, k > 0 ? sorted[k - 1] : least, high));
-}
-
-// Where a function that rises between two numbers passes zero, to the last digit: Newton's steps, and halves of the
-// interval where one would leave it. `f` gives value and slope.
-function risingRoot(f, low, high) {
-  let x = (low + high) / 2;
-  for (let m = 0; m < 100 && x > low && x < high; m++) {
-    const [value, slope] = f(x);
-    if (value > 0) high = x;
-    else low = x;
-    const next = x - value / slope;
-    if (Math.abs(next - x) <= 4e-16 * Math.abs(x)) return next;
-    x = next > low && next < high ? next : (low + high) / 2;
-  }
-  return high;
+// Everything the views need.
+export function solve(g) {
+  if (g.blend) return solveBlend(g);
+  const { scores, alphas, logs } = coefficients(g, [g.readout]);
+  const alpha = alphas[0];
+  const sums = rowSums(alpha, g.L);
+  const eta = normalizerOf(g, g.normalizer, g.given, g.floor, sums);
+  return { scores, logs, alpha, sums, eta, weights: weightsOf(g, alpha, logs, eta) };
 }

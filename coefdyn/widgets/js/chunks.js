@@ -1,5 +1,8 @@
 // Principle 1: the same output token by token, all at once, or chunk by chunk.
 
+import { element } from "./dom.js";
+import { arrow, openCanvas, write } from "./theme.js";
+
 function chunkPlan({ length, chunk }) {
   const count = Math.ceil(length / chunk);
   const sizes = Array.from({ length: count }, (_, m) => Math.min(chunk, length - m * chunk));
@@ -13,7 +16,7 @@ function chunkCost({ length, chunk, width }) {
   return inside * 2 * width + state;
 }
 
-const CHUNKS = {
+export const CHUNKS = {
   name: "chunks",
   title: "Chunk by chunk: squares are computed at once, the state carries the past",
   defaults: { length: 24, chunk: 6, width: 16, step: 0 },

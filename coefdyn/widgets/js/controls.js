@@ -1,5 +1,14 @@
 // Controls are made from the schema: one select, slider, number or tick per setting.
 
+import { textControl } from "./answer.js";
+import { element, freshId, setAttribute, setText, symbol } from "./dom.js";
+import { IDLE, makeIdle, withHelp } from "./help.js";
+import { isGiven } from "./ingredients.js";
+import { startFade } from "./numbers.js";
+import { applies, defaultSettings, SCALAR_KEYS, SHIPPED_HOME, specOf, withPreset, withTokens } from "./state.js";
+import { DESIGN_PARTS, designWords, formatSetting, halfLifeWords, isMorphing, mixWords, nameOf, STOP_WORDS } from "./text.js";
+import SCHEMA from "../schema.json" with { type: "json" };
+
 // `hook` tells two controls of one setting apart: the card has control-decay, a question asked-decay.
 function makeControl(key, app, hook = "control") {
   if (SCHEMA.choices[key]) return choiceControl(key, SCHEMA.choices[key], app, hook);
@@ -32,7 +41,7 @@ function flagControl(key, spec, app, hook = "control") {
 }
 
 // epsilon moves in powers of ten; everything else linearly.
-function sliderControl(key, spec, app, hook = "control") {
+export function sliderControl(key, spec, app, hook = "control") {
   const id = freshId(key);
   const logarithmic = key === "epsilon";
   const forward = (x) => (logarithmic ? Math.log10(x) : x);
@@ -72,7 +81,7 @@ function keysOfGroup(group) {
   return SCALAR_KEYS.filter((key) => specOf(key).group === group);
 }
 
-function controlGroup(keys, app, hook = "control") {
+export function controlGroup(keys, app, hook = "control") {
   return keys.map((key) => {
     const control = makeControl(key, app, hook);
     if (hook === "control") withHelp(key, control.node);
@@ -83,7 +92,7 @@ function controlGroup(keys, app, hook = "control") {
 }
 
 // All four cards, or those named among the parts ("card-readout"). On a phone one at a time, chosen by a tab.
-function makeCards(app, parts) {
+export function makeCards(app, parts) {
   const named = ([group]) => parts.includes("controls") || parts.includes(`card-${group}`);
   const free = ([group]) => !isGiven(app.data) || group === "readout" || group === "normalizer";
   const cards = CARDS.filter((card) => named(card) && free(card));
@@ -95,7 +104,7 @@ function makeCards(app, parts) {
   return node;
 }
 
-function showCard(app, group) {
+export function showCard(app, group) {
   const cards = app.root.querySelector(".cdx-cards");
   if (!cards) return;
   cards.dataset.card = group;
@@ -118,7 +127,7 @@ function makeCard(app, [group, sign, name, hint]) {
     element("div", { class: "cdx-card-controls" }, ...controlGroup(keys.filter((key) => !RARE_KEYS.includes(key)), app)), makeMore(group, app));
 }
 
-function makeMore(group, app) {
+export function makeMore(group, app) {
   const rare = keysOfCard(group, app).filter((key) => RARE_KEYS.includes(key));
   if (rare.length === 0) return null;
   const more = element("details", { class: "cdx-more", "data-cd": `more-${group}` }, element("summary", { text: "more" }), ...controlGroup(rare, app));
@@ -144,7 +153,7 @@ function makeMix(group, app) {
   return mix;
 }
 
-function makePresets(app) {
+export function makePresets(app) {
   const buttons = Object.entries(SCHEMA.rows).map(([name, row]) => element("button", {
     type: "button", class: "cdx-chip", "data-cd": `preset-${name}`, title: `${row.label}: ${STOP_WORDS[name]}`, text: row.short,
     onclick: () => {
@@ -168,7 +177,7 @@ function shareOf(name, s) {
 
 // The name of what is on show; between two designs how far, and the way back. A row since Table 1 says what it
 // changed.
-function makeDesign(app, always) {
+export function makeDesign(app, always) {
   const words = element("span", { "data-cd": "design-words" });
   const end = element("button", { type: "button", class: "cdx-button cdx-end", "data-cd": "morph-end", text: "×",
     onclick: () => {

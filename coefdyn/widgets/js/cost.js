@@ -2,6 +2,9 @@
 // Work: two operations per multiplication of chunks.js. Traffic: q, k, v and y once, two bytes each, and
 // per chunk the state out and in, four bytes each. The bound is the larger of work / peak and traffic / bandwidth.
 
+import { formatNumber } from "./text.js";
+import { dot, openCanvas, stroke, write } from "./theme.js";
+
 const MACHINES = {
   h200: { label: "H200, bf16", peak: 989e12, bandwidth: 4.8e12 },
   a100: { label: "A100, bf16", peak: 312e12, bandwidth: 2.04e12 },
@@ -21,7 +24,7 @@ function formCost({ length, chunk, width }, machine) {
 
 const FORMS = [["at once", (s) => s.length], ["in chunks", (s) => s.chunk]];
 
-const COST = {
+export const COST = {
   name: "cost",
   title: "Lower bound on the time per head, against L",
   defaults: { power: 12, width: 128, chunk: 64, machine: "h200" },

@@ -1,6 +1,6 @@
 // A small way to write elements.
 
-function element(tag, attributes = {}, ...children) {
+export function element(tag, attributes = {}, ...children) {
   const node = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
     if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
@@ -13,21 +13,21 @@ function element(tag, attributes = {}, ...children) {
 }
 
 // "A_t" to A with a small t.
-function symbol(text, ingredient) {
+export function symbol(text, ingredient) {
   const [head, sub] = text.split("_");
   return element("span", { class: `cdx-symbol cdx-${ingredient}` }, head, ...(sub ? [element("sub", { text: sub })] : []));
 }
 
-function setText(node, text) {
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-function setAttribute(node, name, value) {
+export function setAttribute(node, name, value) {
   if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
 let cdxCounter = 0;
-function freshId(stem) {
+export function freshId(stem) {
   cdxCounter += 1;
   return `cdx-${stem}-${cdxCounter}`;
 }

@@ -1,5 +1,10 @@
 // The equation with the chosen ingredients written in. A symbol lights its card and its picture; what changed flashes.
 
+import { showCard } from "./controls.js";
+import { element, setAttribute } from "./dom.js";
+import { isGiven } from "./ingredients.js";
+import { mixWords } from "./text.js";
+
 const INGREDIENT_WORDS = {
   structure: {
     identity: ["", "no A: a stored key stays as it is"],
@@ -98,7 +103,7 @@ function flash(node) {
   node.animate([{ backgroundColor: "rgb(255 214 90 / 0.85)" }, { backgroundColor: "transparent" }], { duration: 900, easing: "ease-out" });
 }
 
-function makeEquation(app) {
+export function makeEquation(app) {
   const plain = (...parts) => element("span", { class: "cdx-symbol" }, ...parts);
   const low = (text) => element("sub", { text });
   const a = equationPart(app, "structure", "evolution", "A|i| ⋯ A|j+1");

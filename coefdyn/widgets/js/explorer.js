@@ -1,5 +1,24 @@
 // The explorer itself: one state, one frame, parts that draw what the frame computed.
 
+import { listenToAddress } from "./address.js";
+import { answerWords, makeAnswer } from "./answer.js";
+import { controlGroup, makeCards, makeDesign, makeMore, makePresets } from "./controls.js";
+import { element, freshId, setAttribute, setText } from "./dom.js";
+import { makeEquation } from "./equation.js";
+import { isGiven } from "./ingredients.js";
+import { advance, states } from "./math.js";
+import { buildModel } from "./model.js";
+import { makeMatrix, makeNumbers, readingWords } from "./numbers.js";
+import { makePanels } from "./panels.js";
+import { makePath } from "./path.js";
+import { makePinned } from "./pin.js";
+import { LOOKING, makeExplorerPredict, spokenOutcome } from "./predict.js";
+import { homeOf, normaliseSettings } from "./state.js";
+import { formatNumber, formatPercent, titleOf } from "./text.js";
+import { listenToTheme, readTheme, sizeOf, textZoom } from "./theme.js";
+import { drawImpulse, drawPlane, drawReadout, planeView } from "./views.js";
+import SCHEMA from "../schema.json" with { type: "json" };
+
 function createExplorer(widget, host) {
   const app = {
     widget, painters: [], updaters: [], settings: null, data: widget.get("data") || {}, predict: widget.get("predict") || {}, notes: [],

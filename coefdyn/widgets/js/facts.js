@@ -3,7 +3,9 @@
 //   "ask: cat", "cat?"   asks for cat
 //   words without a verb each word is stored under the word before it and asks for itself
 
-const FACT_LIMITS = { words: 64, characters: 600, word: 20 };
+import { drawNormal, roundMilli, STREAM } from "./draws.js";
+
+export const FACT_LIMITS = { words: 64, characters: 600, word: 20 };
 const FACT_VERBS = ["is", "are", "was", "were", "has", "="];
 const FACT_BLANKS = /[ \t\v\f\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+/gu;
 const FACT_HIDDEN = /[\u0000-\u0008\u000e-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+/gu;
@@ -11,7 +13,7 @@ const FACT_ENDS = /([.;!?,\u3002\uff01\uff1f\uff0c\uff1b\u3001\u061f\u060c\u061b
 const FACT_EDGES = /^[\u0022'\u201c\u201d\u2018\u2019\u00ab\u00bb()[\]{}<>*_:\u2026\u00bf\u00a1]+|[\u0022'\u201c\u201d\u2018\u2019\u00ab\u00bb()[\]{}<>*_:\u2026\u00bf\u00a1]+$/gu;
 
 // What of a text can be shown: no control signs, no line ends, at most so many characters, whole words.
-function cleanText(raw) {
+export function cleanText(raw) {
   const text = raw.slice(0, 4 * FACT_LIMITS.characters).replace(/[\r\n\u2028\u2029]+/gu, "; ").replace(FACT_HIDDEN, "").replace(FACT_BLANKS, " ").replace(/^ | $/gu, "");
   const signs = Array.from(text);
   if (signs.length <= FACT_LIMITS.characters) return text;
@@ -67,7 +69,7 @@ function readClauses(text) {
 const parsedTexts = new Map();
 
 // {tokens, cut}: at most 64 tokens; at least two where there is a word, and a question at the end of what was told.
-function parseFacts(text) {
+export function parseFacts(text) {
   if (parsedTexts.has(text)) return parsedTexts.get(text);
   if (parsedTexts.size > 40) parsedTexts.clear();
   const { tokens, subject, told } = readClauses(text);
@@ -85,7 +87,7 @@ function parseFacts(text) {
 }
 
 // Where to look at first: the question at the end, and the first word stored under what it asks for.
-function placesOfFacts(text) {
+export function placesOfFacts(text) {
   const { tokens } = parseFacts(text);
   const asked = tokens.at(-1).query;
   return { row: tokens.length, column: Math.max(tokens.findIndex((token) => token.key === asked), 0) + 1 };
@@ -93,7 +95,7 @@ function placesOfFacts(text) {
 
 // Keys of length one: the first n words stand at right angles, later ones where chance puts them and so disturb the
 // others. Queries have length √n, so that 1/√n leaves the score of a word with itself at 1.
-function factQueriesKeys(s, tokens) {
+export function factQueriesKeys(s, tokens) {
   const { length: L, width: n } = s;
   const q = new Float64Array(L * n);
   const k = new Float64Array(L * n);

@@ -1,5 +1,9 @@
 // What is left of a token: by channel, by direction, by distance, and what a step's length does to it.
 
+import { chart, radians, upTo, wholeBox } from "./plot.js";
+import { formatNumber } from "./text.js";
+import { dot, openCanvas, write } from "./theme.js";
+
 const FADE_STEPS = 40;
 
 // The channels of a diagonal A, as the explorer spreads them.
@@ -7,7 +11,7 @@ function channelKeeps({ keep, spread }) {
   return upTo(4, (c) => Math.exp(Math.log(keep) * (1 + spread * ((2 * c + 1) / 4 - 1))));
 }
 
-const MEMORY = {
+export const MEMORY = {
   name: "memory",
   title: "What is left of a token, channel by channel",
   defaults: { keep: 0.9, spread: 0.8 },
@@ -36,7 +40,7 @@ const MEMORY = {
   },
 };
 
-const DISTANCE = {
+export const DISTANCE = {
   name: "distance",
   title: "The coefficient of one and the same token, by how far back it stands",
   defaults: { keep: 1, angle: 0 },
@@ -66,7 +70,7 @@ const DISTANCE = {
   },
 };
 
-const EIGENVALUES = {
+export const EIGENVALUES = {
   name: "eigenvalues",
   title: "The two eigenvalues of A = a (I − β z zᵀ), and what they leave of a key",
   defaults: { keep: 0.95, beta: 0.5 },
@@ -113,7 +117,7 @@ function motionWords(x) {
 
 const STEP_INPUT = [6, 18]; // the word is there from the one step until before the other
 
-const STEP = {
+export const STEP = {
   name: "step",
   title: "One number for keeping and writing: a = exp(−Δ), b = Δ",
   defaults: { step: 0.3, writing: "tied" },

@@ -1,6 +1,13 @@
 // A training film: the coefficients of real runs, scrubbed over run, training step, layer and head.
 // Matrices come as one byte per coefficient, lower triangles row after row, each with its own scale.
 
+import { element } from "./dom.js";
+import { drawFilm, filmLayout } from "./film_draw.js";
+import { nearZeroFraction, rowSums } from "./math.js";
+import { renderSmall } from "./small.js";
+import { formatNumber, formatPercent } from "./text.js";
+import { sizeOf } from "./theme.js";
+
 function filmIndex(film, { run, frame, layer, head }) {
   const { layers, heads, steps } = film;
   return ((Number(run) * steps.length + frame) * layers + layer - 1) * heads + head - 1;
@@ -25,7 +32,7 @@ function filmTop(film, s) {
   return top || 1;
 }
 
-function strongestIn(values, L, i) {
+export function strongestIn(values, L, i) {
   let best = 0;
   for (let j = 1; j <= i; j++) if (Math.abs(values[i * L + j]) > Math.abs(values[i * L + best])) best = j;
   return best;
@@ -59,7 +66,7 @@ function filmResult(film, bytes, s) {
     accuracy: run.accuracy[s.frame], loss: run.loss[s.frame] };
 }
 
-function renderFilm({ model: widget, el }) {
+export function renderFilm({ model: widget, el }) {
   const film = widget.get("film");
   const bytes = widget.get("frames");
   const last = film.steps.length - 1;
@@ -113,3 +120,5 @@ function filmButton(app, last) {
   app.cleanups.push(stop);
   return button;
 }
+
+export default { render: renderFilm };

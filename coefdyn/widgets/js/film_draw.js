@@ -1,6 +1,10 @@
 // The pictures of a training film: the matrix with its tokens, and the curves with a cursor.
 
-function filmLayout(width, height, curves) {
+import { drawGaps, frame, matrixBuffer, matrixPixels } from "./matrix.js";
+import { formatNumber } from "./text.js";
+import { dot, openCanvas, stroke, write } from "./theme.js";
+
+export function filmLayout(width, height, curves) {
   const margin = { left: 32, bottom: 34, top: 6 };
   const wide = width >= 560;
   const room = curves ? (wide ? [width * 0.56, height] : [width, height - 150]) : [width, height];
@@ -14,7 +18,7 @@ function filmLayout(width, height, curves) {
   return { matrix, panels: [{ x: left, y: top, ...half }, wide ? { x: left, y: top + h / 2, ...half } : { x: left + half.w + 46, y: top, ...half }] };
 }
 
-function drawFilm(canvas, result, theme) {
+export function drawFilm(canvas, result, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const { film, L } = result;
   const { matrix, panels } = filmLayout(width, height, result.run.loss.length > 0);
@@ -38,7 +42,7 @@ function drawFilm(canvas, result, theme) {
 }
 
 // Every token where there is room, else the reading token and the one it reads most from.
-function drawFilmTokens(ctx, box, { film, L, i, j }, theme) {
+export function drawFilmTokens(ctx, box, { film, L, i, j }, theme) {
   if (!film.tokens.length) return;
   const size = Math.min(11, box.cell);
   const all = size >= 9.5;

@@ -1,5 +1,12 @@
 // Keys and queries under the reader's finger (n = 2), what A_t does to them, and where outputs can be.
 
+import { element, setAttribute, setText } from "./dom.js";
+import { drawNormal } from "./draws.js";
+import { states } from "./math.js";
+import { formatNumber } from "./text.js";
+import { arrow, dot, openCanvas, stroke, textZoom, write } from "./theme.js";
+import { planePoints } from "./views.js";
+
 const GEOMETRY_CASES = [
   ["scaling", "scaling", { structure: "scalar", decay: 0.9, flip: false, variation: 0 }],
   ["flipping", "flipping", { structure: "scalar", decay: 0.95, flip: true, variation: 0 }],
@@ -8,7 +15,7 @@ const GEOMETRY_CASES = [
   ["rotation", "rotation from reflections", { structure: "householder", direction: "turning", angle: 12, beta: 2, variation: 0 }],
 ];
 
-function makeGeometry(app, box) {
+export function makeGeometry(app, box) {
   const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "geometry" });
   const outputs = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "outputs" });
   const handles = { k: geometryHandle(app, "k"), q: geometryHandle(app, "q") };

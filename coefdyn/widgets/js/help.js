@@ -1,5 +1,7 @@
 // Each control in one sentence, with the chapter that says more.
 
+import { element, setAttribute, setText } from "./dom.js";
+
 const HELP = {
   structure: ["What one step does to the stored state: nothing, one factor, a factor for each channel, an erasing reflection, or both.", "architectures/table1"],
   direction: ["The direction along which A erases or reflects.", "foundations/coefficient_dynamics"],
@@ -27,14 +29,14 @@ const HELP = {
 };
 
 // Why a control that is on show has no effect beside the others; empty where it has one.
-const IDLE = {
+export const IDLE = {
   sink(s) {
     if (s.normalizer !== "row_sum") return "No effect here: a sink takes part in a row sum, and η is no row sum.";
     return s.readout === "identity" ? "No effect with the identity: its coefficients have either sign, so their sum is no weight to share with a sink." : "";
   },
 };
 
-function makeIdle(key, app) {
+export function makeIdle(key, app) {
   const note = element("p", { class: "cdx-idle", "data-cd": `idle-${key}`, hidden: true });
   app.updaters.push(({ settings }) => {
     const words = IDLE[key](settings);
@@ -60,7 +62,7 @@ function makeHelp(key, label) {
 }
 
 // A control with its sentence: the sign stands after the label.
-function withHelp(key, node) {
+export function withHelp(key, node) {
   if (!HELP[key]) return node;
   const label = node.querySelector("label");
   const [button, text] = makeHelp(key, label.textContent);

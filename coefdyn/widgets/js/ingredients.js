@@ -2,7 +2,10 @@
 //   A_t = diag(decay_t) (I - beta_t z_t z_t^T) diag(before_t),  b_j,  phi,  eta.
 // `decay`, `beta` and `before` are null where a structure has none.
 
-function ingredientsFrom(s, data) {
+import { drawUniform, STREAM } from "./draws.js";
+import { drawQueriesKeys, tokenIdentities, tokenWords } from "./tokens.js";
+
+export function ingredientsFrom(s, data) {
   if (isGiven(data)) return ingredientsFromData(s, data);
   const ids = tokenIdentities(s);
   const { q, k } = drawQueriesKeys(s, ids);
@@ -89,7 +92,7 @@ function addBeside(g, s, gate) {
 }
 
 // Pairs that are too far apart to meet; null where the window holds all.
-function windowed(size, L) {
+export function windowed(size, L) {
   if (size >= L) return null;
   return Array.from({ length: L }, (_, i) => Array.from({ length: i + 1 }, (__, j) => i - j >= size));
 }
@@ -139,7 +142,7 @@ function scalings(g, s, gate) {
   return Float64Array.from({ length: g.L }, (_, t) => s.scale * kinds[s.scaling](t));
 }
 
-function givenNormalizer(g, s, gate) {
+export function givenNormalizer(g, s, gate) {
   if (s.normalizer === "geometric") {
     let power = 1;
     return Float64Array.from({ length: g.L }, () => (power *= s.base));
@@ -150,7 +153,7 @@ function givenNormalizer(g, s, gate) {
   return null;
 }
 
-const isGiven = (data) => Boolean(data && (data.q || data.heads));
+export const isGiven = (data) => Boolean(data && (data.q || data.heads));
 
 // Explicit arrays from Python (Explorer.from_dynamics), of one head or of several to choose from; the page may
 // still change readout and normalizer. Beside the four: what lies outside phi (own, fade, hidden) and a sink.

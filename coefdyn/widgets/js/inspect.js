@@ -1,8 +1,16 @@
 // One cell taken apart: every step of the product, and the sentence that says it in words.
 
+import { element, setAttribute, setText, symbol } from "./dom.js";
+import { eigenvalues } from "./eigenvalues.js";
+import { advance, impulse, largestMagnitude, rowClass } from "./math.js";
+import { formatEigenvalues, formatNumber } from "./text.js";
+import { openCanvas, stroke, write } from "./theme.js";
+import { drawStems } from "./views.js";
+import SCHEMA from "../schema.json" with { type: "json" };
+
 const INSPECT_ENDS = 8; // of a long product the first and the last steps are listed
 
-function makeInspect(app, box) {
+export function makeInspect(app, box) {
   const sentence = element("p", { class: "cdx-sentence", "data-cd": "sentence" });
   const body = element("tbody");
   const heading = ["step t", symbol("A_t", "evolution"), "h", "|h|"].map((text) => element("th", { scope: "col" }, text));

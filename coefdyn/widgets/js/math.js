@@ -3,7 +3,7 @@
 const positive = (x) => Math.max(x, 0);
 const softplus = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
 const eluPlusOne = (x) => (x > 0 ? x + 1 : Math.exp(x));
-const READOUTS = {
+export const READOUTS = {
   identity: { phi: (s) => s, sign: "any" },
   exp: { phi: Math.exp, sign: "nonnegative" },
   relu: { phi: positive, sign: "nonnegative" },
@@ -15,7 +15,7 @@ const READOUTS = {
 };
 
 // h <- A_t h, in place.
-function advance(g, h, t) {
+export function advance(g, h, t) {
   const { n, beta, z, decay, before } = g;
   const at = t * n;
   if (g.matrix) {
@@ -36,14 +36,14 @@ function advance(g, h, t) {
   if (decay) for (let c = 0; c < n; c++) h[c] *= decay[at + c];
 }
 
-function impulse(g, j) {
+export function impulse(g, j) {
   const h = new Float64Array(g.n);
   for (let c = 0; c < g.n; c++) h[c] = g.b[j] * g.k[j * g.n + c];
   return h;
 }
 
 // h_ij for i = j..L-1, row after row.
-function states(g, j) {
+export function states(g, j) {
   const path = new Float64Array((g.L - j) * g.n);
   const h = impulse(g, j);
   path.set(h, 0);
@@ -56,7 +56,7 @@ function states(g, j) {
 
 // Scores s_ij = q_i^T h_ij and coefficients for each named readout, exact zeros above the diagonal;
 // logs are log alpha where the first readout is an exponential.
-function coefficients(g, names) {
+export function coefficients(g, names) {
   const { L, n, q } = g;
   const features = names.map((name) => READOUTS[name].psi || null);
   const queries = features.map((psi) => (psi ? q.map(psi) : null));
@@ -107,13 +107,13 @@ function logSumExp(count, term) {
   return top + Math.log(sum);
 }
 
-function rowSums(alpha, L) {
+export function rowSums(alpha, L) {
   const sums = new Float64Array(L);
   for (let i = 0; i < L; i++) for (let j = 0; j <= i; j++) sums[i] += alpha[i * L + j];
   return sums;
 }
 
-function normalizerOf(g, name, given, floor, sums) {
+export function normalizerOf(g, name, given, floor, sums) {
   const rule = {
     one: () => 1,
     row_sum: (i) => (g.sink ? sums[i] + Math.exp(g.sink[i]) : sums[i]),
@@ -125,7 +125,7 @@ function normalizerOf(g, name, given, floor, sums) {
 }
 
 // alpha / eta; a zero row sum gives a zero row, and where both overflow so does the weight. Exponentials with a row sum are divided as logarithms.
-function weightsOf(g, alpha, logs, eta) {
+export function weightsOf(g, alpha, logs, eta) {
   const { L } = g;
   const weights = new Float64Array(L * L);
   const exponential = g.readout === "exp" || g.readout === "feature_exp";
@@ -152,62 +152,15 @@ function logNormalizer(g, logs, i) {
   return g.normalizer === "floored" ? Math.max(logSum, Math.log(g.floor)) : logSum;
 }
 
-// Everything the views need.
-function solve(g) {
-  if (g.blend) return solveBlend(g);
-  const { scores, alphas, logs } = coefficients(g, [g.readout]);
-  const alpha = alphas[0];
-  const sums = rowSums(alpha, g.L);
-  const eta = normalizerOf(g, g.normalizer, g.given, g.floor, sums);
-  return { scores, logs, alpha, sums, eta, weights: weightsOf(g, alpha, logs, eta) };
-}
-
 // Fraction of the causal coefficients with |alpha| <= epsilon.
-function nearZeroFraction(alpha, L, epsilon) {
+export function nearZeroFraction(alpha, L, epsilon) {
   let count = 0;
   for (let i = 0; i < L; i++) for (let j = 0; j <= i; j++) if (Math.abs(alpha[i * L + j]) <= epsilon) count++;
   return count / ((L * (L + 1)) / 2);
 }
 
-// What A_t keeps of each channel, apart from what it erases.
-function keptOf({ n, decay, before }, t) {
-  return Array.from({ length: n }, (_, c) => (decay ? decay[t * n + c] : 1) * (before ? before[t * n + c] : 1));
-}
-
-// Eigenvalues of A_t, all of them, real: kept everywhere but along z, where it is kept (1 - beta |z|^2).
-// Of a dense A_t these are the sizes of those that Python sends. With an uneven diagonal and a direction they are computed (blend.js).
-function eigenvalues(g, t) {
-  const { n, beta, z } = g;
-  if (g.spectrum) return g.spectrum[t].map(([re, im]) => Math.hypot(re, im));
-  const row = keptOf(g, t);
-  if (!beta || beta[t] === 0) return row;
-  if (row.some((a) => Math.abs(a - row[0]) > 1e-14 * Math.abs(a))) return eigenvaluesNumeric(g, t);
-  let square = 0;
-  for (let c = 0; c < n; c++) square += z[t * n + c] * z[t * n + c];
-  row[n - 1] = row[0] * (1 - beta[t] * square);
-  return row;
-}
-
-// The same as points [real, imaginary] of the plane.
-function spectrum(g, t) {
-  return g.spectrum ? g.spectrum[t] : eigenvalues(g, t).map((x) => [x, 0]);
-}
-
-// A_t written out, row after row.
-function matrixOf(g, t) {
-  const { n } = g;
-  const matrix = new Float64Array(n * n);
-  for (let c = 0; c < n; c++) {
-    const unit = new Float64Array(n);
-    unit[c] = 1;
-    advance(g, unit, t);
-    for (let r = 0; r < n; r++) matrix[r * n + c] = unit[r];
-  }
-  return matrix;
-}
-
 // The largest finite |x|.
-function largestMagnitude(values) {
+export function largestMagnitude(values) {
   let top = 0;
   for (const value of values) {
     const size = Math.abs(value);
@@ -219,14 +172,14 @@ function largestMagnitude(values) {
 const isSumOne = (normalizer) => normalizer === "row_sum";
 
 // What phi's range and eta promise (Appendix A of the paper), whatever the data.
-function combinationClass(readout, normalizer) {
+export function combinationClass(readout, normalizer) {
   const nonnegative = READOUTS[readout].sign === "nonnegative";
   if (isSumOne(normalizer)) return nonnegative ? "convex" : "affine";
   return nonnegative ? "conical" : "linear";
 }
 
 // What one row of weights is, on the data at hand.
-function rowClass(weights, L, i) {
+export function rowClass(weights, L, i) {
   let sum = 0;
   let least = Infinity;
   for (let j = 0; j <= i; j++) {
@@ -239,7 +192,7 @@ function rowClass(weights, L, i) {
 }
 
 // Where phi is within epsilon of zero, as an interval of scores (null: a feature map has no such interval).
-function nearZeroInterval(readout, epsilon) {
+export function nearZeroInterval(readout, epsilon) {
   return {
     identity: [-epsilon, epsilon],
     exp: [-Infinity, Math.log(epsilon)],
@@ -248,10 +201,10 @@ function nearZeroInterval(readout, epsilon) {
   }[readout] || null;
 }
 
-const FLOAT32_LOG_MAX = Math.log(3.4028234663852886e38);
+export const FLOAT32_LOG_MAX = Math.log(3.4028234663852886e38);
 
 // Growth of the states: the largest mean slope of log |h_ij| over i, in nats per token, over all j with room to grow.
-function growthRate(g) {
+export function growthRate(g) {
   let best = -Infinity;
   const norms = (h) => Math.sqrt(h.reduce((sum, x) => sum + x * x, 0));
   for (let j = 0; j < g.L >> 1; j++) {
@@ -265,7 +218,7 @@ function growthRate(g) {
 }
 
 // Tokens until a coefficient passes float32's largest number at this growth; Infinity when it never does.
-function overflowHorizon(g, scores, rate) {
+export function overflowHorizon(g, scores, rate) {
   let largest = 0;
   for (let t = 0; t < g.L; t++) largest = Math.max(largest, Math.abs(scores[t * g.L + t]));
   if (largest === 0) return Infinity;

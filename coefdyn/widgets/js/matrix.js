@@ -1,5 +1,7 @@
 // The L x L picture of the coefficients, and where a pointer falls in it.
 
+import { openCanvas, packColor, parseColor, sizeOf, textZoom, write } from "./theme.js";
+
 const MATRIX_MARGIN = { left: 20, top: 4, right: 4, bottom: 20 };
 const WORD_SPACE = { least: 8, most: 68, cell: 9 }; // of a cell: words are written along rows that have this height
 
@@ -17,7 +19,7 @@ function matrixGeometry(width, height, L, m = MATRIX_MARGIN) {
 }
 
 // One pixel per cell; the canvas scales it up without smoothing.
-function matrixPixels(values, L, top, epsilon, theme) {
+export function matrixPixels(values, L, top, epsilon, theme) {
   const image = new ImageData(L, L);
   const pixels = new Uint32Array(image.data.buffer);
   const near = packColor(parseColor(theme["near-zero"]));
@@ -38,9 +40,9 @@ function matrixPixels(values, L, top, epsilon, theme) {
   return image;
 }
 
-const matrixBuffer = typeof document === "undefined" ? null : document.createElement("canvas");
+export const matrixBuffer = typeof document === "undefined" ? null : document.createElement("canvas");
 
-function drawMatrix(canvas, model, theme) {
+export function drawMatrix(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const { L } = model.g;
   canvas.margin = matrixMargin(ctx, theme, model);
@@ -60,7 +62,7 @@ function drawMatrix(canvas, model, theme) {
   drawMatrixLabels(ctx, box, model, theme);
 }
 
-function drawGaps(ctx, box, L, theme) {
+export function drawGaps(ctx, box, L, theme) {
   ctx.strokeStyle = theme.panel;
   ctx.lineWidth = L <= 20 ? 1.5 : 0.75;
   ctx.beginPath();
@@ -74,7 +76,7 @@ function drawGaps(ctx, box, L, theme) {
   ctx.stroke();
 }
 
-function frame(ctx, x, y, w, h, color) {
+export function frame(ctx, x, y, w, h, color) {
   ctx.strokeStyle = color;
   ctx.lineWidth = 2;
   ctx.strokeRect(x, y, w, h);
@@ -124,7 +126,7 @@ function fitText(ctx, theme, text, x, y, room, style) {
 }
 
 // The cell under a point of the canvas, or null above the diagonal and outside.
-function cellAt(canvas, L, x, y) {
+export function cellAt(canvas, L, x, y) {
   const box = matrixGeometry(...sizeOf(canvas), L, canvas.margin);
   const column = Math.floor((x / textZoom - box.x) / box.cell);
   const row = Math.floor((y / textZoom - box.y) / box.cell);

@@ -1,6 +1,12 @@
 // From settings to everything on show. No page in here either.
 
-function buildModel(s, data) {
+import { blendIngredients, solve } from "./blend.js";
+import { eigenvalues, spectrum } from "./eigenvalues.js";
+import { ingredientsFrom, isGiven } from "./ingredients.js";
+import { combinationClass, growthRate, largestMagnitude, nearZeroFraction, nearZeroInterval, overflowHorizon, READOUTS, rowClass, rowSums, states } from "./math.js";
+import { withPreset } from "./state.js";
+
+export function buildModel(s, data) {
   const from = ingredientsFrom(s, data);
   const morphing = s.morph_to && s.morph > 0 && !isGiven(data);
   const g = morphing ? blendIngredients(from, ingredientsFrom(withPreset(s, s.morph_to), data), s.morph) : from;

@@ -1,8 +1,13 @@
 // From the design on show to a row. The cells that differ light up.
 
+import { sliderControl } from "./controls.js";
+import { element, freshId, setAttribute, setText, symbol } from "./dom.js";
+import { withPreset } from "./state.js";
+import SCHEMA from "../schema.json" with { type: "json" };
+
 const MORPH_PARTS = [["structure", "A_t", "evolution"], ["scaling", "b_j", "scaling"], ["readout", "φ", "readout"], ["normalizer", "η_i", "normalizer"], ["beside", "+", "readout"]];
 
-function makeMorph(app, box) {
+export function makeMorph(app, box) {
   const id = freshId("morph-to");
   const options = [["", "choose a row"], ...Object.entries(SCHEMA.rows).map(([name, row]) => [name, row.label])];
   const select = element("select", { id, "data-cd": "control-morph_to",

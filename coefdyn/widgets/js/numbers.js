@@ -1,6 +1,11 @@
 // The matrix with its reading line, and the row of numbers.
 
-function makeMatrix(app) {
+import { mixFinite } from "./blend.js";
+import { element, setAttribute, setText } from "./dom.js";
+import { cellAt, drawMatrix } from "./matrix.js";
+import { CLASS_WORDS, formatNumber, formatPercent, formatSpectrum, halfLifeWords } from "./text.js";
+
+export function makeMatrix(app) {
   const canvas = element("canvas", { class: "cdx-canvas", tabindex: "0", role: "application",
     "aria-roledescription": "coefficient matrix", "data-cd": "matrix" });
   const reading = element("p", { class: "cdx-reading", "data-cd": "reading" });
@@ -44,7 +49,7 @@ function makeMatrix(app) {
 const FADE_MS = 320;
 
 // From one row of Table 1 to the next the picture fades; the numbers are the new ones at once.
-function startFade(app) {
+export function startFade(app) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
   app.fade = { values: app.model.shown, top: app.model.top || 1, start: performance.now() };
 }
@@ -76,7 +81,7 @@ function moveCell(app, event) {
   app.change({ row: Math.max(row, move[1] ? column : 1), column: Math.min(column, move[0] ? row : L) }, true);
 }
 
-function readingWords({ g, cell: { row, column }, alpha, weights, scores }) {
+export function readingWords({ g, cell: { row, column }, alpha, weights, scores }) {
   const { told } = g;
   const [output, token] = told ? [`“${g.words[row]}” at ${row + 1}`, `“${g.words[column]}” at ${column + 1}`] : [`Output ${row + 1}`, `token ${column + 1}`];
   if (row < column) return `${output} comes before ${token}: no coefficient.`;
@@ -110,7 +115,7 @@ function makeLegend(app) {
     element("div", { class: "cdx-swatch" }, element("i", {}), epsilon));
 }
 
-const NUMBERS = [
+export const NUMBERS = [
   ["near-zero-fraction", "near zero", "readout", (m) => [formatPercent(m.nearZero), m.nearZero, `|${m.symbol}| ≤ ${formatNumber(m.settings.epsilon)}`]],
   ["row-sum", "row sum", "normalizer", (m) => [formatNumber(m.sums[m.row]), m.sums[m.row], `row ${m.row + 1}; all rows ${formatNumber(m.sumLeast)} to ${formatNumber(m.sumMost)}`]],
   ["eigenvalues", "eigenvalues of A", "evolution", (m) => [formatSpectrum(m.spectrum), m.eigenvalues.join(" "), `at step ${m.row + 1}`]],
@@ -134,7 +139,7 @@ function growthWords(rate) {
   return `states: ${halfLifeWords(rate)} (${formatNumber(Math.abs(rate))} nats a token)`;
 }
 
-function makeNumbers(app) {
+export function makeNumbers(app) {
   return element("dl", { class: "cdx-numbers" }, ...NUMBERS.map(([hook, name, ingredient, read]) => {
     const value = element("dd", { "data-cd": hook });
     const detail = element("dd", { class: "cdx-detail", "data-cd": `${hook}-detail` });

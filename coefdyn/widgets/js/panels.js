@@ -1,5 +1,15 @@
 // Deeper views, one open at a time, and the link to this very setting.
 
+import { element, freshId, setAttribute, setText } from "./dom.js";
+import { makeGeometry } from "./geometry.js";
+import { isGiven } from "./ingredients.js";
+import { makeInspect } from "./inspect.js";
+import { makeMorph } from "./morph.js";
+import { pinButton } from "./pin.js";
+import { makePositions } from "./positions.js";
+import { makeStability } from "./stability.js";
+import { addressPrefix, encodeSettings } from "./state.js";
+
 const PANELS = [
   ["inspect", "Inspect a cell", makeInspect],
   ["morph", "Morph", makeMorph],
@@ -9,7 +19,7 @@ const PANELS = [
 ];
 
 // The bar of buttons; the panels themselves go into `side`, in place of the figures there.
-function makePanels(app, side) {
+export function makePanels(app, side) {
   const bar = element("div", { class: "cdx-panel-bar", role: "group", "aria-label": "More views" });
   const useful = isGiven(app.data) ? ["inspect", "stability"] : PANELS.map(([name]) => name);
   for (const [name, label, make] of PANELS.filter(([name]) => useful.includes(name))) {

@@ -1,5 +1,11 @@
 // From one row to another, one ingredient a step, with what each step brings.
 
+import { element, freshId, setAttribute, setText } from "./dom.js";
+import { startFade } from "./numbers.js";
+import { withPreset } from "./state.js";
+import { DESIGN_PARTS, isMorphing, STOP_WORDS } from "./text.js";
+import SCHEMA from "../schema.json" with { type: "json" };
+
 const PATH_ROWS = ["softmax_attention", "linear_attention", "mamba2", "deltanet", "gated_deltanet"];
 const PATH_ORDER = ["readout", "normalizer", "beside", "structure", "scaling"];
 const PATH_MS = 3200;
@@ -48,29 +54,6 @@ const STEP_WORDS = {
   },
 };
 
-const STOP_WORDS = {
-  softmax_attention: "all facts that fit the question are averaged, old and new alike",
-  linear_attention: "the past fits into one state, and the answer blurs",
-  normalized_attention: "scores as they are, divided by a gate",
-  gla: "each channel forgets at its own pace",
-  mamba2: "newer facts speak louder than older ones",
-  deltanet: "a new fact overwrites the old one under the same key",
-  gated_deltanet: "a new fact overwrites the old one, and everything fades a little",
-  mlstm: "facts fade, loud gates write, and a floor keeps rows from exploding",
-  retnet: "linear attention without a divisor, and everything fades at one fixed pace",
-  lightning_attention: "keys are written at full strength, and everything fades at one fixed pace",
-  wall_attention: "softmax attention whose stored keys fade, every channel at a pace of its own",
-  path_attention: "softmax attention in which every token turns the stored keys along a direction of its own",
-  kda: "Gated DeltaNet with a pace of forgetting for each channel instead of one for all",
-  gated_deltanet2: "KDA whose erasing has a gate for each channel, apart from how strongly it writes",
-  rwkv7: "a delta rule that takes what it erases from the state before it fades, at a rate for each channel",
-  mamba2_own: "Mamba-2 in which every token adds a fixed share of itself, past the state",
-  forgetting_attention: "softmax attention whose weights fade, by a forget gate that acts after the exponential",
-  alibi: "softmax attention whose weights fade at one fixed pace, whatever the words",
-  softmax_sink: "softmax attention with one more place to put weight, so a row may keep silent",
-  sliding_window: "softmax attention that reads the last few tokens only",
-};
-
 // Designs from row to row, each one ingredient away from the one before: [{row, part, kinds}].
 function pathStops(rows) {
   const stops = [{ row: rows[0], part: null, kinds: { ...SCHEMA.rows[rows[0]].kinds } }];
@@ -107,7 +90,7 @@ function stopWords(stop) {
   return step ? `${step}. ${name}.` : `${name}.`;
 }
 
-function makePath(app) {
+export function makePath(app) {
   const path = { from: PATH_ROWS[0], to: PATH_ROWS.at(-1), stops: [], timer: 0 };
   const list = element("ol", { class: "cdx-stops", "data-cd": "path-stops" });
   const caption = element("p", { class: "cdx-caption", "data-cd": "path-caption" });

@@ -1,6 +1,11 @@
 // A design kept beside the next one: two matrices, or their difference.
 
-function pinButton(app) {
+import { element, setAttribute, setText } from "./dom.js";
+import { largestMagnitude } from "./math.js";
+import { drawMatrix } from "./matrix.js";
+import { designWords, formatNumber } from "./text.js";
+
+export function pinButton(app) {
   return element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "pin", text: "Pin this design", onclick: () => {
     app.pinned = { model: app.model, name: designWords(app.settings), view: "pinned" };
     app.schedule();
@@ -8,7 +13,7 @@ function pinButton(app) {
 }
 
 // The pinned matrix, or what the present one has more (or less) than it.
-function makePinned(app) {
+export function makePinned(app) {
   const canvas = element("canvas", { class: "cdx-canvas", role: "img", "aria-label": "Nothing is pinned", "data-cd": "pinned" });
   const words = element("p", { class: "cdx-reading", "data-cd": "pinned-words" });
   const views = ["pinned", "difference"].map((view) => element("button", { type: "button", class: "cdx-button", "data-cd": `pin-${view}`, text: view,

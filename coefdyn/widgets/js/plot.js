@@ -1,7 +1,9 @@
 // What the smaller figures draw with: boxes side by side (below each other on a phone), a chart with two scales.
 
+import { stroke, write } from "./theme.js";
+
 // A square for a picture of the plane, and the rest of the canvas.
-function twoBoxes(width, height) {
+export function twoBoxes(width, height) {
   if (width < 420) {
     const side = Math.min(width - 12, height * 0.56);
     return [{ x: (width - side) / 2, y: 4, w: side, h: side }, { x: 8, y: side + 14, w: width - 16, h: height - side - 34 }];
@@ -10,9 +12,9 @@ function twoBoxes(width, height) {
   return [{ x: 6, y: 5, w: side, h: side }, { x: side + 34, y: 14, w: width - side - 46, h: height - 36 }];
 }
 
-const wholeBox = (width, height) => ({ x: 10, y: 18, w: width - 20, h: height - 40 });
+export const wholeBox = (width, height) => ({ x: 10, y: 18, w: width - 20, h: height - 40 });
 
-function chart(ctx, theme, box, [x0, x1], [y0, y1]) {
+export function chart(ctx, theme, box, [x0, x1], [y0, y1]) {
   const xAt = (x) => box.x + ((x - x0) / (x1 - x0)) * box.w;
   const yAt = (y) => box.y + box.h - ((y - y0) / (y1 - y0)) * box.h;
   if (y0 <= 0 && y1 >= 0) stroke(ctx, [[box.x, yAt(0)], [box.x + box.w, yAt(0)]], theme.line);
@@ -36,7 +38,7 @@ function chart(ctx, theme, box, [x0, x1], [y0, y1]) {
 }
 
 // A plane around the origin, `reach` to each side, with its axes and the unit circle.
-function plane(ctx, theme, box, reach) {
+export function plane(ctx, theme, box, reach) {
   const [cx, cy] = [box.x + box.w / 2, box.y + box.h / 2];
   const scale = Math.min(box.w, box.h) / 2 / reach;
   stroke(ctx, [[box.x, cy], [box.x + box.w, cy]], theme.line);
@@ -49,5 +51,5 @@ function plane(ctx, theme, box, reach) {
   return { cx, cy, scale, at: ([x, y]) => [cx + x * scale, cy - y * scale], from: ([x, y]) => [(x - cx) / scale, (cy - y) / scale] };
 }
 
-const radians = (degrees) => (degrees * Math.PI) / 180;
-const upTo = (count, make) => Array.from({ length: count }, (_, m) => make(m));
+export const radians = (degrees) => (degrees * Math.PI) / 180;
+export const upTo = (count, make) => Array.from({ length: count }, (_, m) => make(m));

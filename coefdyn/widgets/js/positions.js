@@ -1,5 +1,9 @@
 // Lemma 3: the same token at two positions. Do its two coefficients separate?
 
+import { controlGroup } from "./controls.js";
+import { element, setAttribute, setText } from "./dom.js";
+import { formatNumber } from "./text.js";
+
 const POSITION_CASES = [
   ["identity", "A = I", { structure: "identity" }],
   ["decay", "a decay", { structure: "scalar", decay: 0.9, flip: false }],
@@ -7,7 +11,7 @@ const POSITION_CASES = [
   ["turning", "a turning reflection", { structure: "householder", direction: "turning", angle: 20, beta: 2, variation: 0 }],
 ];
 
-function makePositions(app, box) {
+export function makePositions(app, box) {
   const verdict = element("p", { class: "cdx-sentence", "data-cd": "positions-verdict" });
   const first = element("dd", { "data-cd": "position-first" });
   const second = element("dd", { "data-cd": "position-second" });

@@ -1,6 +1,14 @@
 // Predict first: the controls wait until the reader has said which way a number will move.
 // The answer stays in this browser; nothing is sent anywhere.
 
+import { controlGroup } from "./controls.js";
+import { element, setAttribute, setText } from "./dom.js";
+import { largestMagnitude } from "./math.js";
+import { buildModel } from "./model.js";
+import { NUMBERS } from "./numbers.js";
+import { specOf } from "./state.js";
+import { formatNumber } from "./text.js";
+
 const PREDICTIONS = [["rises", "it rises"], ["stays", "it stays"], ["falls", "it falls"]];
 
 function predictionStore(app) {
@@ -27,7 +35,7 @@ function predictionStore(app) {
 }
 
 // Settings that a locked explorer still lets the reader choose, and that no answer depends on.
-const LOOKING = ["row", "column", "panel", "view", "head"];
+export const LOOKING = ["row", "column", "panel", "view", "head"];
 
 const ASKED_WAYS = { up: ["raise", (now, then) => now > then], down: ["lower", (now, then) => now < then] };
 
@@ -37,7 +45,7 @@ const ASKED_NUMBERS = () => [...NUMBERS,
   ["largest-weight", "", "", ({ weights }) => numberPair(largestMagnitude(weights))]];
 const numberPair = (x) => [formatNumber(x), x];
 
-function makeExplorerPredict(app) {
+export function makeExplorerPredict(app) {
   const { predict } = app;
   const read = ASKED_NUMBERS().find(([hook]) => hook === predict.number)[3];
   const [asked] = controlGroup([predict.control], app, "asked");
@@ -45,7 +53,7 @@ function makeExplorerPredict(app) {
 }
 
 // The box of a question. `read` gives the asked number of a model in words and as a number, `asked` is the control.
-function makePredict(app, { read, baseline, asked, label }) {
+export function makePredict(app, { read, baseline, asked, label }) {
   const { predict } = app;
   const store = predictionStore(app);
   const start = app.initial;
@@ -145,7 +153,7 @@ function outcomeWords({ answer, date }, { others, moved, wrongWay, truth, text }
 }
 
 // What a screen reader hears of it once a change is done, not while a slider moves.
-function spokenOutcome(app) {
+export function spokenOutcome(app) {
   const outcome = app.root.querySelector("[data-cd=predict-outcome]");
   return outcome ? ` ${outcome.textContent}` : "";
 }

@@ -1,5 +1,11 @@
 // How large coefficients become, how many are near zero, and how many facts a state holds apart.
 
+import { drawNormal, STREAM } from "./draws.js";
+import { FLOAT32_LOG_MAX, nearZeroInterval, READOUTS } from "./math.js";
+import { chart, upTo, wholeBox } from "./plot.js";
+import { formatNumber, formatPercent, superscript } from "./text.js";
+import { dot, openCanvas, write } from "./theme.js";
+
 const GROWTH_TOKENS = 64;
 const FLOAT32_POWER = FLOAT32_LOG_MAX / Math.LN10;
 const GROWTH_KINDS = {
@@ -12,7 +18,7 @@ const logSumTo = (i, term) => {
   return top + Math.log(upTo(i, term).reduce((sum, x) => sum + Math.exp(x - top), 0));
 };
 
-const GROWTH = {
+export const GROWTH = {
   name: "growth",
   title: "The coefficient of the first token against its divisor, in powers of ten",
   defaults: { keep: 1.05, kind: "exp-geometric" },
@@ -74,7 +80,7 @@ function normalShare(x) {
   return x < 0 ? density / fraction : 1 - density / fraction;
 }
 
-const READOUT_VIEW = {
+export const READOUT_VIEW = {
   name: "readout",
   title: "Which scores the readout sends near zero, and how many scores are there",
   defaults: { readout: "exp", spread: 1, power: -2 },
@@ -141,7 +147,7 @@ function capacityErrors(facts, width, seed) {
   return errors;
 }
 
-const CAPACITY = {
+export const CAPACITY = {
   name: "capacity",
   title: "Facts in one state: the squared error of an answer against their number",
   defaults: { facts: 12, width: 16, seed: 7 },
@@ -176,10 +182,4 @@ const CAPACITY = {
     seen.below(1, "1 fact", { align: "left" });
     seen.below(CAPACITY_MOST, String(CAPACITY_MOST), { align: "right" });
   },
-};
-
-const FIGURES = {
-  variance: VARIANCE, chunks: CHUNKS, cost: COST, turning: TURNING, string: STRING, erasing: ERASING, memory: MEMORY, distance: DISTANCE,
-  eigenvalues: EIGENVALUES, step: STEP, facts: FACTS_VIEW, "empty-row": EMPTY_ROW, combination: COMBINATION, growth: GROWTH,
-  readout: READOUT_VIEW, capacity: CAPACITY, swing: SWING,
 };

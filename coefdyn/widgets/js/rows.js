@@ -1,5 +1,14 @@
 // One row of coefficients: three facts, a query that fits nothing, combinations of two values, growth, the near-zero set.
 
+import { answerWords, formatShare } from "./answer.js";
+import { READOUTS } from "./math.js";
+import { buildModel } from "./model.js";
+import { chart, plane, radians, upTo, wholeBox } from "./plot.js";
+import { defaultSettings, factPlaces, normaliseSettings, withPreset } from "./state.js";
+import { formatNumber } from "./text.js";
+import { arrow, dot, openCanvas, sizeOf, stroke, write } from "./theme.js";
+import SCHEMA from "../schema.json" with { type: "json" };
+
 const FACT_KEYS = ["decay", "beta", "spread", "scale", "floor"];
 
 // A row of Table 1 with the numbers that it starts with on facts.
@@ -8,7 +17,7 @@ function factsOf(preset) {
   return { preset, ...Object.fromEntries(FACT_KEYS.map((key) => [key, start[key]])) };
 }
 
-const FACTS_VIEW = {
+export const FACTS_VIEW = {
   name: "facts",
   title: "Three facts, one question: the coefficients of its row, and the answer",
   defaults: { preset: "gated_deltanet", decay: 0.98, beta: 1, scale: 1, spread: 0.5, floor: 1, asked: "cat" },
@@ -54,7 +63,7 @@ const ROW_KINDS = {
 };
 const ROW_SCORES = [2, 0.5, -0.5, -1, -2];
 
-const EMPTY_ROW = {
+export const EMPTY_ROW = {
   name: "empty-row",
   title: "A query that fits nothing: what its row still hands out",
   defaults: { shift: 0, kind: "softmax" },
@@ -105,7 +114,7 @@ function combine(kind, angle) {
   return { weights, y: [0, 1].map((c) => weights[0] * COMBINE_VALUES[0][c] + weights[1] * COMBINE_VALUES[1][c]) };
 }
 
-const COMBINATION = {
+export const COMBINATION = {
   name: "combination",
   title: "Where an output of two values can lie, while its query turns",
   defaults: { angle: 60, kind: "convex" },

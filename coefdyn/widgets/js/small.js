@@ -1,6 +1,11 @@
 // The smaller figures' common frame: sliders and selects above, one canvas, a row of numbers.
 
-function renderSmall(design, { model: widget, el }) {
+import { element, freshId, setAttribute, setText } from "./dom.js";
+import { makePredict } from "./predict.js";
+import { formatNumber } from "./text.js";
+import { listenToTheme, readTheme, textZoom } from "./theme.js";
+
+export function renderSmall(design, { model: widget, el }) {
   const app = { widget, cleanups: [], updaters: [], predict: widget.get("predict") || {}, settings: { ...design.defaults, ...widget.get("settings") } };
   app.initial = app.settings;
   const canvas = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": design.name });

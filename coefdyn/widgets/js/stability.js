@@ -1,8 +1,15 @@
 // Eigenvalues against the unit circle, growth along the sequence, and what eta makes of it.
 
+import { element, setAttribute, setText } from "./dom.js";
+import { spectrum } from "./eigenvalues.js";
+import { givenNormalizer } from "./ingredients.js";
+import { advance, largestMagnitude, normalizerOf, weightsOf } from "./math.js";
+import { formatNumber, formatSpectrum } from "./text.js";
+import { dot, openCanvas, stroke, write } from "./theme.js";
+
 const ETA_ANSWERS = [["one", "none"], ["geometric", "baseⁱ"], ["row_sum", "row sum"], ["floored", "floored row sum"]];
 
-function makeStability(app, box) {
+export function makeStability(app, box) {
   const plane = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "eigenvalue-plane" });
   const growth = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "growth" });
   const verdict = element("p", { class: "cdx-sentence", "data-cd": "stability-verdict" });

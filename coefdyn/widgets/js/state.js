@@ -1,20 +1,23 @@
 // Settings: defaults, limits, rows of Table 1, and their form in the page's address. SCHEMA is schema.json,
 // the same file that Python reads.
 
+import { cleanText, FACT_LIMITS, parseFacts, placesOfFacts } from "./facts.js";
+import SCHEMA from "../schema.json" with { type: "json" };
+
 // Names come from the address: "toString" is no setting and no row.
 for (const table of Object.values(SCHEMA)) Object.setPrototypeOf(table, null);
 
 const PLACES = ["column", "row", "duplicate"];
 const SPECS = [SCHEMA.choices, SCHEMA.ranges, SCHEMA.integers, SCHEMA.flags, SCHEMA.texts];
-const SCALAR_KEYS = SPECS.flatMap(Object.keys);
-const specOf = (key) => SPECS.map((part) => part[key]).find(Boolean);
+export const SCALAR_KEYS = SPECS.flatMap(Object.keys);
+export const specOf = (key) => SPECS.map((part) => part[key]).find(Boolean);
 
 // Settings of the tokens: a link that does not name them leaves those that the page was written with.
 const TOKEN_KEYS = ["tokens", "text", "length", "width", "seed"];
-const SHIPPED_HOME = Object.fromEntries(TOKEN_KEYS.map((key) => [key, specOf(key).default]));
-const homeOf = (s) => ({ ...Object.fromEntries(TOKEN_KEYS.map((key) => [key, s[key]])), ...(s.tokens === "facts" ? { length: SHIPPED_HOME.length } : {}) });
+export const SHIPPED_HOME = Object.fromEntries(TOKEN_KEYS.map((key) => [key, specOf(key).default]));
+export const homeOf = (s) => ({ ...Object.fromEntries(TOKEN_KEYS.map((key) => [key, s[key]])), ...(s.tokens === "facts" ? { length: SHIPPED_HOME.length } : {}) });
 
-function defaultSettings(home = SHIPPED_HOME) {
+export function defaultSettings(home = SHIPPED_HOME) {
   const s = { preset: "own", morph_to: "", points: {} };
   for (const part of SPECS) for (const [key, spec] of Object.entries(part)) s[key] = spec.default;
   Object.assign(s, home);
@@ -22,12 +25,12 @@ function defaultSettings(home = SHIPPED_HOME) {
   return withPreset(s, "gated_deltanet");
 }
 
-const factPlaces = (text) => ({ length: parseFacts(text).tokens.length, ...placesOfFacts(text) });
+export const factPlaces = (text) => ({ length: parseFacts(text).tokens.length, ...placesOfFacts(text) });
 
 // On facts all gates are alike, so that answers are round numbers; rows of Table 1 may add more.
 const FACTS_START = { variation: 0, scale: 1 };
 
-function withPreset(s, name) {
+export function withPreset(s, name) {
   const row = SCHEMA.rows[name];
   if (!row) return { ...s, preset: "own" };
   const facts = s.tokens === "facts" ? { ...FACTS_START, ...row.facts } : {};
@@ -35,7 +38,7 @@ function withPreset(s, name) {
 }
 
 // On other tokens, with the gates and strengths that those start with.
-function withTokens(s, tokens) {
+export function withTokens(s, tokens) {
   if (tokens === s.tokens) return s;
   const fresh = defaultSettings({ ...SHIPPED_HOME, text: s.text, tokens });
   const changed = { ...s, tokens, points: {} };
@@ -63,7 +66,7 @@ function namedHome(raw, home, notes) {
 }
 
 // Any object to valid settings, with a note for everything that had to be changed.
-function normaliseSettings(raw, home = SHIPPED_HOME) {
+export function normaliseSettings(raw, home = SHIPPED_HOME) {
   const notes = [];
   let s = defaultSettings(namedHome(raw, home, notes));
   if (raw.preset !== undefined && raw.preset !== "own") {
@@ -156,14 +159,14 @@ function checkPoints(points, notes) {
   return kept;
 }
 
-function applies(key, s) {
+export function applies(key, s) {
   const spec = specOf(key);
   if (!spec.needs) return true;
   return spec.needs.some((need) => Object.entries(need).every(([name, values]) => values.includes(s[name])));
 }
 
 // What differs from the preset's own start and from the page's own tokens, as a query string; and back.
-function encodeSettings(s, home = SHIPPED_HOME) {
+export function encodeSettings(s, home = SHIPPED_HOME) {
   const length = s.tokens === "facts" ? s.length : home.length;
   const base = withPreset(defaultSettings({ ...home, tokens: s.tokens, text: s.text }), s.preset);
   Object.assign(base, { tokens: home.tokens, length, text: s.tokens === "facts" ? home.text : s.text });
@@ -174,7 +177,7 @@ function encodeSettings(s, home = SHIPPED_HOME) {
   return parts.join("&");
 }
 
-function decodeSettings(query, home = SHIPPED_HOME) {
+export function decodeSettings(query, home = SHIPPED_HOME) {
   const raw = Object.assign(Object.create(null), { points: {} });
   for (const part of query.split("&").filter(Boolean)) {
     const [key, ...rest] = part.split("=");
@@ -197,6 +200,6 @@ function decodeSettings(query, home = SHIPPED_HOME) {
 }
 
 // "#cd?..." speaks to the first explorer of the page, "#cd-NAME?..." to the one of that name.
-function addressPrefix(name) {
+export function addressPrefix(name) {
   return name ? `#cd-${name}?` : "#cd?";
 }

@@ -1,5 +1,8 @@
 // A swing let go at place 1 with angular speed 2, photographed every step: three rules from one sample to the next.
 
+import { formatNumber } from "./text.js";
+import { dot, openCanvas, stroke, write } from "./theme.js";
+
 const SWING_OMEGA = 2;
 const SWING_SECONDS = 12;
 const SWING_RULES = {
@@ -16,7 +19,7 @@ function swingPlace(modulus, angle, m, lean) {
   return modulus ** m * (Math.cos(angle * m) + lean * Math.sin(angle * m));
 }
 
-const SWING = {
+export const SWING = {
   name: "swing",
   title: "A swing and its samples, and the eigenvalues of the step",
   defaults: { step: 0.2, friction: 0.1, rule: "tangent" },

@@ -4,9 +4,9 @@ const THEME_NAMES = ["ink", "muted", "line", "surface", "panel", "evolution", "s
   "positive", "positive-mid", "negative", "negative-mid", "zero", "near-zero", "overflow"];
 
 // How much larger than 13 pixels the reader has the text; pictures grow with it. One number: it is the page's.
-let textZoom = 1;
+export let textZoom = 1;
 
-function readTheme(root) {
+export function readTheme(root) {
   const style = getComputedStyle(root);
   textZoom = Math.max(1, Number.parseFloat(style.fontSize) / 13 || 1);
   const theme = { font: style.fontFamily };
@@ -27,21 +27,21 @@ function ramp(theme, side) {
   return table;
 }
 
-function parseColor(hex) {
+export function parseColor(hex) {
   return [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
 }
 
-function packColor([r, g, b]) {
+export function packColor([r, g, b]) {
   return ((255 << 24) | (Math.round(b) << 16) | (Math.round(g) << 8) | Math.round(r)) >>> 0;
 }
 
 // Width and height of a canvas in drawing units: CSS pixels, fewer of them where the text is enlarged.
-function sizeOf(canvas) {
+export function sizeOf(canvas) {
   return [(canvas.clientWidth || 300) / textZoom, (canvas.clientHeight || 150) / textZoom];
 }
 
 // Sizes the backing store to the element and returns a context in drawing units, cleared.
-function openCanvas(canvas) {
+export function openCanvas(canvas) {
   const ratio = (window.devicePixelRatio || 1) * textZoom;
   const [width, height] = sizeOf(canvas);
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
@@ -55,14 +55,14 @@ function openCanvas(canvas) {
   return { ctx, width, height };
 }
 
-function write(ctx, theme, text, x, y, { align = "left", color = theme.muted, size = 11, weight = 400 } = {}) {
+export function write(ctx, theme, text, x, y, { align = "left", color = theme.muted, size = 11, weight = 400 } = {}) {
   ctx.font = `${weight} ${size}px ${theme.font}`;
   ctx.fillStyle = color;
   ctx.textAlign = align;
   ctx.fillText(text, x, y);
 }
 
-function stroke(ctx, points, color, width = 1, dash = []) {
+export function stroke(ctx, points, color, width = 1, dash = []) {
   ctx.beginPath();
   points.forEach(([x, y], i) => (i ? ctx.lineTo(x, y) : ctx.moveTo(x, y)));
   ctx.strokeStyle = color;
@@ -72,7 +72,7 @@ function stroke(ctx, points, color, width = 1, dash = []) {
   ctx.setLineDash([]);
 }
 
-function dot(ctx, x, y, radius, color, ring) {
+export function dot(ctx, x, y, radius, color, ring) {
   ctx.beginPath();
   ctx.arc(x, y, radius, 0, 2 * Math.PI);
   ctx.fillStyle = color;
@@ -84,7 +84,7 @@ function dot(ctx, x, y, radius, color, ring) {
   }
 }
 
-function arrow(ctx, x0, y0, x1, y1, color, width = 2) {
+export function arrow(ctx, x0, y0, x1, y1, color, width = 2) {
   const length = Math.hypot(x1 - x0, y1 - y0);
   if (length < 1) return;
   const [ux, uy] = [(x1 - x0) / length, (y1 - y0) / length];
@@ -99,7 +99,7 @@ function arrow(ctx, x0, y0, x1, y1, color, width = 2) {
 }
 
 // Draws anew when the page turns dark or light, changes its width, or is printed.
-function listenToTheme(app) {
+export function listenToTheme(app) {
   const refresh = () => {
     app.theme = readTheme(app.root);
     if (app.model) app.schedule();

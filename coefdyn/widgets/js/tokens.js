@@ -1,41 +1,12 @@
-// Tokens and gates from a seed. coefdyn/widgets/tokens.py holds the same arithmetic, operation for operation:
-// integers below 2^36 and roundings to three decimals, so both languages get the same float64 numbers.
+// Tokens, queries and keys from settings. coefdyn/widgets/tokens.py holds the same arithmetic, operation for operation.
 
-const STREAM = { query: 1, key: 2, word: 3, decay: 4, beta: 5, input: 6, output: 7, fact: 9 };
+import { drawKey, drawNormal, roundMilli, STREAM } from "./draws.js";
+import { factQueriesKeys, parseFacts } from "./facts.js";
+
 const VOCABULARY = 5;
 
-function mix32(x) {
-  x = Math.imul(x ^ (x >>> 16), 0x7feb352d);
-  x = Math.imul(x ^ (x >>> 15), 0x846ca68b);
-  return (x ^ (x >>> 16)) >>> 0;
-}
-
-function drawKey(seed, stream, token, channel) {
-  let x = mix32((seed + 0x9e3779b9) >>> 0);
-  x = mix32((x + stream) >>> 0);
-  x = mix32((x + token) >>> 0);
-  return mix32((x + channel) >>> 0);
-}
-
-function roundMilli(x) {
-  return Math.floor(x * 1000 + 0.5) / 1000;
-}
-
-// Sum of twelve uniforms minus six: mean 0, variance 1.
-function drawNormal(seed, stream, token, channel) {
-  const x = drawKey(seed, stream, token, channel);
-  let sum = 0;
-  for (let m = 1; m <= 12; m++) sum += mix32((x + Math.imul(m, 0x9e3779b9)) >>> 0);
-  return roundMilli(sum / 4294967296 - 6);
-}
-
-// Uniform in (-1, 1).
-function drawUniform(seed, stream, token, channel) {
-  return roundMilli((drawKey(seed, stream, token, channel) / 4294967296) * 2 - 1);
-}
-
 // What stands at each position. Equal numbers are equal inputs, gates included.
-function tokenIdentities(s) {
+export function tokenIdentities(s) {
   if (s.tokens === "facts") {
     const seen = new Map();
     return tokensOfFacts(s).map(({ word, key, query }) => {
@@ -57,10 +28,10 @@ function repeatToken(s, listed) {
   return listed;
 }
 
-const tokensOfFacts = (s) => repeatToken(s, [...parseFacts(s.text).tokens]);
+export const tokensOfFacts = (s) => repeatToken(s, [...parseFacts(s.text).tokens]);
 
 // What the axes of the matrix say at each position, and the word that each carries as its value (null: none).
-function tokenWords(s, ids) {
+export function tokenWords(s, ids) {
   if (s.tokens === "facts") {
     const tokens = tokensOfFacts(s);
     return { words: tokens.map((token) => token.word), values: tokens.map((token) => token.value) };
@@ -70,7 +41,7 @@ function tokenWords(s, ids) {
 }
 
 // Queries lean towards the key of the same token, so that repetitions show in the matrix.
-function drawQueriesKeys(s, ids) {
+export function drawQueriesKeys(s, ids) {
   if (s.tokens === "facts") {
     const { q, k } = factQueriesKeys(s, tokensOfFacts(s));
     placePoints(s, q, k);

@@ -1,8 +1,12 @@
 // Struck once, then left alone: a state that turns and shrinks; a string of such states; one step of erasing.
 
+import { chart, plane, radians, twoBoxes, upTo } from "./plot.js";
+import { formatNumber, formatPercent, formatSpectrum, halfLifeWords } from "./text.js";
+import { arrow, dot, openCanvas, sizeOf, stroke, write } from "./theme.js";
+
 const TURN_STEPS = 32;
 
-const TURNING = {
+export const TURNING = {
   name: "turning",
   title: "One strike, then a turn and a change of length at every step",
   defaults: { angle: 24, keep: 0.95 },
@@ -50,7 +54,7 @@ const TURNING = {
 
 const STRING_MODES = 8;
 
-const STRING = {
+export const STRING = {
   name: "string",
   title: "A plucked string: eight states, each with its own eigenvalue",
   defaults: { place: 0.2, time: 0, keep: 0.98 },
@@ -95,7 +99,7 @@ const STRING = {
   },
 };
 
-const ERASING = {
+export const ERASING = {
   name: "erasing",
   title: "One step h ↦ h − β z zᵀh: the part along z is multiplied by 1 − β",
   defaults: { beta: 1, angle: 40 },

@@ -1,5 +1,9 @@
 // Principle 5: the variance of the score q^T (b k) against the width n, for q and k of variance 1.
 
+import { drawNormal, STREAM } from "./draws.js";
+import { formatNumber } from "./text.js";
+import { dot, openCanvas, stroke, write } from "./theme.js";
+
 const VARIANCE_SAMPLES = 400;
 const VARIANCE_SCALINGS = { one: () => 1, inverse_sqrt_n: (n) => 1 / Math.sqrt(n), inverse_n: (n) => 1 / n };
 
@@ -30,7 +34,7 @@ function varianceOf(values) {
 
 const VARIANCE_WIDEST = 128;
 
-const VARIANCE = {
+export const VARIANCE = {
   name: "variance",
   title: "Variance of the score qᵀ(b k) against the width n",
   defaults: { width: 16, scaling: "one", seed: 7 },

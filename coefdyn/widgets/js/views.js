@@ -1,7 +1,12 @@
 // The smaller pictures: impulse response, moving state, readout.
 
+import { setAttribute } from "./dom.js";
+import { largestMagnitude } from "./math.js";
+import { formatNumber } from "./text.js";
+import { arrow, dot, openCanvas, sizeOf, stroke, write } from "./theme.js";
+
 // Coefficients of token j over i as stems; the length of its state as a line.
-function drawImpulse(canvas, model, theme) {
+export function drawImpulse(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const { g, column: j, row } = model;
   const { L, n } = g;
@@ -31,7 +36,7 @@ function drawImpulse(canvas, model, theme) {
   write(ctx, theme, `i = ${L}`, plot.x + plot.w, height - 4, { align: "right" });
 }
 
-function drawStems(ctx, model, theme, { values, top, zero, unit, xAt, bar, plot }) {
+export function drawStems(ctx, model, theme, { values, top, zero, unit, xAt, bar, plot }) {
   values.forEach((value, m) => {
     const x = xAt(model.column + m) - bar / 2;
     if (!Number.isFinite(value)) {
@@ -47,7 +52,7 @@ function drawStems(ctx, model, theme, { values, top, zero, unit, xAt, bar, plot 
 
 // h_ij in the plane, from the impulse (open) to output i (filled). The circle has the impulse's length: inside it
 // the state has shrunk, outside it has grown. The query shows the direction it reads along.
-function drawPlane(canvas, model, theme) {
+export function drawPlane(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const view = planeView(model, width, height, canvas.reach);
   const { at } = view;
@@ -98,7 +103,7 @@ function firstTwo(values, at, n) {
   return [values[at], n > 1 ? values[at + 1] : 0];
 }
 
-function planePoints(model) {
+export function planePoints(model) {
   const { n } = model.g;
   const points = [];
   for (let at = 0; at < model.path.length; at += n) {
@@ -110,7 +115,7 @@ function planePoints(model) {
 }
 
 // The scale follows the path up to output i, so that growth does not hide where it began; it rests while a hand draws.
-function planeView(model, width, height, held) {
+export function planeView(model, width, height, held) {
   const points = planePoints(model);
   const upTo = points.slice(0, Math.max(model.row - model.column, 0) + 1);
   const reach = held ?? Math.max(1e-12, ...upTo.map(([x, y]) => Math.hypot(x, y))) * 1.15;
@@ -137,7 +142,7 @@ function niceCeiling(x) {
 }
 
 // phi (or one coordinate of psi) with its near-zero set shaded and the scores of the matrix as a rug.
-function drawReadout(canvas, model, theme) {
+export function drawReadout(canvas, model, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const { x0, x1, y0, y1 } = readoutRange(model);
   setAttribute(canvas, "data-range", `${x0} ${x1}`);

@@ -1,5 +1,7 @@
 // Learning-rate schedule and AdamW, as coefdyn.lab.training.schedule and coefdyn.lab.training.adamw.
 
+import { givenOnly } from "./options.js";
+
 const TRAIN_DEFAULTS = {
   learningRate: 1e-3, steps: 1000, schedule: "cosine", warmup: 0, finalLearningRate: 1e-6,
   weightDecay: 0, betas: [0.9, 0.98], epsilon: 1e-8, clip: null,
@@ -59,4 +61,4 @@ function gradientNorm(parameters) {
   return Math.sqrt(square);
 }
 
-const adamw = (parameters, options) => new AdamW(parameters, options);
+export const adamw = (parameters, options) => new AdamW(parameters, options);

@@ -1,9 +1,12 @@
 // What stands around a mixer: LayerNorm, SwiGLU, and the pre-norm residual block of `coefdyn.models.blocks`.
 
+import { DesignMixer } from "./design_mixer.js";
+import { Linear } from "./linear.js";
+
 const LAYER_NORM_EPSILON = 1e-5;
 
 // y = weight (x - mean) / sqrt(variance + epsilon) + bias, over each row.
-class LayerNorm {
+export class LayerNorm {
   constructor(space, name, width) {
     this.space = space;
     this.width = width;
@@ -103,7 +106,7 @@ class SwiGLU {
 }
 
 // x + mixer(norm(x)), then x + SwiGLU(norm(x)); the stream x is changed in place, and so is its gradient.
-class Block {
+export class Block {
   constructor(space, name, options) {
     const { width, mlp } = options;
     this.space = space;

@@ -5,7 +5,7 @@ const FILE_KINDS = { F32: Float32Array, F64: Float64Array };
 const LARGEST_FILE = 64 * 2 ** 20;
 
 // `notes` are strings by name, kept in the file.
-function saveWeights(model, notes = {}) {
+export function saveWeights(model, notes = {}) {
   const header = { __metadata__: notes };
   let end = 0;
   for (const { name, shape, data } of model.parameters) {
@@ -28,7 +28,7 @@ function saveWeights(model, notes = {}) {
 }
 
 // Tensors by name, { shape, data }, and the notes of a file's bytes.
-function readSafetensors(bytes) {
+export function readSafetensors(bytes) {
   if (bytes.length > LARGEST_FILE) throw new Error("The file is larger than any model of this page; choose another one");
   const damaged = new Error("This is no safetensors file, or it is cut short; choose one that was saved here");
   if (bytes.length < 10) throw damaged;
@@ -60,7 +60,7 @@ function readSafetensors(bytes) {
 
 // Takes the weights of a file into a model of the same sizes; the notes of the file. Nothing is changed unless all of it
 // fits.
-function loadWeights(model, bytes) {
+export function loadWeights(model, bytes) {
   const { tensors, notes } = readSafetensors(bytes);
   const held = model.parameters.map(({ name, shape }) => {
     const found = tensors.get(name);

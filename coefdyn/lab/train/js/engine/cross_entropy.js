@@ -3,7 +3,7 @@
 const NOT_SCORED = -100;
 
 // The loss, and its gradient written into dLogits; `weights` (one per position) makes it a weighted mean.
-function crossEntropy(logits, targets, classes, weights, dLogits) {
+export function crossEntropy(logits, targets, classes, weights, dLogits) {
   let counted = 0, loss = 0;
   for (let m = 0; m < targets.length; m++) if (targets[m] !== NOT_SCORED) counted += weights ? weights[m] : 1;
   for (let m = 0, start = 0; m < targets.length; m++, start += classes) {

@@ -1,10 +1,17 @@
 // Any choice of the four ingredients, as `coefdyn.mixers.design.DesignMixer`; the names are the same.
 
-const DESIGN_DEFAULTS = {
+import { GATE_MAPS, HeadGate, LowRankDecay, TimestepDecay } from "./gates.js";
+import { Linear } from "./linear.js";
+import { gatherHead, normalizeBackward, normalizeVectors, Rotary, scatterHead } from "./projections.js";
+import { FEATURES } from "./readout.js";
+import { ETA_KINDS, normaliseRow, readBackward, readValues } from "./rows.js";
+import { dotOf, Head, pairBackward, pairScores, storedBackward, storedOf, storedScores } from "./scores.js";
+
+export const DESIGN_DEFAULTS = {
   evolution: "identity", constant: 0.95, decay: "mamba2", beta: "learned", readout: "exp", normalizer: "row_sum",
   ratio: 1.05, scaling: "inverse_sqrt", query_key_norm: false,
 };
-const DESIGN_CHOICES = {
+export const DESIGN_CHOICES = {
   evolution: [
     "identity", "constant", "scalar", "diagonal", "householder", "householder_learned", "scaled_householder",
   ],
@@ -15,7 +22,7 @@ const DESIGN_CHOICES = {
   scaling: ["one", "inverse_sqrt", "gate", "gate_inverse_sqrt", "delta", "beta", "exponential"],
 };
 
-class DesignMixer {
+export class DesignMixer {
   constructor(space, name, { design, width, heads, length, positions }) {
     const n = width / heads;
     Object.assign(this, { space, design, width, heads, n });

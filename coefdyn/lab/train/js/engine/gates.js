@@ -1,18 +1,21 @@
 // Input-dependent numbers per head and token, as `coefdyn.mixers.gates`: decays, step sizes, beta and eta. A gate of C
 // numbers reads x (rows, width) and gives (rows, C), all heads of a token side by side.
 
+import { Linear, sumOfRows } from "./linear.js";
+import { drawUniformBetween } from "./space.js";
+
 // Above this score torch's softplus is the identity.
-const SOFTPLUS_TURNS_LINEAR = 20;
+export const SOFTPLUS_TURNS_LINEAR = 20;
 const softplusOf = (x) => (x > SOFTPLUS_TURNS_LINEAR ? x : Math.log1p(Math.exp(x)));
 const sigmoidOf = (x) => 1 / (1 + Math.exp(-x));
 // The derivative of softplus from its value.
 const softplusSlope = (y) => (y > SOFTPLUS_TURNS_LINEAR ? 1 : -Math.expm1(-y));
 
-const GATE_MAPS = { exp: Math.exp, softplus: softplusOf, sigmoid: sigmoidOf };
+export const GATE_MAPS = { exp: Math.exp, softplus: softplusOf, sigmoid: sigmoidOf };
 const GATE_SLOPES = { exp: (y) => y, softplus: softplusSlope, sigmoid: (y) => y * (1 - y) };
 
 // factor map(W x + bias), one number per head.
-class HeadGate {
+export class HeadGate {
   constructor(space, name, { width, heads, kind, factor = 1, bias = false }) {
     this.linear = new Linear(space, `${name}.linear`, width, heads, bias);
     Object.assign(this, { space, kind, factor });
@@ -50,7 +53,7 @@ function drawTimesteps(array, generator) {
 }
 
 // Mamba-2's decay: log a_t = -Delta_t a with Delta_t = softplus(W x_t + c), a = exp(log_a).
-class TimestepDecay {
+export class TimestepDecay {
   constructor(space, name, { width, channels }) {
     this.space = space;
     this.bias = space.parameter(`${name}.delta_bias`, [channels], { decayed: false });
@@ -100,7 +103,7 @@ class TimestepDecay {
 }
 
 // GLA's decay: log a_t = logsigmoid(W_2 W_1 x_t + c) / 16, with W_1 of rank 16.
-class LowRankDecay {
+export class LowRankDecay {
   constructor(space, name, { width, channels }) {
     this.space = space;
     this.down = new Linear(space, `${name}.down`, width, 16);

@@ -1,5 +1,8 @@
 // Products of matrices, and linear maps made of them.
 
+import { simd } from "./simd.js";
+import { drawUniformWithin } from "./space.js";
+
 // Below so many products the copies of `simd` cost more than they save.
 const SIMD_PAYS = 2048;
 
@@ -52,7 +55,7 @@ function multiplyTiled(out, rows, columns, inner, left, leftRow, leftStep, right
 }
 
 // y = W x + c for every row x; W (outputs, inputs) as in torch.nn.Linear.
-class Linear {
+export class Linear {
   constructor(space, name, inputs, outputs, bias = false) {
     this.space = space;
     this.inputs = inputs;
@@ -87,7 +90,7 @@ class Linear {
 }
 
 // The sum of so many rows, each as long as the result.
-function sumOfRows(sum, values, rows) {
+export function sumOfRows(sum, values, rows) {
   const width = sum.length;
   sum.fill(0);
   for (let m = 0; m < rows; m++) for (let c = 0; c < width; c++) sum[c] += values[m * width + c];

@@ -1,8 +1,13 @@
 // Options of a model, checked; what cannot be is said in words.
 
-const givenOnly = (given) => Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+import { DESIGN_CHOICES, DESIGN_DEFAULTS } from "./design_mixer.js";
+import { KINDS } from "./space.js";
 
-function checkedOptions(given) {
+const MODEL_DEFAULTS = { width: 32, layers: 2, heads: 4, positions: "none", seed: 0, dtype: "float32" };
+
+export const givenOnly = (given) => Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+
+export function checkedOptions(given) {
   const options = { ...MODEL_DEFAULTS, ...givenOnly(given) };
   options.design = checkedDesign(options.design || {});
   const { width, heads } = options;

@@ -1,23 +1,25 @@
 // From tokens to heads: L2 norm, rotary positions, and the copies between a token's row and a head, as
 // `coefdyn.mixers.projections`. All vectors of a token lie side by side, head after head.
 
+import { dotOf } from "./scores.js";
+
 const L2_EPSILON = 1e-6;
 
 // The part of so many numbers at `start` of every row, as one array, and back.
-function gatherHead(into, from, start, width, stride, length) {
+export function gatherHead(into, from, start, width, stride, length) {
   for (let t = 0; t < length; t++) {
     for (let c = 0; c < width; c++) into[t * width + c] = from[start + t * stride + c];
   }
 }
 
-function scatterHead(into, from, start, width, stride, length) {
+export function scatterHead(into, from, start, width, stride, length) {
   for (let t = 0; t < length; t++) {
     for (let c = 0; c < width; c++) into[start + t * stride + c] = from[t * width + c];
   }
 }
 
 // Each of `count` vectors of size n to x / sqrt(|x|^2 + epsilon); `inverse` keeps the factors.
-function normalizeVectors(out, x, inverse, count, n) {
+export function normalizeVectors(out, x, inverse, count, n) {
   for (let m = 0, at = 0; m < count; m++, at += n) {
     const factor = (inverse[m] = 1 / Math.sqrt(dotOf(x, x, at, at, n) + L2_EPSILON));
     for (let c = at; c < at + n; c++) out[c] = x[c] * factor;
@@ -25,7 +27,7 @@ function normalizeVectors(out, x, inverse, count, n) {
 }
 
 // Writes, or adds, the gradient of x; `unit` are the normalized vectors.
-function normalizeBackward(dx, dUnit, unit, inverse, count, n, add) {
+export function normalizeBackward(dx, dUnit, unit, inverse, count, n, add) {
   for (let m = 0, at = 0; m < count; m++, at += n) {
     const along = dotOf(unit, dUnit, at, at, n);
     for (let c = at; c < at + n; c++) {
@@ -36,7 +38,7 @@ function normalizeBackward(dx, dUnit, unit, inverse, count, n, add) {
 }
 
 // Rotary positions (Su et al., 2021): channels r and r + n/2 of token t turned by t 10000^(-2r/n), in place.
-class Rotary {
+export class Rotary {
   constructor(length, n) {
     this.half = n / 2;
     const angles = Float64Array.from({ length: length * this.half }, (_, at) => {

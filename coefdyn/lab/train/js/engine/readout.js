@@ -1,7 +1,9 @@
 // phi and its slope on a row of scores, and the feature maps psi: names as in `coefdyn.mixers.design.READOUTS`.
 // A row is the numbers from `from` to before `to`; exp takes its scores relative to `offset`.
 
-const ROW_READOUTS = {
+import { SOFTPLUS_TURNS_LINEAR } from "./gates.js";
+
+export const ROW_READOUTS = {
   identity(scores, from, to, offset, values, slopes) {
     for (let at = from; at < to; at++) {
       values[at] = scores[at];
@@ -28,7 +30,7 @@ const ROW_READOUTS = {
 };
 
 // psi on every channel, in the same form: x, from, to, 0, values, slopes.
-const FEATURES = {
+export const FEATURES = {
   psi_elu1(x, from, to, offset, values, slopes) {
     for (let at = from; at < to; at++) {
       values[at] = x[at] > 0 ? x[at] + 1 : Math.exp(x[at]);

@@ -5,12 +5,14 @@
 //
 // share_i is 1 where eta_i is the row's sum, its sign where it is the floored sum above its floor, else 0.
 
-const ETA_KINDS = ["one", "row_sum", "floored", "geometric", "exp", "softplus", "sigmoid"];
+import { ROW_READOUTS } from "./readout.js";
+
+export const ETA_KINDS = ["one", "row_sum", "floored", "geometric", "exp", "softplus", "sigmoid"];
 const FLOOR = 1;
 
 // Row i of one head: `scores` to `weights`, `gains`, `etas` and `shares`, where the head's part of them starts at
 // `place` (L x L) and `row` (L). `given` is eta_i where it does not come from the row.
-function normaliseRow(head, i, given, place, row, { weights, gains, etas, shares }) {
+export function normaliseRow(head, i, given, place, row, { weights, gains, etas, shares }) {
   const { L, scores, values, slopes, readout, normalizer, tiny } = head;
   const from = i * L;
   const to = from + i + 1;
@@ -47,7 +49,7 @@ function normaliseRow(head, i, given, place, row, { weights, gains, etas, shares
 }
 
 // y_i = sum_j w_ij v_j
-function readValues(head, weights, place) {
+export function readValues(head, weights, place) {
   const { L, d, v, y } = head;
   y.fill(0);
   for (let i = 0; i < L; i++) {
@@ -59,7 +61,7 @@ function readValues(head, weights, place) {
 }
 
 // From the gradient of y to those of v, of the scores, and of a given eta.
-function readBackward(head, place, row, { weights, gains, etas, shares }) {
+export function readBackward(head, place, row, { weights, gains, etas, shares }) {
   const { L, d, v, dy, dv, dScores, dEta } = head;
   dv.fill(0);
   for (let i = 0; i < L; i++) {

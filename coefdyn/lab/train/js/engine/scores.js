@@ -5,7 +5,9 @@
 // product of the a_t is needed (pairScores); otherwise, and where a feature map reads the state, every stored key evolves
 // token by token as the equation says (storedScores).
 
-class Head {
+import { FEATURES } from "./readout.js";
+
+export class Head {
   constructor(L, n, d, options, tiny) {
     const tokens = () => new Float64Array(L);
     const vectors = (width) => new Float64Array(L * width);
@@ -23,21 +25,21 @@ class Head {
 
 // What one head computes on its way forward and needs again on its way back: states[i, j], psi and its slope there, and
 // what A_i erases, z_i^T states[i - 1, j].
-const storedOf = ({ L, n, psi, reflects }) => ({
+export const storedOf = ({ L, n, psi, reflects }) => ({
   states: new Float64Array(L * L * n),
   features: psi && new Float64Array(L * L * n),
   featureSlopes: psi && new Float64Array(L * L * n),
   erased: reflects && new Float64Array(L * L),
 });
 
-const dotOf = (x, y, at, to, size) => {
+export const dotOf = (x, y, at, to, size) => {
   let sum = 0;
   for (let c = 0; c < size; c++) sum += x[at + c] * y[to + c];
   return sum;
 };
 
 // s_ij = a_i ... a_{j+1} q_i^T keys_j, with keys_j = b_j k_j, or psi(b_j k_j) read by psi(q_i).
-function pairScores(head) {
+export function pairScores(head) {
   const { L, n, q, keys, a, fade, scores, decays } = head;
   for (let i = 0; i < L; i++) {
     for (let j = 0; j <= i; j++) {
@@ -49,7 +51,7 @@ function pairScores(head) {
 }
 
 // With s_ij = e^{G_i - G_j} q_i^T keys_j the gradient of G_t is q_t^T dq_t - keys_t^T dkeys_t.
-function pairBackward(head) {
+export function pairBackward(head) {
   const { L, n, q, keys, dq, dKeys, a, dLogA, fade, dScores, decays } = head;
   dq.fill(0);
   dKeys.fill(0);
@@ -93,7 +95,7 @@ function evolveRow({ L, n, decay, beta, keys, z, decays, reflects }, { states, e
 }
 
 // Row by row, while the states of the row before are still at hand.
-function storedScores(head, kept) {
+export function storedScores(head, kept) {
   const { L, n, psi, scores, q, qFeatures, qSlopes } = head;
   const { states, features, featureSlopes } = kept;
   if (psi) FEATURES[psi](q, 0, L * n, 0, qFeatures, qSlopes);
@@ -108,7 +110,7 @@ function storedScores(head, kept) {
 
 // lambda_j is the gradient of states[i, j], row by row from the last: what row i reads is added, then A_i is passed
 // backwards, and what is left when its own row is reached is the gradient of keys_j.
-function storedBackward(head, kept) {
+export function storedBackward(head, kept) {
   const { L, n, psi, q, dq, dKeys, dScores, lambda, qFeatures, qSlopes } = head;
   const { states, features, featureSlopes } = kept;
   if (psi) FEATURES[psi](q, 0, L * n, 0, qFeatures, qSlopes);

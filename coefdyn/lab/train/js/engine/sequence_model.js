@@ -1,6 +1,13 @@
 // Tokens to logits, one block after another: `coefdyn.models.SequenceModel` on the lab's tasks, with its gradient.
 
-const MODEL_DEFAULTS = { width: 32, layers: 2, heads: 4, positions: "none", seed: 0, dtype: "float32" };
+import { generatorFor } from "../tasks/generator.js";
+import { Block, LayerNorm } from "./blocks.js";
+import { crossEntropy } from "./cross_entropy.js";
+import { Linear } from "./linear.js";
+import { checkedOptions } from "./options.js";
+import { drawNormals, Space } from "./space.js";
+import { troubleOf } from "./trouble.js";
+
 const EMBEDDING_DEVIATION = 0.02;
 
 class SequenceModel {
@@ -21,9 +28,9 @@ class SequenceModel {
   // The weights that torch draws for the same seed, in its order.
   draw(generator) {
     const { data } = this.embedding;
-    drawNormal(data, 1, generator);
-    drawNormal(data, EMBEDDING_DEVIATION, generator);
-    if (this.positions) drawNormal(this.positions.data, EMBEDDING_DEVIATION, generator);
+    drawNormals(data, 1, generator);
+    drawNormals(data, EMBEDDING_DEVIATION, generator);
+    if (this.positions) drawNormals(this.positions.data, EMBEDDING_DEVIATION, generator);
     for (const block of this.blocks) block.draw(generator);
     this.head.draw(generator);
     this.head.bias.data.fill(0);
@@ -108,4 +115,4 @@ class SequenceModel {
   }
 }
 
-const createModel = (options) => new SequenceModel(options);
+export const createModel = (options) => new SequenceModel(options);

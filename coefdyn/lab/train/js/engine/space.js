@@ -1,9 +1,9 @@
 // Where the numbers of a model live: float32 or float64 arrays, parameters by name, and rows that are made once and
 // used again at every step.
 
-const KINDS = { float32: Float32Array, float64: Float64Array };
+export const KINDS = { float32: Float32Array, float64: Float64Array };
 
-class Space {
+export class Space {
   constructor(dtype) {
     this.Kind = KINDS[dtype];
     this.tiny = dtype === "float32" ? 2 ** -126 : 2 ** -1022;
@@ -25,17 +25,17 @@ class Space {
 }
 
 // Draws as torch.nn makes them: uniform within +-bound, each number rounded to float32.
-function drawUniformWithin(array, bound, generator) {
+export function drawUniformWithin(array, bound, generator) {
   drawUniformBetween(array, -bound, bound, generator);
 }
 
-function drawUniformBetween(array, low, high, generator) {
+export function drawUniformBetween(array, low, high, generator) {
   for (let at = 0; at < array.length; at++) array[at] = Math.fround(generator.uniform() * (high - low) + low);
 }
 
 // Normal numbers as torch.randn makes 16 or more of them: Box and Muller on blocks of 16 uniform ones, where an
 // incomplete last block is drawn again; fewer than 16 come in pairs from float64.
-function drawNormal(array, deviation, generator) {
+export function drawNormals(array, deviation, generator) {
   const size = array.length;
   const drawn = size < 16 ? fewNormals(size, generator) : Float64Array.from(array, () => generator.uniform());
   if (size >= 16) {

@@ -1,6 +1,6 @@
 // Where numbers stopped being finite: the parts of a model in the order in which they are computed.
 
-function troubleOf(model) {
+export function troubleOf(model) {
   const rows = model.batch * model.length;
   const { width, heads, classes } = model.options;
   const steps = model.parameters.map(({ name, data }) => [data, data.length, { part: "parameter", name }]);

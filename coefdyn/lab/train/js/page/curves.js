@@ -1,10 +1,13 @@
 // Loss and accuracy of one or two runs against the training step.
 
+import { formatNumber } from "../../../../widgets/js/text.js";
+import { dot, openCanvas, stroke, write } from "../../../../widgets/js/theme.js";
+
 const RUN_COLORS = ["evolution", "readout"];
 const RUN_DASHES = [[], [6, 3]];
 
 // Each half of a wide canvas, or one above the other: loss, and accuracy with the base rate.
-function drawCurves(canvas, lanes, { base, classes }, theme) {
+export function drawCurves(canvas, lanes, { base, classes }, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const wide = width >= 520;
   const size = wide ? { w: (width - 96) / 2, h: height - 48 } : { w: width - 48, h: height / 2 - 48 };

@@ -1,5 +1,13 @@
 // What a reader takes away: the weights as a file and back, and the film of a run.
 
+import { element, setAttribute, setText } from "../../../../widgets/js/dom.js";
+import { renderFilm } from "../../../../widgets/js/film.js";
+import { IGNORE } from "../tasks/batch.js";
+import { taskTokenName } from "../tasks/tasks.js";
+import { decodeDesign, encodeDesign, trainName } from "./settings.js";
+import { trainButton } from "./train_controls.js";
+import TRAIN from "coefdyn:offered";
+
 function offerFile(name, bytes, type) {
   const url = URL.createObjectURL(new Blob([bytes], { type }));
   const link = element("a", { href: url, download: name });
@@ -98,7 +106,7 @@ function saveFilm(app) {
   app.tell("Saved the film; in Python, TrainingFilm.load(\"…/that file.json\") plays it.");
 }
 
-function trainKeeping(app) {
+export function trainKeeping(app) {
   const input = element("input", { type: "file", accept: ".safetensors", hidden: true, "data-cd": "train-file", onchange: () => {
     const [file] = input.files;
     if (file) loadTrained(app, file);

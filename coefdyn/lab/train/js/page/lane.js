@@ -1,7 +1,10 @@
 // One design on its way: its worker, and everything that it has told so far.
 
+import { freshId } from "../../../../widgets/js/dom.js";
+import TRAIN from "coefdyn:offered";
+
 // A worker that runs this text.
-function pageWorker(text) {
+export function pageWorker(text) {
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   const worker = new Worker(url);
   worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
@@ -9,7 +12,7 @@ function pageWorker(text) {
 }
 
 // The notebook's kernel, spoken to like a worker; `bytes` and `file` travel beside the message.
-function kernelWorker(widget) {
+export function kernelWorker(widget) {
   const lane = freshId("lane");
   const hear = (data, buffers) => {
     if (data.lane !== lane) return;
@@ -29,7 +32,7 @@ function kernelWorker(widget) {
 
 const MOST_FRAMES = 64; // of a film; then every second one is left out
 
-class Lane {
+export class Lane {
   constructor(worker, run, look, hear) {
     Object.assign(this, { worker, run, look, hear, t: 0, losses: [], marks: [], every: TRAIN.every, begin: 0, seen: null, trouble: null });
     this.waiting = [];

@@ -1,6 +1,14 @@
 // The matrix of a layer and head on a test sequence, with the tokens along its sides.
 
-function drawLook(canvas, { seen, t }, { layer, head }, nameOf, theme) {
+import { setAttribute } from "../../../../widgets/js/dom.js";
+import { strongestIn } from "../../../../widgets/js/film.js";
+import { drawFilmTokens } from "../../../../widgets/js/film_draw.js";
+import { drawGaps, frame, matrixBuffer, matrixPixels } from "../../../../widgets/js/matrix.js";
+import { formatNumber } from "../../../../widgets/js/text.js";
+import { openCanvas, write } from "../../../../widgets/js/theme.js";
+import { IGNORE } from "../tasks/batch.js";
+
+export function drawLook(canvas, { seen, t }, { layer, head }, nameOf, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   if (!seen) return;
   const { matrix, length: L, inputs, targets } = seen;

@@ -1,11 +1,13 @@
 // How much work the worker gets at a time, so that the page stays smooth and the device cool.
 
+import { formatNumber } from "../../../../widgets/js/text.js";
+
 const MESSAGE_MS = 60; // of work between two looks
 const LEAST_FRAMES = 30; // a second
 const LEAST_SHARE = 1 / 4;
 const CALM_MS = 5000; // without a slow second, before the work is doubled again
 
-class Pace {
+export class Pace {
   constructor() {
     this.share = 1;
     this.most = 1;
@@ -58,7 +60,7 @@ class Pace {
 }
 
 // A phone or laptop that runs on its battery does half of the work; browsers that do not tell are taken to be plugged in.
-async function mindBattery(pace) {
+export async function mindBattery(pace) {
   try {
     const battery = await navigator.getBattery();
     if (battery.charging) return;

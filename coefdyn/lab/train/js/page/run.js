@@ -1,10 +1,14 @@
 // Starting, pausing and ending runs. Training goes on by messages: each asks for some steps, and the next one is sent
 // when the page has drawn the answer.
 
+import { kernelWorker, Lane, pageWorker } from "./lane.js";
+import { decodeTraining, encodeTraining, mixerOptions } from "./settings.js";
+import TRAIN from "coefdyn:offered";
+import WORKER from "coefdyn:worker";
+
 const RUN_KEYS = ["task", "left", "right", "rate", "seed", "positions"]; // what makes another run of it
 
-function bindRuns(app) {
-  const text = trainWorkerText();
+export function bindRuns(app) {
   let timer = 0;
   let beat = 0;
   const looking = () => ({ layer: app.settings.layer, head: app.settings.head, sequence: app.settings.sequence });
@@ -19,7 +23,7 @@ function bindRuns(app) {
     app.wish = false;
     app.onBegin.forEach((call) => call());
     app.runs = [app.settings.left, app.settings.right].filter(Boolean).map(runOf);
-    const worker = () => (app.where === "kernel" ? kernelWorker(app.widget) : pageWorker(text));
+    const worker = () => (app.where === "kernel" ? kernelWorker(app.widget) : pageWorker(WORKER));
     app.lanes = app.runs.map((run) => new Lane(worker(), run, looking(), hear));
     app.schedule();
   };
@@ -108,7 +112,7 @@ function bindRuns(app) {
 }
 
 // A hidden tab waits, and goes on when it is seen again.
-function listenToVisibility(app) {
+export function listenToVisibility(app) {
   const change = () => {
     if (document.hidden && app.running) {
       app.hidden = true;
@@ -123,7 +127,7 @@ function listenToVisibility(app) {
 }
 
 // The settings in the page's address, as the explorer has them; only in a page of the book.
-function listenToTrainAddress(app, name) {
+export function listenToTrainAddress(app, name) {
   if (app.widget.get("_in_page") !== true) return;
   const prefix = `#cd-${name}?`;
   const read = () => {

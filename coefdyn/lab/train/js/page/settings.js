@@ -1,26 +1,29 @@
 // What the figure is set to. A design is the name of a row, or "own" with its four ingredients.
 
+import { formatNumber } from "../../../../widgets/js/text.js";
+import TRAIN from "coefdyn:offered";
+
 const TRAIN_KEYS = ["task", "left", "right", "rate", "seed", "positions", "layer", "head", "sequence", "speed"];
-const TRAIN_LIMITS = { seed: [0, 9999], layer: [1, TRAIN.size.layers], head: [1, TRAIN.size.heads], sequence: [1, TRAIN.sequences] };
+export const TRAIN_LIMITS = { seed: [0, 9999], layer: [1, TRAIN.size.layers], head: [1, TRAIN.size.heads], sequence: [1, TRAIN.sequences] };
 const OWN_KEYS = ["evolution", "readout", "normalizer", "scaling"];
 
-const isRow = (design) => Object.hasOwn(TRAIN.rows, design.preset);
+export const isRow = (design) => Object.hasOwn(TRAIN.rows, design.preset);
 
 // The options of the model's mixer.
-function mixerOptions(design) {
+export function mixerOptions(design) {
   if (isRow(design)) return TRAIN.rows[design.preset].options;
-  const { preset, constant, ...four } = design;
-  return four.evolution === "constant" ? { ...four, constant } : four;
+  const four = Object.fromEntries(OWN_KEYS.map((key) => [key, design[key]]));
+  return design.evolution === "constant" ? { ...four, constant: design.constant } : four;
 }
 
 // A design of one's own that starts where another one is.
-function asOwn(design) {
+export function asOwn(design) {
   if (!isRow(design)) return design;
   const { options } = TRAIN.rows[design.preset];
   return { preset: "own", constant: 0.7, ...Object.fromEntries(OWN_KEYS.map((key) => [key, options[key]])) };
 }
 
-function trainName(design) {
+export function trainName(design) {
   if (isRow(design)) return TRAIN.rows[design.preset].label;
   const { evolution, constant, readout, normalizer, scaling } = design;
   const choice = (key, value) => TRAIN.choices[key][value];
@@ -29,13 +32,13 @@ function trainName(design) {
 }
 
 // "gla" or "own,constant,0.7,exp,row_sum,inverse_sqrt".
-function encodeDesign(design) {
+export function encodeDesign(design) {
   if (isRow(design)) return design.preset;
   return ["own", design.evolution, design.constant, design.readout, design.normalizer, design.scaling].join(",");
 }
 
 // The design of a text, or null.
-function decodeDesign(text) {
+export function decodeDesign(text) {
   if (Object.hasOwn(TRAIN.rows, text)) return { preset: text };
   const [own, evolution, constant, readout, normalizer, scaling, ...rest] = text.split(",");
   const design = { preset: own, evolution, constant: Number(constant), readout, normalizer, scaling };
@@ -44,14 +47,14 @@ function decodeDesign(text) {
   return own === "own" && rest.length === 0 && known && fits ? design : null;
 }
 
-function encodeTraining(s, home) {
+export function encodeTraining(s, home) {
   const text = (key, of) => (key === "left" || key === "right" ? (of[key] ? encodeDesign(of[key]) : "none") : String(of[key]));
   const changed = TRAIN_KEYS.filter((key) => text(key, s) !== text(key, home));
   return changed.map((key) => `${key}=${encodeURIComponent(text(key, s))}`).join("&");
 }
 
 // Settings of an address; what cannot be read stays as it is at home, and is told.
-function decodeTraining(query, home) {
+export function decodeTraining(query, home) {
   const settings = { ...home };
   const notes = [];
   for (const part of query.split("&").filter(Boolean).slice(0, 40)) {
@@ -70,7 +73,7 @@ function decodeTraining(query, home) {
 }
 
 // The value that a text gives a setting; undefined where it gives none.
-function readSetting(key, text) {
+export function readSetting(key, text) {
   if (key === "right" && text === "none") return null;
   if (key === "left" || key === "right") return decodeDesign(text) || undefined;
   if (key === "rate") return TRAIN.rates.find((rate) => rate === Number(text));

@@ -1,5 +1,10 @@
 // The controls: contest, designs, and what a run is pressed with.
 
+import { element, freshId, setAttribute, setText, symbol } from "../../../../widgets/js/dom.js";
+import { formatNumber } from "../../../../widgets/js/text.js";
+import { asOwn, isRow, readSetting, TRAIN_LIMITS } from "./settings.js";
+import TRAIN from "coefdyn:offered";
+
 function trainSelect(key, label, options, app, { hook = key, read = (s) => s[key], write: put = (value) => ({ [key]: value }), ingredient = "" } = {}) {
   const id = freshId(hook);
   const select = element("select", { id, "data-cd": `control-${hook}`, onchange: () => app.change(put(select.value)) },
@@ -12,7 +17,7 @@ function trainSelect(key, label, options, app, { hook = key, read = (s) => s[key
   return node;
 }
 
-function trainContest(app) {
+export function trainContest(app) {
   const labels = (list) => Object.fromEntries(Object.entries(list).map(([name, one]) => [name, one.label || one]));
   const seedId = freshId("seed");
   const seed = element("input", { id: seedId, type: "number", min: 0, max: TRAIN_LIMITS.seed[1], step: 1, inputmode: "numeric", "data-cd": "control-seed",
@@ -34,7 +39,7 @@ function trainContest(app) {
 }
 
 // In a live notebook the kernel can train as well; a page has none.
-function trainWhere(app) {
+export function trainWhere(app) {
   if (app.widget.get("kernel") !== true || app.widget.get("_in_page") === true) return "";
   const id = freshId("where");
   const select = element("select", { id, "data-cd": "control-where", onchange: () => {
@@ -45,7 +50,7 @@ function trainWhere(app) {
 }
 
 // Chips of the rows, and the four ingredients of one's own.
-function trainDesign(side, app) {
+export function trainDesign(side, app) {
   const chips = [...Object.entries(TRAIN.rows).map(([name, row]) => [name, row.short, row.label]), ["own", "Your own", "Choose the four ingredients"]];
   const buttons = chips.map(([name, text, title]) => element("button", { type: "button", class: "cdx-chip", text, title, "data-cd": `${side}-${name}`,
     onclick: () => app.change({ [side]: name === "own" ? asOwn(app.settings[side]) : { preset: name } }) }));
@@ -77,12 +82,12 @@ function trainDesign(side, app) {
   return node;
 }
 
-function trainButton(hook, text, onclick, more = {}) {
+export function trainButton(hook, text, onclick, more = {}) {
   return element("button", { type: "button", class: "cdx-button", "data-cd": hook, text, onclick, ...more });
 }
 
 // Train or Pause, Step, Reset, the second design; and how fast.
-function trainButtons(app) {
+export function trainButtons(app) {
   const start = trainButton("train-start", "Train", () => (app.running ? app.pause("Paused.") : app.train()), { class: "cdx-button cdx-train-start" });
   const one = trainButton("train-one", "Step", () => app.stepOnce());
   const reset = trainButton("train-reset", "Reset", () => app.reset("Reset: the weights are as the seed draws them."));
@@ -97,7 +102,7 @@ function trainButtons(app) {
   return element("div", { class: "cdx-train-bar" }, start, one, reset, trainSelect("speed", "Speed", TRAIN.speeds, app), second);
 }
 
-function trainLooking(app) {
+export function trainLooking(app) {
   const numbers = (most) => Object.fromEntries(Array.from({ length: most }, (_, m) => [String(m + 1), String(m + 1)]));
   const pick = (key, label, most) => trainSelect(key, label, numbers(most), app, { write: (value) => ({ [key]: Number(value) }) });
   return element("div", { class: "cdx-tokens cdx-looking" }, pick("layer", "Layer", TRAIN.size.layers), pick("head", "Head", TRAIN.size.heads),

@@ -1,5 +1,20 @@
 // Training in the page: the run is a worker's, the page only draws. `data-cd` names what tests hold on to.
 
+import { element, setAttribute, setText } from "../../../../widgets/js/dom.js";
+import { formatNumber } from "../../../../widgets/js/text.js";
+import { listenToTheme, readTheme } from "../../../../widgets/js/theme.js";
+import { taskTokenName } from "../tasks/tasks.js";
+import { drawCurves } from "./curves.js";
+import { trainKeeping } from "./keep.js";
+import { drawLook } from "./look.js";
+import { mindBattery, Pace } from "./pace.js";
+import { bindRuns, listenToTrainAddress, listenToVisibility } from "./run.js";
+import { trainName } from "./settings.js";
+import { trainButtons, trainContest, trainDesign, trainLooking, trainWhere } from "./train_controls.js";
+import { sequenceWords, troubleWords } from "./words.js";
+import STYLE from "coefdyn:style";
+import TRAIN from "coefdyn:offered";
+
 function renderTrainer({ model: widget, el }) {
   const home = { ...widget.get("settings") };
   const app = { widget, home, settings: { ...home }, lanes: [], cleanups: [], updaters: [], onBegin: [], running: false, hidden: false,
@@ -10,7 +25,7 @@ function renderTrainer({ model: widget, el }) {
   app.tell = (words) => setText(status, words);
   bindRuns(app);
   app.root = element("section", { class: "cdx cdx-train", "data-cd": "trainer", "aria-label": "Train in the page" },
-    element("style", { text: TRAIN_STYLE }),
+    element("style", { text: STYLE }),
     trainContest(app), trainWhere(app), element("p", { class: "cdx-hint", "data-cd": "train-about" }),
     element("div", { class: "cdx-train-designs" }, trainDesign("left", app), trainDesign("right", app)),
     trainButtons(app), status, element("p", { class: "cdx-hint cdx-train-pace", "data-cd": "train-pace" }),
@@ -97,7 +112,9 @@ function makeSide(side, m, app) {
     setText(caption, trainName(app.settings[side]));
     const nameOf = (token) => taskTokenName(app.contests[app.settings.task].config, token);
     drawLook(canvas, lane, app.settings, nameOf, app.theme);
-    if (lane.seen) setText(answer, lane.trouble ? troubleWords(lane.trouble, app.settings[side]) : answerWords(lane.seen, nameOf));
+    if (lane.seen) setText(answer, lane.trouble ? troubleWords(lane.trouble, app.settings[side]) : sequenceWords(lane.seen, nameOf));
     setAttribute(answer, "role", lane.trouble ? "alert" : "note");
   } };
 }
+
+export default { render: renderTrainer };

@@ -1,7 +1,12 @@
 // What the figure says: the answer on a test sequence, and why a run ended.
 
+import { formatNumber } from "../../../../widgets/js/text.js";
+import { IGNORE } from "../tasks/batch.js";
+import { mixerOptions } from "./settings.js";
+import TRAIN from "coefdyn:offered";
+
 // "Asked at k2 (token 9): v1, which is right."
-function answerWords({ inputs, targets, said }, nameOf) {
+export function sequenceWords({ inputs, targets, said }, nameOf) {
   const asked = [...targets.keys()].filter((i) => targets[i] !== IGNORE);
   const right = asked.filter((i) => said[i] === targets[i]).length;
   const told = (i) => {
@@ -19,7 +24,7 @@ const TROUBLE_PARTS = {
 };
 
 // Why a run ended, as Principle 6 would say it.
-function troubleWords(trouble, design) {
+export function troubleWords(trouble, design) {
   const options = mixerOptions(design);
   const layer = trouble.layer === undefined ? "" : ` of layer ${trouble.layer + 1}`;
   const where = `${TROUBLE_PARTS[trouble.part] || "a number"}${layer}`;

@@ -1,6 +1,8 @@
 // Selective copying; `copying.py` of coefdyn.lab.tasks says what it is.
 
-function sampleCopying(c, n, generator) {
+import { batchOf, IGNORE } from "./batch.js";
+
+export function sampleCopying(c, n, generator) {
   const count = c.tokens_to_copy;
   const blanks = c.seq_len - 2 * count - 1;
   const content = generator.integers(0, c.vocab_size - 2, n * count);
@@ -21,7 +23,7 @@ function sampleCopying(c, n, generator) {
   });
 }
 
-function copyingName(c, token) {
+export function copyingName(c, token) {
   if (token === c.vocab_size - 2) return "_";
   return token === c.vocab_size - 1 ? "copy" : String(token);
 }

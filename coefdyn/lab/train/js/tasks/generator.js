@@ -67,7 +67,7 @@ function deriveSeed(seed, ...labels) {
   return ((digest[0] & 1) << 31) | (digest[1] >>> 1);
 }
 
-const generatorFor = (seed, ...labels) => new Generator(deriveSeed(seed, ...labels));
+export const generatorFor = (seed, ...labels) => new Generator(deriveSeed(seed, ...labels));
 
 // FIPS 180-4 of a short ASCII text, as eight 32-bit words. A worker of a page opened as a file has no crypto.subtle.
 function sha256(text) {
@@ -108,7 +108,7 @@ function compress(hash, block, constants) {
 }
 
 // Where each element's value first appears in the row.
-function firstOccurrence(row) {
+export function firstOccurrence(row) {
   const seen = new Map();
   return Array.from(row, (x, place) => {
     if (!seen.has(x)) seen.set(x, place);
@@ -117,12 +117,12 @@ function firstOccurrence(row) {
 }
 
 // The places of a row in increasing order of its numbers.
-function argsort(row) {
+export function argsort(row) {
   return Array.from(row, (_, k) => k).sort((a, b) => row[a] - row[b]);
 }
 
 // n tuples of `size` distinct ids from [low, low + count): the i-th is a rank among those not taken yet.
-function orderedDistinct(low, count, size, n, generator) {
+export function orderedDistinct(low, count, size, n, generator) {
   const drawn = Array.from({ length: n }, () => []);
   const ascending = Array.from({ length: n }, () => []);
   for (let i = 0; i < size; i++) {

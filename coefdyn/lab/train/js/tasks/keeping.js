@@ -1,7 +1,10 @@
 // Tasks that ask what a state keeps; `keeping.py` of coefdyn.lab.tasks says what they are.
 
+import { batchOf, IGNORE } from "./batch.js";
+import { argsort, orderedDistinct } from "./generator.js";
+
 // Keys are written several times; the last value of each counts.
-function sampleOverwrite(c, n, generator) {
+export function sampleOverwrite(c, n, generator) {
   const { keys, values } = keysAndValues(c, c.writes, n, generator);
   const slots = c.pairs * c.writes;
   const orders = generator.uniforms(n * slots);
@@ -18,7 +21,7 @@ function sampleOverwrite(c, n, generator) {
 }
 
 // Pairs, a reset, half of the keys again; a key that was not written since has the answer 0.
-function sampleForget(c, n, generator) {
+export function sampleForget(c, n, generator) {
   const { keys, values } = keysAndValues(c, 2, n, generator);
   const again = Math.floor(c.pairs / 2);
   const orders = generator.uniforms(n * c.pairs);
@@ -50,7 +53,7 @@ function askKeys(inputs, keys, answers, asked) {
 }
 
 // A mark and a value, noise that looks like values, then the question.
-function sampleLongMemory(c, n, generator) {
+export function sampleLongMemory(c, n, generator) {
   const drawn = generator.integers(0, c.vocab_size - 2, n * c.seq_len);
   return batchOf(n, (m) => {
     const inputs = Array.from(drawn.subarray(m * c.seq_len, (m + 1) * c.seq_len));
@@ -60,7 +63,7 @@ function sampleLongMemory(c, n, generator) {
 }
 
 // Uniform tokens; the target is the token some places back.
-function samplePosition(c, n, generator) {
+export function samplePosition(c, n, generator) {
   const drawn = generator.integers(0, c.vocab_size, n * c.seq_len);
   return batchOf(n, (m) => {
     const inputs = Array.from(drawn.subarray(m * c.seq_len, (m + 1) * c.seq_len));
@@ -68,7 +71,7 @@ function samplePosition(c, n, generator) {
   });
 }
 
-function memoryName(c, token) {
+export function memoryName(c, token) {
   if (token === c.vocab_size - 2) return "keep";
   return token === c.vocab_size - 1 ? "?" : String(token);
 }

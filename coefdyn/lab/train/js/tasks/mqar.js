@@ -1,6 +1,9 @@
 // Multi-query associative recall; `mqar.py` of coefdyn.lab.tasks says what it is.
 
-function sampleMqar(c, n, generator) {
+import { batchOf, IGNORE } from "./batch.js";
+import { argsort, orderedDistinct } from "./generator.js";
+
+export function sampleMqar(c, n, generator) {
   const half = c.vocab_size / 2;
   const keys = orderedDistinct(1, half - 1, c.pairs, n, generator);
   const values = orderedDistinct(half, half, c.pairs, n, generator);
@@ -22,7 +25,7 @@ function sampleMqar(c, n, generator) {
 }
 
 // "_" is filler here, "/" the reset of the tasks in keeping.js.
-function keyedName(c, token, none) {
+export function keyedName(c, token, none) {
   const half = c.vocab_size / 2;
   if (token === 0) return none;
   return token < half ? `k${token}` : `v${token - half}`;

@@ -1,8 +1,11 @@
 // In-context recall and its noisy variant; `recall.py` of coefdyn.lab.tasks says what they are.
 
+import { batchOf, IGNORE } from "./batch.js";
+import { firstOccurrence } from "./generator.js";
+
 const recallContent = (c) => c.vocab_size - c.noise_vocab - (c.multi_query ? 0 : 1);
 
-function sampleRecall(c, n, generator, split) {
+export function sampleRecall(c, n, generator, split) {
   const slots = c.seq_len / 2 - 1;
   const content = recallContent(c);
   const keyIds = Math.floor(content / 2);
@@ -51,7 +54,7 @@ function recallNoise(c, n, slots, generator) {
   return noise;
 }
 
-function recallName(c, token) {
+export function recallName(c, token) {
   const content = recallContent(c);
   const keys = Math.floor(content / 2);
   if (token < keys) return `k${token}`;

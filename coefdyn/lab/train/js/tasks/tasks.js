@@ -1,30 +1,39 @@
 // The tasks that a page can draw: from the same configuration, seed and split the same tokens as coefdyn.lab.tasks.
 
-const IGNORE = -100; // a target that is not scored
-
-// n sequences as one batch: `row(m)` gives the inputs and the targets of sequence m.
-function batchOf(n, row) {
-  const rows = Array.from({ length: n }, (_, m) => row(m));
-  const length = rows[0][0].length;
-  const gather = (part) => Int32Array.from({ length: n * length }, (_, at) => rows[Math.floor(at / length)][part][at % length]);
-  return { n, length, inputs: gather(0), targets: gather(1) };
-}
+import { copyingName, sampleCopying } from "./copying.js";
+import { generatorFor } from "./generator.js";
+import { memoryName, sampleForget, sampleLongMemory, sampleOverwrite, samplePosition } from "./keeping.js";
+import { keyedName, sampleMqar } from "./mqar.js";
+import { recallName, sampleRecall } from "./recall.js";
+import { sampleParity } from "./tracking.js";
 
 const TASK_SAMPLERS = {
-  "noisy-recall": [sampleRecall, recallName],
-  recall: [sampleRecall, recallName],
-  mqar: [sampleMqar, (c, token) => keyedName(c, token, "_")],
-  "selective-copying": [sampleCopying, copyingName],
-  overwrite: [sampleOverwrite, (c, token) => keyedName(c, token, "/")],
-  forget: [sampleForget, (c, token) => keyedName(c, token, "/")],
-  "long-memory": [sampleLongMemory, memoryName],
-  position: [samplePosition, (c, token) => String(token)],
-  parity: [sampleParity, (c, token) => String(token)],
+  "noisy-recall": sampleRecall,
+  recall: sampleRecall,
+  mqar: sampleMqar,
+  "selective-copying": sampleCopying,
+  overwrite: sampleOverwrite,
+  forget: sampleForget,
+  "long-memory": sampleLongMemory,
+  position: samplePosition,
+  parity: sampleParity,
+};
+
+const TOKEN_NAMES = {
+  "noisy-recall": recallName,
+  recall: recallName,
+  mqar: (c, token) => keyedName(c, token, "_"),
+  "selective-copying": copyingName,
+  overwrite: (c, token) => keyedName(c, token, "/"),
+  forget: (c, token) => keyedName(c, token, "/"),
+  "long-memory": memoryName,
+  position: (c, token) => String(token),
+  parity: (c, token) => String(token),
 };
 
 // `config` is what TaskConfig.to_dict() gives.
-const sampleTask = (config, n, generator, split = "train") => TASK_SAMPLERS[config.task][0](config, n, generator, split);
-const taskTokenName = (config, token) => TASK_SAMPLERS[config.task][1](config, token);
+const sampleTask = (config, n, generator, split = "train") => TASK_SAMPLERS[config.task](config, n, generator, split);
+export const taskTokenName = (config, token) => TOKEN_NAMES[config.task](config, token);
 
 // The rows of a batch that are named, in this order.
 function batchRows(batch, rows) {
@@ -38,7 +47,7 @@ function batchRows(batch, rows) {
 }
 
 // The training and test sequences of a seed, and the batch of a step: those of coefdyn.lab.training.data.GroupData.
-class TaskData {
+export class TaskData {
   constructor(config, seed, batch) {
     this.config = config;
     this.seed = seed;

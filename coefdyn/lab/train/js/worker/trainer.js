@@ -1,8 +1,15 @@
 // One run in a worker: its sequences, model and optimiser, and what the page wants to see of it.
 
+import { adamw } from "../engine/adamw.js";
+import { loadWeights, saveWeights } from "../engine/checkpoint.js";
+import { createModel } from "../engine/sequence_model.js";
+import { IGNORE } from "../tasks/batch.js";
+import { TaskData } from "../tasks/tasks.js";
+import TRAIN from "coefdyn:offered";
+
 const EVERY = TRAIN.every; // steps between two looks at the test set
 
-class Trainer {
+export class Trainer {
   constructor({ task, design, size, positions, seed, rate, sequence = 1 }) {
     Object.assign(this, { task, sequence });
     this.data = new TaskData(task, seed, size.batch);
@@ -94,37 +101,3 @@ class Trainer {
     this.begin(/^\d{1,9}$/.test(step) ? Number(step) : 0);
   }
 }
-
-// The page asks, the worker answers; between two messages it does nothing, so that a pause is a message not sent.
-function listenToPage(scope) {
-  let trainer = null;
-  const report = (found, look) => ({ t: trainer.t, losses: [], marks: [], ...found, trouble: trainer.trouble, look: trainer.look(look) });
-  const begun = (look) => report({ marks: [trainer.mark()], first: trainer.filmRow() }, look);
-  const answers = {
-    start({ run, look }) {
-      trainer = new Trainer(run);
-      return begun(look);
-    },
-    work({ count, look }) {
-      const start = performance.now();
-      const found = trainer.work(count);
-      return { ...report(found, look), ms: performance.now() - start };
-    },
-    look: ({ look }) => report({}, look),
-    save: ({ notes }) => ({ file: trainer.save(notes) }),
-    load({ bytes, look }) {
-      trainer.load(bytes);
-      return begun(look);
-    },
-    notes: ({ bytes }) => ({ notes: readSafetensors(bytes).notes }),
-  };
-  scope.onmessage = ({ data }) => {
-    try {
-      scope.postMessage({ kind: data.kind, ...answers[data.kind](data) });
-    } catch (error) {
-      scope.postMessage({ kind: data.kind, error: error.message });
-    }
-  };
-}
-
-listenToPage(self);
