@@ -7,7 +7,7 @@ the largest logit.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,14 +129,24 @@ def check(
     return CheckReport(model=type(model).__name__, findings=findings, tolerance=limit)
 
 
-def _arguments(model: nn.Module) -> set[str]:
-    """Names that the model's forward takes; behind **kwargs those of transformers' models."""
+def _arguments(model: nn.Module) -> tuple[set[str], bool]:
+    """Names that the model's forward takes, and whether it also takes others, unnamed."""
     parameters = inspect.signature(model.forward).parameters
-    takes = set(parameters)
     rest = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
-    if rest and hasattr(model, "config") and "cache_params" not in takes:
-        takes |= {"past_key_values", "use_cache", "attention_mask"}
-    return takes
+    return set(parameters), rest and hasattr(model, "config")
+
+
+def _cache_of(answer: Any) -> tuple[str, Any]:
+    """What a pass keeps for the next one, by the name that the model's own output gives it.
+
+    Raises:
+        _NotTestable: for an output without a cache.
+    """
+    named = dict(answer) if isinstance(answer, Mapping) else dict(getattr(answer, "__dict__", {}))
+    for name, value in named.items():
+        if value is not None and any(word in name for word in ("cache", "past")):
+            return name, value
+    raise _NotTestable("the model takes no cache: its output holds none")
 
 
 def _try(
@@ -157,7 +167,7 @@ class _Subject:
 
     def __init__(self, model: nn.Module, ids: Int[Tensor, "B L"], vocab: int) -> None:
         self.model, self.ids, self.vocab = model, ids, vocab
-        self.takes = _arguments(model)
+        self.takes, self.takes_more = _arguments(model)
         with torch.no_grad():
             self.whole = self.logits(ids)
 
@@ -166,7 +176,7 @@ class _Subject:
 
     def logits(self, ids: Int[Tensor, "B L"], **kwargs: Any) -> Float[Tensor, "B L V"]:
         """Logits of a pass that keeps nothing."""
-        if "use_cache" in self.takes:
+        if "use_cache" in self.takes or self.takes_more:
             kwargs["use_cache"] = False
         answer = self.model(ids, **kwargs)
         return getattr(answer, "logits", answer)
@@ -177,27 +187,47 @@ class _Subject:
         gap = (mine.detach().float() - theirs.detach().float()).abs().amax().item() / largest
         return float("inf") if gap != gap else gap
 
+    def piece(self, ids: Int[Tensor, "B L"], start: int, kept: dict[str, Any]) -> Any:
+        """The output for the tokens from place ``start`` on, which continues what was kept."""
+        given: dict[str, Any] = {"use_cache": True, **kept}
+        if "position_ids" in self.takes:
+            positions = torch.arange(start, start + ids.shape[1], device=ids.device)
+            given["position_ids"] = positions.expand(len(ids), -1)
+        return self.model(ids, **given)
+
     @torch.no_grad()
     def in_pieces(self, sizes: list[int]) -> Float[Tensor, "B L V"]:
         """Logits of a prompt given piece by piece through the model's cache."""
-        name = next((x for x in ("past_key_values", "cache_params") if x in self.takes), None)
-        if name is None or "use_cache" not in self.takes:
-            raise _NotTestable("the model takes no cache (past_key_values or cache_params)")
-        past, start, pieces = None, 0, []
+        self.show_that_the_cache_arrives()
+        kept: dict[str, Any] = {}
+        start, pieces = 0, []
         for size in sizes:
-            given: dict[str, Any] = {"use_cache": True}
-            if past is not None:
-                given[name] = past
-            if "position_ids" in self.takes:
-                positions = torch.arange(start, start + size, device=self.ids.device)
-                given["position_ids"] = positions.expand(len(self.ids), -1)
-            answer = self.model(self.ids[:, start : start + size], **given)
-            past = getattr(answer, name, None)
-            if past is None:
-                raise _NotTestable(f"the model returns no {name}")
+            answer = self.piece(self.ids[:, start : start + size], start, kept)
+            kept = dict([_cache_of(answer)])
             pieces.append(answer.logits)
             start += size
         return torch.cat(pieces, 1)
+
+    def show_that_the_cache_arrives(self) -> None:
+        """Raises _NotTestable unless a second pass takes what the first one kept.
+
+        Two prompts and one token after them: the logits differ, or at least the cache that comes
+        back is the one that was handed over. Otherwise nothing that follows could blame the model.
+        """
+        if "use_cache" not in self.takes and not self.takes_more:
+            raise _NotTestable("the model takes no cache (use_cache)")
+        half = self.ids.shape[1] // 2
+        prompts, token = (
+            (self.ids[:, :half], (self.ids[:, :half] + 1) % self.vocab),
+            self.ids[:, :1],
+        )
+        answers, same = [], False
+        for prompt in prompts:
+            name, cache = _cache_of(self.piece(prompt, 0, {}))
+            answers.append(self.piece(token, half, {name: cache}))
+            same |= _cache_of(answers[-1])[1] is cache
+        if not same and torch.equal(answers[0].logits, answers[1].logits):
+            raise _NotTestable(f"the cache was not taken (handed over as {name})")
 
 
 @torch.no_grad()
@@ -229,7 +259,7 @@ def _parts(subject: _Subject) -> tuple[float, str]:
 
 @torch.no_grad()
 def _padding(subject: _Subject) -> tuple[float, str]:
-    if "attention_mask" not in subject.takes:
+    if "attention_mask" not in subject.takes and not subject.takes_more:
         raise _NotTestable("the model takes no attention_mask")
     missing = 3
     noise = subject.ids[:, :missing].flip(0)
@@ -239,7 +269,12 @@ def _padding(subject: _Subject) -> tuple[float, str]:
     given = {"attention_mask": mask}
     if "position_ids" in subject.takes:
         given["position_ids"] = (mask.cumsum(-1) - 1).clamp(min=0)
-    gap = subject.gap(subject.logits(ids, **given)[:, missing:], subject.whole)
+    masked = subject.logits(ids, **given)
+    if "attention_mask" not in subject.takes:
+        given["attention_mask"] = torch.ones_like(ids)
+        if torch.equal(masked, subject.logits(ids, **given)):
+            raise _NotTestable("the attention_mask was not taken")
+    gap = subject.gap(masked[:, missing:], subject.whole)
     return gap, f"{missing} masked tokens in front, against none"
 
 

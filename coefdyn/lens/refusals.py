@@ -8,6 +8,8 @@ from typing import Any
 from torch import nn
 
 from coefdyn.lens.adapters.base import CONTINUES, Refused
+from coefdyn.mixers import Mixer
+from coefdyn.shapes import Tensor
 
 __all__ = ["check_call", "looks_like_mixer"]
 
@@ -25,6 +27,8 @@ _NOT_MIXER = re.compile(
 
 def looks_like_mixer(module: nn.Module) -> bool:
     """Whether a class name speaks of a sequence mixer rather than of its parts."""
+    if type(module).__module__.startswith("coefdyn."):
+        return isinstance(module, Mixer)
     name = type(module).__name__
     return bool(_MIXER.search(name)) and not _NOT_MIXER.search(name)
 
@@ -33,8 +37,9 @@ def check_call(model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     """Raise where a trace makes no sense.
 
     Raises:
-        Refused: for something that is no module, a compiled model, a text instead of token ids, an
-            encoder-decoder, or a cache that already holds tokens.
+        Refused: for something that is no module, a compiled model, a text or a single sequence
+            without a batch instead of token ids, an encoder-decoder, or a cache that already holds
+            tokens.
     """
     if not isinstance(model, nn.Module):
         raise Refused(
@@ -53,6 +58,12 @@ def check_call(model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> N
             f"{type(model).__name__} is an encoder-decoder: its encoder reads tokens to the right "
             "and its decoder another sequence. The lens looks at causal models; pass a decoder."
         )
+    for value in inputs:
+        if isinstance(value, Tensor) and not value.is_floating_point() and value.ndim == 1:
+            raise Refused(
+                f"trace needs token ids of shape (B, L), got {tuple(value.shape)}; "
+                "give them a batch: trace(model, ids[None])."
+            )
     for name, value in kwargs.items():
         if _holds_tokens(value):
             raise Refused(f"{name} already holds tokens: {CONTINUES}")

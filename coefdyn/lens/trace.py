@@ -198,6 +198,14 @@ class Recorder:
         except Unsupported as reason:
             self.unsupported[label] = str(reason)
             return
+        except Refused:
+            raise
+        except Exception as error:  # of one layer's call; the others are still shown
+            self.unsupported[label] = (
+                f"reading its call as {adapter.mechanism} raised {type(error).__name__}: "
+                f"{(str(error).splitlines() or [''])[0][:120]}"
+            )
+            return
         limit = FAR_OFF[2 if _is_half(self.model) else 4]
         if layer.error <= limit:
             self.layers.append(layer)
@@ -252,8 +260,11 @@ def _deviation(mine: Tensor, theirs: Tensor, seen: Tensor) -> float:
 
 
 def _is_half(model: nn.Module) -> bool:
+    """Whether some of its arithmetic is in half precision: by its weights, or under autocast."""
     half = (torch.float16, torch.bfloat16)
-    return any(weight.dtype in half for weight in model.parameters())
+    kinds = {weight.device.type for weight in model.parameters()}
+    cast = any(kind != "meta" and torch.is_autocast_enabled(kind) for kind in kinds)
+    return cast or any(weight.dtype in half for weight in model.parameters())
 
 
 def _exchange(stack: ExitStack, owner: Any, attribute: str, value: Any) -> None:

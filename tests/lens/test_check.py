@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 
 import pytest
 import torch
 import zoo
 from torch import nn
+from transformers import Cache
+from transformers.utils import ModelOutput
 
 from coefdyn.lens import CheckReport, check
 from coefdyn.models import ModelConfig, SequenceModel
@@ -67,7 +70,7 @@ def forgets_position_ids(model: nn.Module) -> None:
 
 def drops_its_state_between_chunks(model: nn.Module) -> None:
     def forget(_: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, dict]:
-        past = kwargs.get("past_key_values")
+        past = next((kept for kept in kwargs.values() if isinstance(kept, Cache)), None)
         several = args[0].shape[1] > 1 if args else kwargs["hidden_states"].shape[1] > 1
         if past is not None and several:
             layer = past.layers[1]
@@ -132,3 +135,50 @@ def test_what_the_interface_does_not_offer_is_not_run() -> None:
         check(model)
     with pytest.raises(ValueError, match="length >= 8"):
         check(model, zoo.VOCAB, length=3)
+
+
+@pytest.mark.parametrize(
+    "name", ["MambaForCausalLM", "FalconMambaForCausalLM", "Mamba2ForCausalLM"]
+)
+def test_steps_of_healthy_models_are_not_accused_and_nothing_is_deprecated(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", FutureWarning)
+        report = check(zoo.build(name))
+    assert report["token by token"].kept, str(report)
+
+
+class Deaf(nn.Module):
+    """A model that takes any argument and listens to the ids alone, as ``**kwargs`` do."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = zoo.build("LlamaForCausalLM")
+        self.config = self.inner.config
+
+    def forward(self, input_ids: torch.Tensor, **kwargs: object) -> ModelOutput:
+        answer = self.inner(input_ids, use_cache=True)
+        return ModelOutput(logits=answer.logits, later_cache=next(iter(dict(answer).values())))
+
+
+def test_an_argument_that_never_arrived_is_not_the_models_fault() -> None:
+    report = check(Deaf())
+    assert not report.broken, str(report)
+    for name in ("token by token", "prompt in two parts"):
+        assert report[name].kept is None and "not taken" in report[name].words
+    assert "later_cache" in report["token by token"].words
+    assert report["left padding"].kept is None and "not taken" in report["left padding"].words
+
+
+def test_a_state_that_is_dropped_as_a_whole_is_found() -> None:
+    model = zoo.build("LlamaForCausalLM")
+    for layer in model.model.layers:
+
+        def forget(_: nn.Module, args: tuple, kwargs: dict) -> None:
+            for past in kwargs.values():
+                if isinstance(past, Cache):
+                    for kept in past.layers:
+                        if kept.is_initialized:
+                            kept.keys, kept.values = 0 * kept.keys, 0 * kept.values
+
+        layer.self_attn.register_forward_pre_hook(forget, with_kwargs=True)
+    assert {"token by token", "prompt in two parts"} <= set(check(model).broken)

@@ -18,6 +18,11 @@ def test_a_text_instead_of_ids() -> None:
         trace(zoo.build("LlamaForCausalLM"), input_ids=["The capital"])
 
 
+def test_ids_without_a_batch() -> None:
+    with pytest.raises(ValueError, match=r"ids\[None\]"):
+        trace(zoo.build("LlamaForCausalLM"), zoo.ids()[0])
+
+
 @pytest.mark.usefixtures("no_shape_checks")
 def test_something_that_is_no_model() -> None:
     with pytest.raises(ValueError, match=r"torch\.nn\.Module"):
@@ -31,7 +36,7 @@ def test_the_middle_of_a_generation(name: str) -> None:
     model, x = zoo.build(name), zoo.ids()
     with torch.no_grad(), torch_operations(model):
         before = model(x[:, :9], use_cache=True)
-    key = "cache_params" if "Mamba" in name else "past_key_values"
+    key = next(key for key in dict(before) if "cache" in key or "past" in key)
     with pytest.raises(ValueError, match="Run trace on the whole sequence"):
         trace(model, x[:, 9:10], **{key: before[key]})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 import zoo
@@ -11,6 +13,9 @@ from transformers.models.qwen3_next import modeling_qwen3_next
 
 from coefdyn import mask, normalizer
 from coefdyn.lens import Trace, torch_operations, trace
+from coefdyn.lens.adapters import base
+from coefdyn.lens.adapters.gated_deltanet import GatedDeltaNet as GatedDeltaNetAdapter
+from coefdyn.mixers import GatedDeltaNet
 from coefdyn.models import ModelConfig, SequenceModel
 
 #: models all of float64; those with an attention of their own take the softmax in float32
@@ -231,3 +236,70 @@ def test_our_own_models(mixer: str) -> None:
     assert torch.equal(seen.model_output, model(x))
     assert [layer.name for layer in seen] == ["blocks.0.mixer", "blocks.1.mixer"]
     assert max(max(layer.error, layer.probe_error) for layer in seen) <= 1e-5
+
+
+class Cached(nn.Module):
+    """A mixer of ours in somebody's layer, called as a model with a cache calls it."""
+
+    def __init__(self, d_model: int) -> None:
+        super().__init__()
+        self.mixer = GatedDeltaNet(d_model=d_model, n_heads=2)
+
+    def forward(self, hidden_states: torch.Tensor, **_: object) -> tuple[torch.Tensor, None]:
+        y, self.state = self.mixer.extend(hidden_states, None)
+        return y, None
+
+
+def test_our_mixers_with_a_cache_are_heard() -> None:
+    model = zoo.build("LlamaForCausalLM")
+    for layer in model.model.layers:
+        layer.self_attn = Cached(model.config.hidden_size)
+    for length in (37, 90):  # token by token, and chunk by chunk
+        seen = trace(model, zoo.ids(length), probe=True, use_cache=True)
+        assert [layer.name for layer in seen] == [f"model.layers.{i}.self_attn" for i in range(2)]
+        assert max(max(layer.error, layer.probe_error) for layer in seen) <= 1e-5
+        assert not seen.unsupported
+
+
+def test_a_surprise_in_one_layer_is_that_layers_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In reading its call, in probing it, and in taking its arguments by name."""
+    model, x = zoo.build("Qwen3NextForCausalLM"), zoo.ids()
+    want, names = logits(model, x), [layer.name for layer in trace(model, x)]
+    read, calls = GatedDeltaNetAdapter.read_op, []
+
+    def stumble(self, op, given, result):
+        calls.append(op)
+        if len(calls) == 2:
+            raise IndexError("tuple index out of range")
+        call = read(self, op, given, result)
+        return replace(call, replay=None) if len(calls) == 3 else call
+
+    monkeypatch.setattr(GatedDeltaNetAdapter, "read_op", stumble)
+    seen = trace(model, x, probe=True)
+    assert torch.equal(seen.model_output.logits, want)
+    assert [layer.name for layer in seen] == [names[0], names[3]]
+    assert "IndexError: tuple index out of range" in seen.unsupported[names[1]]
+    assert "raised Type" in seen.unsupported[names[2]]
+    monkeypatch.undo()
+    monkeypatch.setattr(base, "bind", lambda *_: {}["no such argument"])
+    seen = trace(model, x)
+    assert torch.equal(seen.model_output.logits, want)
+    assert [layer.name for layer in seen] == [names[3]] and len(seen.unsupported) == 3
+
+
+@pytest.mark.parametrize(
+    "name", ["LlamaForCausalLM", "Qwen3NextForCausalLM", "Mamba2ForCausalLM", "GptOssForCausalLM"]
+)
+def test_under_autocast_the_error_is_that_of_its_rounding(name: str) -> None:
+    model, x = zoo.build(name), zoo.ids()
+    with torch.autocast("cpu", torch.bfloat16):
+        seen = trace(model, x)
+    assert not seen.unsupported and {layer.mechanism for layer in seen} == zoo.mechanisms(name)
+    assert all(layer.error <= 2**-6 for layer in seen), seen
+
+
+def test_embeddings_may_go_in_instead_of_ids() -> None:
+    model, x = zoo.build("LlamaForCausalLM"), zoo.ids()
+    embedded = model.get_input_embeddings()(x)
+    seen = trace(model, inputs_embeds=embedded)
+    assert [layer.error for layer in seen] == [layer.error for layer in trace(model, x)]

@@ -24,6 +24,7 @@ __all__ = [
     "Place",
     "Refused",
     "Unsupported",
+    "call_method",
     "repeat_heads",
     "take",
     "wide",
@@ -112,8 +113,13 @@ class OpAdapter(Adapter):
             if op.__name__ in self.continuing:
                 note(None, _continues)
                 return op(*args, **kwargs)
-            given = bind(op, args, kwargs)
-            mixed, result = self.run_op(op, given, op is original)
+            try:
+                given = bind(op, args, kwargs)
+                mixed, result = self.run_op(op, given, op is original)
+            except Exception as error:  # the model's own if its own call raises it, too
+                result = op(*args, **kwargs)
+                note(None, functools.partial(_raise, error))
+                return result
             note(None, lambda: self.read_op(op, given, mixed))
             return result
 
@@ -154,8 +160,8 @@ class MethodAdapter(Adapter):
         @functools.wraps(original)
         def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             result = original(module, *args, **kwargs)
-            given = bind(original, (module, *args), kwargs)
-            note(module, lambda: self.read(original, given, result))
+            called = (module, *args)
+            note(module, lambda: self.read(original, bind(original, called, kwargs), result))
             return result
 
         return stand_in
@@ -173,6 +179,17 @@ CONTINUES = (
 
 def _continues() -> Call:
     raise Refused(CONTINUES)
+
+
+def _raise(error: Exception) -> Call:
+    raise error
+
+
+def call_method(original: Callable[..., Any], given: dict[str, Any], **changed: Any) -> Any:
+    """A method once more, with its arguments by name but for ``self``, which decorators look for
+    in the first place."""
+    rest = {name: value for name, value in given.items() if name != "self"}
+    return original(given["self"], **{**rest, **changed})
 
 
 def _defining_modules(model: nn.Module) -> list[Any]:

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.lens.adapters.base import Call, MethodAdapter, Unsupported, bind, wide
+from coefdyn.lens.adapters.base import Call, MethodAdapter, Unsupported, bind, call_method, wide
 from coefdyn.shapes import Tensor
 
 __all__ = ["Lightning"]
@@ -34,8 +34,8 @@ class Lightning(MethodAdapter):
         def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             with _overheard(module) as heard:
                 result = original(module, *args, **kwargs)
-            given = bind(original, (module, *args), kwargs)
-            note(module, lambda: self.read(original, given, heard))
+            called = (module, *args)
+            note(module, lambda: self.read(original, bind(original, called, kwargs), heard))
             return result
 
         return stand_in
@@ -106,7 +106,8 @@ def _replay(original: Callable[..., Any], given: dict[str, Any], qkv: Tensor) ->
     act, module.act_fn = module.act_fn, nn.Identity()
     try:
         with _overheard(module, qkv) as heard:
-            original(**{**given, "attention_mask": None, "past_key_values": None})
+            kept = {name: None for name in given if name in ("cache", "past_key_values")}
+            call_method(original, given, attention_mask=None, **kept)
     finally:
         module.act_fn = act
     return _heads(heard["y"], module.num_attention_heads)

@@ -11,7 +11,7 @@ from typing import Any
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.lens.adapters.base import Call, MethodAdapter, first, refuse_state, wide
+from coefdyn.lens.adapters.base import Call, MethodAdapter, call_method, first, refuse_state, wide
 from coefdyn.shapes import Tensor
 
 __all__ = ["MLSTM"]
@@ -39,7 +39,7 @@ class MLSTM(MethodAdapter):
 
         def replay(columns: Tensor) -> Tensor:
             value = columns.to(given["value"].dtype)
-            return first(original(**{**given, "value": value, "c_initial": None}))
+            return first(call_method(original, given, value=value, c_initial=None))
 
         return Call(
             dynamics=dynamics,

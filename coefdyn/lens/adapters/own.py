@@ -9,7 +9,16 @@ import torch
 from torch import nn
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.lens.adapters.base import Adapter, Call, Place, Unsupported, wide
+from coefdyn.execution.state import State
+from coefdyn.lens.adapters.base import (
+    CONTINUES,
+    Adapter,
+    Call,
+    Place,
+    Refused,
+    Unsupported,
+    wide,
+)
 from coefdyn.mixers import Mixer
 from coefdyn.shapes import Tensor
 
@@ -17,7 +26,7 @@ __all__ = ["OwnMixer"]
 
 
 class OwnMixer(Adapter):
-    """``CoefficientDynamics.apply`` as a mixer calls it."""
+    """``CoefficientDynamics.apply`` and the start of an ``extend``, as a mixer calls them."""
 
     mechanism = "coefdyn mixer"
     outside = "short convolution before q, k, v; output norm, gate and projection after y"
@@ -25,15 +34,24 @@ class OwnMixer(Adapter):
     def places(self, model: nn.Module) -> Iterator[Place]:
         if any(isinstance(module, Mixer) for module in model.modules()):
             yield Place(CoefficientDynamics, "apply")
+            yield Place(CoefficientDynamics, "extend")
 
     def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def stand_in(dynamics: CoefficientDynamics, v: Tensor, method: str = "auto") -> Tensor:
+        apply = original if original.__name__ == "apply" else CoefficientDynamics.apply
+
+        def whole(dynamics: CoefficientDynamics, v: Tensor, method: str = "auto") -> Tensor:
             y = original(dynamics, v, method)
-            note(None, lambda: self.read(original, dynamics, v, y, method))
+            note(None, lambda: self.read(apply, dynamics, v, y, method))
             return y
 
-        return stand_in
+        def piece(
+            dynamics: CoefficientDynamics, v: Tensor, state: State | None = None
+        ) -> tuple[Tensor, State]:
+            y, after = original(dynamics, v, state)
+            note(None, lambda: self.read(apply, dynamics, v, y, "auto", state))
+            return y, after
+
+        return functools.wraps(original)(whole if original.__name__ == "apply" else piece)
 
     def read(
         self,
@@ -42,8 +60,11 @@ class OwnMixer(Adapter):
         v: Tensor,
         y: Tensor,
         method: str,
+        state: State | None = None,
     ) -> Call:
         """The dynamics as they are; they must have the leading axes (B, H)."""
+        if state is not None:
+            raise Refused(CONTINUES)
         if len(dynamics.batch_shape) != 2:
             raise Unsupported(
                 f"its leading axes are {dynamics.batch_shape}; give the model a batch (B, L)"

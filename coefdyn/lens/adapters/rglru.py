@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.lens.adapters.base import Call, MethodAdapter, first, refuse_state, wide
+from coefdyn.lens.adapters.base import Call, MethodAdapter, call_method, first, refuse_state, wide
 from coefdyn.shapes import Tensor
 
 __all__ = ["RGLRU"]
@@ -54,7 +54,7 @@ class RGLRU(MethodAdapter):
                 "reset": given["reset"].expand(len(v), -1, -1).repeat(columns, 1, 1),
                 "recurrent_states": None,
             }
-            y = first(original(**{**given, **changed}))
+            y = first(call_method(original, given, **changed))
             return y.unflatten(0, (columns, -1)).permute(1, 3, 2, 0)
 
         return Call(
