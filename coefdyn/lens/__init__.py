@@ -6,6 +6,7 @@ for layer in seen: print(layer.name, layer.mechanism, layer.error)
 """
 
 from coefdyn.lens.check import CheckReport, Finding, check
+from coefdyn.lens.documents import Document
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.reading import (
@@ -25,6 +26,7 @@ from coefdyn.lens.trace import torch_operations, trace
 __all__ = [
     "SCORES",
     "CheckReport",
+    "Document",
     "Finding",
     "HeadReading",
     "Induction",

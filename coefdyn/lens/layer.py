@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.shapes import Float
+from coefdyn.lens.documents import Document, alone, documents_of
+from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["LayerTrace"]
 
@@ -24,6 +25,8 @@ class LayerTrace:
         error: max abs(dynamics.apply(values) - output) / max abs(output), over the queries that
             may read at least one token.
         outside: what of this layer lies outside alpha.
+        segments: number of the sequence that each token belongs to, 0 for padding, ``(B, L)``; None
+            where each row is one sequence.
         probe_error: largest abs(alpha/eta - probe) / max abs(probe), where the probe is the
             model's own operation on v = I; None where it was not asked for.
     """
@@ -36,11 +39,27 @@ class LayerTrace:
     error: float
     outside: str
     probe_error: float | None = None
+    segments: Int[Tensor, "B L"] | None = None
 
     @property
     def heads(self) -> int:
         """H."""
         return self.dynamics.batch_shape[1]
+
+    @property
+    def documents(self) -> tuple[Document, ...]:
+        """The sequences of the batch: one per row, but for padding and packing."""
+        if self.segments is not None:
+            return documents_of(self.segments)
+        batch, length = self.values.shape[0], self.values.shape[2]
+        return tuple(Document(row, 0, length) for row in range(batch))
+
+    def sequences(self) -> tuple[CoefficientDynamics, ...]:
+        """The dynamics of each of ``documents`` alone, (1, H); the whole batch where no token is
+        padding and no row holds two."""
+        if self.segments is None:
+            return (self.dynamics,)
+        return tuple(alone(self.dynamics, document) for document in self.documents)
 
     def __repr__(self) -> str:
         batch, heads = self.dynamics.batch_shape

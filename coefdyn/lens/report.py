@@ -62,14 +62,14 @@ def _layer(layer: LayerTrace, tokens: Tensor | None) -> list[str]:
         f"error {layer.error:.1e}"
     )
     lines = [head, f"  outside alpha: {layer.outside}"]
-    if layer.dynamics.length < 2:
+    if min(one.stop - one.start for one in layer.documents) < 2:
         return lines
     rows = _rows(layer, tokens)
     lines += [HEADER, *rows[:MOST_HEADS]]
     if len(rows) > MOST_HEADS:
         lines.append(f"{'...':>6} {len(rows) - MOST_HEADS} more heads")
     dead = int((output_sizes(layer).amax(0) < DEAD).sum())
-    closed = int((looks(layer.dynamics).closed.mean(0) > 0.99).sum())
+    closed = int((looks(layer).closed.mean(0) > 0.99).sum())
     if dead:
         lines.append(f"  {dead} dead heads: outputs below {DEAD:g} of the layer's")
     if closed:
@@ -79,7 +79,7 @@ def _layer(layer: LayerTrace, tokens: Tensor | None) -> list[str]:
 
 def _rows(layer: LayerTrace, tokens: Tensor | None) -> list[str]:
     """A line per head, means over the batch."""
-    read = looks(layer.dynamics)
+    read = looks(layer)
     lives = _half_lives(layer)
     induced = _induced(layer, tokens)
     rows = []
@@ -102,15 +102,15 @@ def _half_lives(layer: LayerTrace) -> tuple[list[float], list[float]]:
     if isinstance(layer.dynamics.evolution, Dense):
         unknown = [float("nan")] * layer.heads
         return unknown, unknown
-    found = survival(layer.dynamics)
+    found = [survival(dynamics) for dynamics in layer.sequences()]
     erases = (Householder, ScaledHouseholder, DiagonalPlusRankOne)
-    gates = found.gates_half_life
-    true = found.half_life if isinstance(layer.dynamics.evolution, erases) else gates
-    return _medians(true), _medians(gates)
+    gates = [one.gates_half_life for one in found]
+    erased = isinstance(layer.dynamics.evolution, erases)
+    return _medians([one.half_life for one in found] if erased else gates), _medians(gates)
 
 
-def _medians(lives: Tensor) -> list[float]:
-    flat = lives.transpose(0, 1).flatten(1)
+def _medians(lives: Sequence[Tensor]) -> list[float]:
+    flat = torch.cat([one.transpose(0, 1).flatten(1) for one in lives], -1)
     return flat.sort(-1).values[:, flat.shape[-1] // 2].tolist()
 
 
@@ -118,7 +118,7 @@ def _induced(layer: LayerTrace, tokens: Tensor | None) -> list[float] | None:
     if tokens is None:
         return None
     try:
-        found = induction(layer.dynamics, tokens)
+        found = induction(layer, tokens)
     except ValueError:
         return None
-    return (found.score.mean(0) / torch.as_tensor(found.chance)).tolist()
+    return (found.mean / found.chance).tolist()

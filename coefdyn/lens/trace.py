@@ -12,9 +12,11 @@ from typing import Any
 import torch
 from torch import nn
 
+from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.lens.adapters import ADAPTERS, Adapter
-from coefdyn.lens.adapters.base import Call, OpAdapter, Refused, Unsupported, runnable
+from coefdyn.lens.adapters.base import Call, OpAdapter, Refused, Unsupported, bind, runnable
 from coefdyn.lens.adapters.masks import NOT_CAUSAL
+from coefdyn.lens.documents import read_segments
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.record import Trace
 from coefdyn.lens.refusals import check_call, looks_like_mixer
@@ -49,7 +51,8 @@ def trace(
 
     Args:
         model: in ``eval()`` unless it has no dropout.
-        inputs, kwargs: handed to the model: token ids ``(B, L)``, ``attention_mask``, ...
+        inputs, kwargs: handed to the model: token ids ``(B, L)``, ``attention_mask``, ... Padding
+            and packed documents that they name are kept as ``LayerTrace.segments``.
         layers: which mixers to keep in memory: numbers in the order in which they run, or names of
             modules (a name stands for everything below it). None for all.
         probe: also call each operation on v = I and compare with the coefficients
@@ -64,7 +67,12 @@ def trace(
             looked like one), or ``layers`` of which none ran.
     """
     check_call(model, inputs, kwargs)
-    recorder = Recorder(model=model, wanted=layers, probe=probe)
+    recorder = Recorder(
+        model=model,
+        wanted=layers,
+        probe=probe,
+        segments=read_segments(_by_name(model, inputs, kwargs)),
+    )
     with torch.no_grad(), recorder.listening():
         output = model(*inputs, **kwargs)
     unsupported = {**recorder.unsupported, **_unheard(model, recorder)}
@@ -111,6 +119,7 @@ class Recorder:
     model: nn.Module
     wanted: Sequence[int | str] | None
     probe: bool
+    segments: Tensor | None = None
     layers: list[LayerTrace] = field(default_factory=list)
     unsupported: dict[str, str] = field(default_factory=dict)
     heard: set[str] = field(default_factory=set)
@@ -194,7 +203,7 @@ class Recorder:
 
     def _keep(self, label: str, adapter: Adapter, read: Callable[[], Call]) -> None:
         try:
-            layer = _layer(label, adapter, read(), self.probe)
+            layer = _layer(label, adapter, read(), self.probe, self.segments)
         except Unsupported as reason:
             self.unsupported[label] = str(reason)
             return
@@ -227,7 +236,9 @@ class _Nobody(Recorder):
 _NOBODY = _Nobody(model=nn.Module(), wanted=None, probe=False)
 
 
-def _layer(label: str, adapter: Adapter, call: Call, with_probe: bool) -> LayerTrace:
+def _layer(
+    label: str, adapter: Adapter, call: Call, with_probe: bool, segments: Tensor | None
+) -> LayerTrace:
     values, output = call.values.detach().clone(), call.output.detach().clone()
     seen = torch.ones_like(output[..., :1], dtype=torch.bool)
     if call.empty is not None:
@@ -246,7 +257,27 @@ def _layer(label: str, adapter: Adapter, call: Call, with_probe: bool) -> LayerT
         error=_deviation(call.dynamics.apply(values), output, seen),
         outside=adapter.outside,
         probe_error=probe_error,
+        segments=_segments(segments, call.dynamics),
     )
+
+
+def _by_name(model: nn.Module, inputs: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
+    try:
+        return bind(model.forward, inputs, kwargs)
+    except TypeError:  # the model will say what is wrong
+        return kwargs
+
+
+def _segments(said: Tensor | None, dynamics: CoefficientDynamics) -> Tensor | None:
+    """The segments that this layer keeps apart: packed documents are one where it reads across."""
+    if said is None or said.shape != (dynamics.batch_shape[0], dynamics.length):
+        return None
+    real = said != 0
+    other = (said[:, :, None] != said[:, None, :]) & real[:, :, None] & real[:, None, :]
+    if not bool(other.any()):
+        return said
+    across = (dynamics.coefficients() != 0) & other[:, None]
+    return real.long() if bool(across.any()) else said
 
 
 def _deviation(mine: Tensor, theirs: Tensor, seen: Tensor) -> float:

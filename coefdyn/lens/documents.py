@@ -1,0 +1,138 @@
+"""Which tokens of a batch are real, and each sequence of it by itself.
+
+A batch of prompts is padded, and several documents may be packed into one row. What a head does is
+a property of one sequence, so the reading instruments look at each alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.mask import Given
+from coefdyn.shapes import Int, Tensor
+
+__all__ = ["Document", "alone", "documents_of", "read_segments", "refuse_padding"]
+
+
+@dataclass(frozen=True)
+class Document:
+    """One sequence of a batch: tokens ``start`` to ``stop - 1`` of a row."""
+
+    row: int
+    start: int
+    stop: int
+
+    @property
+    def tokens(self) -> slice:
+        """Its places in the row."""
+        return slice(self.start, self.stop)
+
+
+def documents_of(segments: Int[Tensor, "B L"]) -> tuple[Document, ...]:
+    """The runs of equal numbers other than 0, row by row."""
+    found = []
+    for row, numbers in enumerate(segments.tolist()):
+        start = 0
+        for place in range(1, len(numbers) + 1):
+            if place == len(numbers) or numbers[place] != numbers[start]:
+                if numbers[start]:
+                    found.append(Document(row, start, place))
+                start = place
+    return tuple(found)
+
+
+def read_segments(given: Mapping[str, Any]) -> Int[Tensor, "B L"] | None:
+    """Number of the sequence that each token belongs to, 0 for padding; None where nothing says so.
+
+    Read from the arguments of a model: ``attention_mask`` (B, L), of zeros and ones or of the
+    numbers of packed documents, or (B, 1, L, L) where it is causal within blocks; ``cu_seqlens``
+    (N + 1,) of one packed row; ``position_ids`` (B, L) that start again.
+    """
+    mask, lengths = given.get("attention_mask"), given.get("cu_seqlens")
+    positions = given.get("position_ids")
+    segments = None
+    if isinstance(lengths, Tensor):
+        places = torch.arange(int(lengths[-1]), device=lengths.device)
+        return torch.bucketize(places, lengths.to(places.dtype), right=True)[None]
+    if isinstance(mask, Tensor) and mask.ndim == 2:
+        segments = mask.long()
+    elif isinstance(mask, Tensor) and mask.ndim == 4:
+        segments = _blocks(mask)
+    if isinstance(positions, Tensor) and positions.ndim == 2 and positions.shape[-1] > 1:
+        again = torch.nn.functional.pad(positions.diff(dim=-1) != 1, (1, 0), value=True)
+        if segments is None:
+            segments = torch.ones_like(positions)
+        if segments.shape == again.shape:
+            again = again & (segments != 0)
+            segments = torch.where(segments != 0, again.cumsum(-1), 0)
+    return None if segments is None or bool((segments == 1).all()) else segments
+
+
+def _blocks(mask: Tensor) -> Int[Tensor, "B L"] | None:
+    """Segments of a mask (B, H, L, L) that is causal within blocks, None for any other."""
+    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    allowed = allowed[:, 0].tril()
+    length = allowed.shape[-1]
+    if allowed.shape[-2] != length:
+        return None
+    starts = allowed.long().argmax(-1)
+    place = torch.arange(length, device=mask.device)
+    block = (place >= starts[..., None]) & (place <= place[:, None])
+    empty = ~allowed.any(-1)
+    if bool(((allowed != block) & ~empty[..., None]).any()):
+        return None
+    fresh = (starts == place) & ~empty
+    nested = fresh.gather(-1, starts) | empty
+    return torch.where(empty, 0, fresh.cumsum(-1)) if bool(nested.all()) else None
+
+
+def alone(dynamics: CoefficientDynamics, document: Document) -> CoefficientDynamics:
+    """The dynamics of one sequence of a batch (B, H), as (1, H) and as long as it is."""
+
+    def row(value: Tensor, axes: int) -> Tensor:
+        whole = value.ndim - axes == 2 and value.shape[0] > 1
+        return value[document.row : document.row + 1] if whole else value
+
+    def parts(held: Any, axes: Mapping[str, str] | int) -> Any:
+        tensors = held.tensors()
+        sizes = {n: axes if isinstance(axes, int) else len(axes[n]) for n in tensors}
+        return replace(held, **{n: row(value, sizes[n]) for n, value in tensors.items()})
+
+    given = {name: getattr(dynamics, name) for name in _PER_TOKEN}
+    picked = replace(
+        dynamics,
+        q=row(dynamics.q, 2),
+        k=row(dynamics.k, 2),
+        evolution=parts(dynamics.evolution, dynamics.evolution.axes),
+        normalizer=parts(dynamics.normalizer, 1),
+        mask=None if dynamics.mask is None else parts(dynamics.mask, 2),
+        **{n: row(x, 1) if isinstance(x, Tensor) else x for n, x in given.items()},
+    )
+    return picked.narrow(document.start, document.stop - document.start)
+
+
+_PER_TOKEN = ("scaling", "log_scaling", "own", "outer_log_decay")
+
+
+def refuse_padding(dynamics: CoefficientDynamics) -> None:
+    """Raise where a mask shows that some tokens are padding: they are read by no token.
+
+    Raises:
+        ValueError: naming what to hand over instead.
+    """
+    if not isinstance(dynamics.mask, Given):
+        return
+    allowed = dynamics.mask.rows(0, dynamics.length, 0, dynamics.device).tril()
+    unread = ~allowed.any(-2)
+    unread[..., -1] &= ~allowed.any(-1)[..., -1]  # the last token has no reader but itself
+    if bool(unread.any()):
+        raise ValueError(
+            "the mask hides some tokens from all others, as that of a padded batch does, and "
+            "means over its rows would count the padding. Pass the layer of the trace instead of "
+            "its dynamics."
+        )
