@@ -14,7 +14,15 @@ from torch import nn
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.lens.adapters import ADAPTERS, Adapter
-from coefdyn.lens.adapters.base import Call, OpAdapter, Refused, Unsupported, bind, runnable
+from coefdyn.lens.adapters.base import (
+    Call,
+    OpAdapter,
+    Refused,
+    Unsupported,
+    bind,
+    exchanged,
+    runnable,
+)
 from coefdyn.lens.adapters.masks import NOT_CAUSAL
 from coefdyn.lens.documents import read_segments
 from coefdyn.lens.layer import LayerTrace
@@ -93,7 +101,9 @@ def torch_operations(model: nn.Module) -> Iterator[None]:
             if isinstance(adapter, OpAdapter):
                 for place in adapter.places(model):
                     original = getattr(place.owner, place.attribute)
-                    _exchange(stack, place.owner, place.attribute, _on_torch(original))
+                    stack.enter_context(
+                        exchanged(place.owner, place.attribute, _on_torch(original))
+                    )
         yield
 
 
@@ -143,7 +153,7 @@ class Recorder:
                 for place in adapter.places(self.model):
                     original = getattr(place.owner, place.attribute)
                     stand_in = adapter.listen(original, self._note(adapter))
-                    _exchange(stack, place.owner, place.attribute, stand_in)
+                    stack.enter_context(exchanged(place.owner, place.attribute, stand_in))
             for module in self.model.modules():
                 for hook in (
                     module.register_forward_pre_hook(self._enter),
@@ -298,17 +308,6 @@ def _is_half(model: nn.Module) -> bool:
     return cast or any(weight.dtype in half for weight in model.parameters())
 
 
-def _exchange(stack: ExitStack, owner: Any, attribute: str, value: Any) -> None:
-    """Set an attribute until the stack unwinds; one that was inherited is deleted again."""
-    own = attribute in vars(owner)
-    before = vars(owner).get(attribute)
-    setattr(owner, attribute, value)
-    if own:
-        stack.callback(setattr, owner, attribute, before)
-    else:
-        stack.callback(delattr, owner, attribute)
-
-
 def _on_torch(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def stand_in(*args: Any, **kwargs: Any) -> Any:
@@ -349,7 +348,7 @@ def _nothing_seen(model: nn.Module, recorder: Recorder, unsupported: dict[str, s
             "Pass a causal model (a class named ...ForCausalLM)."
         )
     listed = "; ".join(f"{place}: {why}" for place, why in list(unsupported.items())[:6])
-    mechanisms = ", ".join(adapter.mechanism for adapter in ADAPTERS)
+    mechanisms = ", ".join(dict.fromkeys(adapter.mechanism for adapter in ADAPTERS))
     return (
         f"no mixer of {name} can be shown. "
         + (f"Modules that looked like one: {listed}. " if listed else "None looked like a mixer. ")

@@ -19,7 +19,10 @@ from coefdyn.mixers import GatedDeltaNet
 from coefdyn.models import ModelConfig, SequenceModel
 
 #: models all of float64; those with an attention of their own take the softmax in float32
-OWN_SOFTMAX = ("Gemma2ForCausalLM", "GptOssForCausalLM")
+OWN_SOFTMAX = tuple(
+    f"{kind}ForCausalLM"
+    for kind in ("Gemma2", "GptOss", "GPTJ", "CodeGen", "Bloom", "Mpt", "GPTNeo")
+)
 ATTENTION = [
     name
     for name in zoo.NAMES

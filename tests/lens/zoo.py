@@ -139,6 +139,39 @@ _add(
 )
 
 
+_add("GPTJ", n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=256)
+_add("CodeGen", n_embd=32, n_layer=2, n_head=4, rotary_dim=4, n_positions=256)
+_add("Bloom", n_layer=2, n_head=4)
+_add("Mpt", d_model=32, n_layers=2, n_heads=4, max_seq_len=256, expansion_ratio=2)
+
+
+def _gpt_neo() -> nn.Module:
+    config = transformers.GPTNeoConfig(
+        vocab_size=VOCAB,
+        hidden_size=32,
+        num_layers=2,
+        attention_types=[[["global", "local"], 1]],
+        num_heads=4,
+        window_size=9,
+        max_position_embeddings=256,
+    )
+    return transformers.GPTNeoForCausalLM(config)
+
+
+def _falcon(alibi: bool) -> nn.Module:
+    config = transformers.FalconConfig(
+        vocab_size=VOCAB,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        alibi=alibi,
+        new_decoder_architecture=False,
+        multi_query=not alibi,
+        pad_token_id=0,
+    )
+    return transformers.FalconForCausalLM(config)
+
+
 def _gpt2() -> nn.Module:
     config = transformers.GPT2Config(
         vocab_size=VOCAB, n_embd=32, n_layer=2, n_head=4, n_positions=256
@@ -205,6 +238,9 @@ def _xlstm() -> nn.Module:
 
 
 MADE: dict[str, tuple[Callable[[], nn.Module], set[str]]] = {
+    "GPTNeoForCausalLM": (_gpt_neo, {"softmax attention"}),
+    "FalconForCausalLM": (lambda: _falcon(False), {"softmax attention"}),
+    "FalconForCausalLM with ALiBi": (lambda: _falcon(True), {"softmax attention"}),
     "GPT2LMHeadModel": (_gpt2, {"softmax attention"}),
     "OPTForCausalLM": (_opt, {"softmax attention"}),
     "MambaForCausalLM": (_mamba, {"mamba-1"}),

@@ -3,6 +3,7 @@
 from coefdyn.lens.adapters.attention import SoftmaxAttention
 from coefdyn.lens.adapters.base import Adapter
 from coefdyn.lens.adapters.deltanet import DeltaNet
+from coefdyn.lens.adapters.eager import MPT, Bloom, WrittenOut
 from coefdyn.lens.adapters.gated_deltanet import GatedDeltaNet
 from coefdyn.lens.adapters.gla import GatedLinearAttention
 from coefdyn.lens.adapters.kda import KimiDeltaAttention
@@ -15,6 +16,7 @@ from coefdyn.lens.adapters.own import OwnMixer
 from coefdyn.lens.adapters.retention import Retention
 from coefdyn.lens.adapters.rglru import RGLRU
 from coefdyn.lens.adapters.simple_gla import SimpleGLA
+from coefdyn.lens.adapters.torch_attention import MultiheadAttention, TorchAttention
 
 __all__ = ["ADAPTERS", "Adapter"]
 
@@ -24,6 +26,11 @@ ADAPTERS: tuple[Adapter, ...] = (
     Mamba2(),
     Mamba1(),
     SoftmaxAttention(),
+    WrittenOut(),
+    Bloom(),
+    MPT(),
+    MultiheadAttention(),
+    TorchAttention(),
     MLSTM(),
     Lightning(),
     RGLRU(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -23,13 +24,14 @@ from coefdyn.lens.adapters.base import (
     Place,
     Refused,
     Unsupported,
+    operation,
     repeat_heads,
     wide,
 )
 from coefdyn.lens.adapters.masks import Pairs, as_decay, as_mask, extend, read_mask
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["SoftmaxAttention"]
+__all__ = ["SoftmaxAttention", "softmax_dynamics"]
 
 
 @functools.lru_cache
@@ -61,7 +63,8 @@ class SoftmaxAttention(Adapter):
 
             @functools.wraps(attend)
             def heard(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-                result = attend(module, *args, **kwargs)
+                with operation():
+                    result = attend(module, *args, **kwargs)
                 called = (module, *args)
                 note(module, lambda: self.read(attend, called, kwargs, result, name))
                 return result
@@ -92,7 +95,7 @@ class SoftmaxAttention(Adapter):
         scaling = given.get("scaling")
         q = q * (q.shape[-1] ** -0.5 if scaling is None else scaling)
         k = repeat_heads(k, heads)
-        dynamics = _dynamics(q, k, pairs, given.get("softcap"), _sinks(module, given))
+        dynamics = softmax_dynamics(q, k, pairs, given.get("softcap"), _sinks(module, given))
         y = result[0]
 
         def replay(columns: Tensor) -> Tensor:
@@ -128,10 +131,7 @@ def _check(module: nn.Module, given: dict[str, Any], name: str) -> None:
 
 
 def _with_bias(pairs: Pairs, bias: Tensor | None, q: Tensor) -> Pairs:
-    if bias is None:
-        return pairs
-    whole = bias.to(q.dtype) if pairs.bias is None else pairs.bias + bias
-    return Pairs(allowed=pairs.allowed, bias=whole, empty=pairs.empty)
+    return pairs if bias is None else pairs.plus(bias.to(q.dtype))
 
 
 def _sinks(module: nn.Module, given: dict[str, Any]) -> Tensor | None:
@@ -139,14 +139,21 @@ def _sinks(module: nn.Module, given: dict[str, Any]) -> Tensor | None:
     return None if sinks is None else wide(sinks).flatten()
 
 
-def _dynamics(
+def softmax_dynamics(
     q: Float[Tensor, "B H L n"],
     k: Float[Tensor, "B H L n"],
     pairs: Pairs,
-    softcap: float | None,
-    sinks: Float[Tensor, " H"] | None,
+    softcap: float | None = None,
+    sinks: Float[Tensor, " H"] | None = None,
 ) -> CoefficientDynamics:
-    """alpha; a bias that is no decay goes into q and k, where a softcap would bend it."""
+    """alpha, q with the scale of the scores.
+
+    A bias that is no decay goes into q and k, where a softcap would bend it. Without a sink, biases
+    are relative to that of the token itself: the row sum divides by what a row shares.
+    """
+    if pairs.bias is not None and sinks is None and softcap is None:
+        own = pairs.bias.diagonal(0, -2, -1)[..., None]
+        pairs = replace(pairs, bias=pairs.bias - own)
     fade = as_decay(pairs)
     if pairs.bias is not None and fade is None:
         if softcap is not None:

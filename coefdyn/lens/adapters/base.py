@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,9 +24,14 @@ __all__ = [
     "MethodAdapter",
     "OpAdapter",
     "Place",
+    "ProjectedAdapter",
     "Refused",
     "Unsupported",
+    "busy",
     "call_method",
+    "defining_modules",
+    "exchanged",
+    "operation",
     "repeat_heads",
     "take",
     "wide",
@@ -69,6 +76,45 @@ class Place:
     attribute: str
 
 
+class _Operation(threading.local):
+    """How many operations that some adapter hears are running in this thread."""
+
+    open = 0
+
+
+_OPERATION = _Operation()
+
+
+@contextmanager
+def operation() -> Iterator[None]:
+    """Within it an operation runs that its adapter reads: what it calls is a part of it."""
+    _OPERATION.open += 1
+    try:
+        yield
+    finally:
+        _OPERATION.open -= 1
+
+
+def busy() -> bool:
+    """Whether such an operation is running."""
+    return _OPERATION.open > 0
+
+
+@contextmanager
+def exchanged(owner: Any, attribute: str, value: Any) -> Iterator[None]:
+    """An attribute set for a while; one that was inherited is deleted again."""
+    own = attribute in vars(owner)
+    before = vars(owner).get(attribute)
+    setattr(owner, attribute, value)
+    try:
+        yield
+    finally:
+        if own:
+            setattr(owner, attribute, before)
+        else:
+            delattr(owner, attribute)
+
+
 class Adapter(ABC):
     """One mechanism: the places where it runs, and how a call there becomes dynamics."""
 
@@ -101,7 +147,7 @@ class OpAdapter(Adapter):
     continuing: ClassVar[tuple[str, ...]] = ()
 
     def places(self, model: nn.Module) -> Iterator[Place]:
-        for module in _defining_modules(model):
+        for module in defining_modules(model):
             for name in (*self.names, *self.continuing):
                 if callable(getattr(module, name, None)):
                     yield Place(module, name)
@@ -114,10 +160,12 @@ class OpAdapter(Adapter):
                 note(None, _continues)
                 return op(*args, **kwargs)
             try:
-                given = bind(op, args, kwargs)
-                mixed, result = self.run_op(op, given, op is original)
+                with operation():
+                    given = bind(op, args, kwargs)
+                    mixed, result = self.run_op(op, given, op is original)
             except Exception as error:  # the model's own if its own call raises it, too
-                result = op(*args, **kwargs)
+                with operation():
+                    result = op(*args, **kwargs)
                 note(None, functools.partial(_raise, error))
                 return result
             note(None, lambda: self.read_op(op, given, mixed))
@@ -159,7 +207,8 @@ class MethodAdapter(Adapter):
     def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
         @functools.wraps(original)
         def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            result = original(module, *args, **kwargs)
+            with operation():
+                result = original(module, *args, **kwargs)
             called = (module, *args)
             note(module, lambda: self.read(original, bind(original, called, kwargs), result))
             return result
@@ -169,6 +218,49 @@ class MethodAdapter(Adapter):
     @abstractmethod
     def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         """The call as coefficient dynamics; ``given`` holds all arguments by name."""
+
+
+class ProjectedAdapter(MethodAdapter):
+    """A mechanism without an operation of its own: q, k, v leave one module, y enters another.
+
+    ``read`` gets what was heard, ``{"qkv": ..., "y": ...}``, in place of the result.
+    """
+
+    into: ClassVar[str]
+    out: ClassVar[str]
+
+    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            with operation(), self.overheard(module) as heard:
+                result = original(module, *args, **kwargs)
+            called = (module, *args)
+            note(module, lambda: self.read(original, bind(original, called, kwargs), heard))
+            return result
+
+        return stand_in
+
+    @contextmanager
+    def overheard(self, module: nn.Module, qkv: Tensor | None = None) -> Iterator[dict[str, Any]]:
+        """What leaves ``into`` and enters ``out``; the former replaced by ``qkv`` if given."""
+        heard: dict[str, Any] = {}
+
+        def leaving(_: nn.Module, __: Any, out: Tensor) -> Tensor | None:
+            heard["qkv"] = out.detach()
+            return qkv
+
+        def entering(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+            heard["y"] = inputs[0].detach()
+
+        hooks = [
+            getattr(module, self.into).register_forward_hook(leaving),
+            getattr(module, self.out).register_forward_pre_hook(entering),
+        ]
+        try:
+            yield heard
+        finally:
+            for hook in hooks:
+                hook.remove()
 
 
 CONTINUES = (
@@ -192,13 +284,13 @@ def call_method(original: Callable[..., Any], given: dict[str, Any], **changed: 
     return original(given["self"], **{**rest, **changed})
 
 
-def _defining_modules(model: nn.Module) -> list[Any]:
+def defining_modules(model: nn.Module) -> list[Any]:
     """The Python modules in which the model's classes are written, each once."""
     names = {
         kind.__module__: None
         for module in model.modules()
         for kind in type(module).__mro__
-        if not kind.__module__.startswith(("torch", "builtins"))
+        if kind.__module__.partition(".")[0] not in ("torch", "builtins")
     }
     return [sys.modules[name] for name in names if name in sys.modules]
 

@@ -7,38 +7,28 @@ The class has no operation of its own, so q, k, v are taken off ``qkv_proj`` and
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.lens.adapters.base import Call, MethodAdapter, Unsupported, bind, call_method, wide
+from coefdyn.lens.adapters.base import Call, ProjectedAdapter, Unsupported, call_method, wide
 from coefdyn.shapes import Tensor
 
 __all__ = ["Lightning"]
 
 
-class Lightning(MethodAdapter):
+class Lightning(ProjectedAdapter):
     """``MiniMaxLightningAttention.forward``."""
 
     mechanism = "lightning attention"
     outside = "norm, output gate and projection after y"
     class_names = ("MiniMaxLightningAttention",)
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            with _overheard(module) as heard:
-                result = original(module, *args, **kwargs)
-            called = (module, *args)
-            note(module, lambda: self.read(original, bind(original, called, kwargs), heard))
-            return result
-
-        return stand_in
+    into = "qkv_proj"
+    out = "norm"
 
     def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         module = given["self"]
@@ -62,7 +52,7 @@ class Lightning(MethodAdapter):
 
         def replay(columns: Tensor) -> Tensor:
             qkv = torch.stack([q, k, columns.to(q.dtype)]).permute(1, 3, 2, 0, 4).flatten(2)
-            return _replay(original, given, qkv.to(result["qkv"].dtype))
+            return self._replay(original, given, qkv.to(result["qkv"].dtype))
 
         return Call(
             dynamics=dynamics,
@@ -72,42 +62,18 @@ class Lightning(MethodAdapter):
             columns=width,
         )
 
+    def _replay(self, original: Callable[..., Any], given: dict[str, Any], qkv: Tensor) -> Tensor:
+        """The module's own forward on these q, k, v (after the activation), up to ``norm``."""
+        module = given["self"]
+        kept = {name: None for name in given if name in ("cache", "past_key_values")}
+        act, module.act_fn = module.act_fn, nn.Identity()
+        try:
+            with self.overheard(module, qkv) as heard:
+                call_method(original, given, attention_mask=None, **kept)
+        finally:
+            module.act_fn = act
+        return _heads(heard["y"], module.num_attention_heads)
+
 
 def _heads(y: Tensor, heads: int) -> Tensor:
     return y.unflatten(-1, (heads, -1)).transpose(1, 2)
-
-
-@contextmanager
-def _overheard(module: Any, qkv: Tensor | None = None) -> Iterator[dict[str, Tensor]]:
-    """What leaves ``qkv_proj`` and what enters ``norm``; the former replaced by qkv if given."""
-    heard: dict[str, Tensor] = {}
-
-    def leaving(_: nn.Module, __: Any, out: Tensor) -> Tensor | None:
-        heard["qkv"] = out.detach()
-        return qkv
-
-    def entering(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        heard["y"] = inputs[0].detach()
-
-    hooks = [
-        module.qkv_proj.register_forward_hook(leaving),
-        module.norm.register_forward_pre_hook(entering),
-    ]
-    try:
-        yield heard
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _replay(original: Callable[..., Any], given: dict[str, Any], qkv: Tensor) -> Tensor:
-    """The module's own forward on these q, k, v (after the activation), up to ``norm``."""
-    module = given["self"]
-    act, module.act_fn = module.act_fn, nn.Identity()
-    try:
-        with _overheard(module, qkv) as heard:
-            kept = {name: None for name in given if name in ("cache", "past_key_values")}
-            call_method(original, given, attention_mask=None, **kept)
-    finally:
-        module.act_fn = act
-    return _heads(heard["y"], module.num_attention_heads)

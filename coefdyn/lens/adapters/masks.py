@@ -8,7 +8,7 @@ q_i gets row i of it and k_j the unit vector j.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -34,6 +34,16 @@ class Pairs:
     allowed: Bool[Tensor, "B heads L L"] | None = None
     bias: Float[Tensor, "B heads L L"] | None = None
     empty: Bool[Tensor, "B heads L"] | None = None
+
+    def plus(self, bias: Float[Tensor, "B heads L L"]) -> Pairs:
+        """The same pairs with this added to their scores."""
+        return replace(self, bias=bias if self.bias is None else self.bias + bias)
+
+    def within(self, allowed: Bool[Tensor, "B heads L L"]) -> Pairs:
+        """Those of the pairs that this mask admits, too; its own rows are never empty."""
+        past = torch.ones_like(allowed[0, 0]).tril()
+        both = allowed & (past if self.allowed is None else self.allowed)
+        return replace(self, allowed=None if bool((both == past).all()) else both)
 
 
 def read_mask(mask: Tensor | None, length: int, causal: bool) -> Pairs:

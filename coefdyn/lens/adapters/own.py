@@ -17,6 +17,7 @@ from coefdyn.lens.adapters.base import (
     Place,
     Refused,
     Unsupported,
+    operation,
     wide,
 )
 from coefdyn.mixers import Mixer
@@ -40,14 +41,16 @@ class OwnMixer(Adapter):
         apply = original if original.__name__ == "apply" else CoefficientDynamics.apply
 
         def whole(dynamics: CoefficientDynamics, v: Tensor, method: str = "auto") -> Tensor:
-            y = original(dynamics, v, method)
+            with operation():
+                y = original(dynamics, v, method)
             note(None, lambda: self.read(apply, dynamics, v, y, method))
             return y
 
         def piece(
             dynamics: CoefficientDynamics, v: Tensor, state: State | None = None
         ) -> tuple[Tensor, State]:
-            y, after = original(dynamics, v, state)
+            with operation():
+                y, after = original(dynamics, v, state)
             note(None, lambda: self.read(apply, dynamics, v, y, "auto", state))
             return y, after
 
