@@ -1,6 +1,7 @@
-"""Claims as data: a sentence of the source, its test with a threshold, and its control.
+"""Claims as data: an id, a sentence of the source, a test with a threshold, and a control.
 
     Claim(
+        id="positions/decay-gains",
         sentence="without embedding, a decay gains over A = I",
         test=Ahead(a={"evolution": "constant"}, b={"evolution": "identity"}, by=0.1),
         control=Guess(a={"layers": "1", "evolution": "identity"}),
@@ -13,10 +14,11 @@ number that a run produced.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -37,9 +39,18 @@ __all__ = [
     "Some",
     "Steadier",
     "Test",
+    "kebab",
 ]
 
 Facets = Mapping[str, str]
+
+#: topic and claim, in small letters, digits and hyphens
+ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def kebab(words: str) -> str:
+    """The words as a part of an id: "selective copying" gives "selective-copying"."""
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
 @dataclass(frozen=True)
@@ -65,11 +76,6 @@ class Test(ABC):
         """The facets of the outcomes that it looks at: ``a``, and ``b`` where there is one."""
         own = vars(self)
         return tuple(own[name] for name in ("a", "b") if name in own)
-
-    @property
-    def of_accuracy(self) -> bool:
-        """Whether it is accuracies that it compares."""
-        return getattr(self, "measure", accuracy) is accuracy
 
     @abstractmethod
     def judge(self, result: Result) -> Finding: ...
@@ -243,8 +249,6 @@ class Diverges(Test):
     a: Facets
     never: bool = False
 
-    of_accuracy = False
-
     @property
     def words(self) -> str:
         verb = "less" if self.never else "more"
@@ -316,10 +320,6 @@ class _Joined(Test):
     def compared(self) -> tuple[Facets, ...]:
         return tuple(facets for test in self.tests for facets in test.compared)
 
-    @property
-    def of_accuracy(self) -> bool:
-        return any(test.of_accuracy for test in self.tests)
-
     def judge(self, result: Result) -> Finding:
         found = [test.judge(result) for test in self.tests]
         numbers = "; ".join(f"{one.status}: {one.numbers}" for one in found)
@@ -352,23 +352,34 @@ class Some(_Joined):
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One sentence of a source and what decides it.
+    """One statement of a source and what decides it.
 
     Args:
-        sentence: what the source says, in one sentence of ours.
+        id: ``topic/name``, by which readings, second looks, registrations and the command line know
+            it. It is unique over all experiments and never changes.
+        sentence: what the source says, in one sentence of ours; text, which may be corrected.
         test: the comparison, with its threshold.
         control: a test that must hold for the reading; where it fails there is no test.
-        why: what the control excludes, or why there is none.
-        quick: the quick profile's words for the same sentence, where they differ.
+        why: what the control excludes, or why there is none; text.
         against: whether it is the opposite of the statement that the experiment is about.
+
+    Raises:
+        ValueError: for an id of another form.
     """
 
+    id: str
     sentence: str
     test: Test
     control: Test | None = None
     why: str
-    quick: str = ""
     against: bool = False
+
+    def __post_init__(self) -> None:
+        if not ID.fullmatch(self.id):
+            raise ValueError(
+                f"a claim's id is topic/name in small letters, digits and hyphens, such as "
+                f"parity/ladder; got {self.id!r}."
+            )
 
     @property
     def compared(self) -> tuple[Facets, ...]:
@@ -386,13 +397,32 @@ class Claim:
             status = _controlled(status, check.status)
             control = f"{self.control.words} ({self.why}): {check.status}, {check.numbers}"
         reason = found.reason or rule.CONTROL_FAILS if status == rule.NO_TEST else ""
-        words = {"test": self.test.words, "control": control, "reason": reason}
-        return Verdict(self.sentence, status, numbers, **words, against=self.against)
+        return Verdict(
+            self.sentence,
+            status,
+            numbers,
+            id=self.id,
+            test=self.test.words,
+            control=control,
+            reason=reason,
+            against=self.against,
+        )
 
-    def registered(self) -> str:
-        """Everything that is fixed before the first run, as text."""
-        control = "none" if self.control is None else self.control.words
-        return f"{self.sentence} | {self.test.words} | {control} | {self.why}"
+    def settings(self) -> dict[str, Any]:
+        """What decides it, as plain values: test, threshold and control, and no sentence."""
+        return {"test": _settings(self.test), "control": _settings(self.control)}
+
+
+def _settings(value: Any) -> Any:
+    """A test as plain values; options that are off are left out, so that a later one is as well."""
+    if isinstance(value, Measure):
+        return value.name
+    if is_dataclass(value):
+        found = {one.name: _settings(getattr(value, one.name)) for one in fields(value)}
+        return {type(value).__name__: {name: one for name, one in found.items() if one}}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return [_settings(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _controlled(status: str, control: str) -> str:

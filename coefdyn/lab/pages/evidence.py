@@ -1,8 +1,7 @@
-"""Results for the book, generated from the result files.
+"""Results for the book, generated from the result files, for the chapters and the evidence page.
 
 Typed is only what an experiment's `reading` says, and that is shown for the verdicts it was written
-for alone. One file of over 400 lines, a quarter of them names and lists of statements: the tables
-of the evidence page and of the chapters share the same verdicts, links and answers.
+for alone.
 """
 
 from __future__ import annotations
@@ -27,10 +26,9 @@ from coefdyn.lab.experiments.result import (
     UNDECIDED,
     Result,
     Verdict,
-    letters,
+    core_hours,
 )
 from coefdyn.lab.pages.markdown import folded, plain, table
-from coefdyn.lab.pages.waiting import core_hours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -185,12 +183,16 @@ def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> st
 
 
 def _registered_markdown(experiment: Experiment, result: Result) -> str:
-    """The registered claims: sentence, test, control, verdict; and when they were fixed."""
+    """The registered claims: id and sentence, test, control, verdict; and when they were fixed."""
     rows = [
-        [one.claim, f"{MARKS[one.status]}: {one.numbers}" if result.records else "not run",
-         one.test, one.control]
+        [
+            f"`{one.id}`: {one.claim}",
+            f"{MARKS[one.status]}: {one.numbers}" if result.records else "not run",
+            one.test,
+            one.control,
+        ]
         for one in experiment.claims(result)
-    ]  # fmt: skip
+    ]
     return f"{_registered(experiment, result)}\n\n" + table(
         ["claim", "verdict", "test and threshold", "control"], rows
     )
@@ -230,9 +232,9 @@ def registered_words(experiment: Experiment, result: Result) -> str:
             f"{experiment.borrows_from}, {older} of them older than that one"
         )
     words += "."
-    changed = changed_since(experiment.registered_claims(), first)
+    changed = changed_since(experiment.registrations(), first)
     if changed:
-        words += " Changed or added since: " + "; ".join(one.sentence for one in changed) + "."
+        words += f" Changed or added since: {', '.join(changed)}."
     again = [one for one in result.records if one["seed"] in second_look.SEEDS]
     if again:
         commit = min(again, key=lambda one: one["timestamp"])["revision"]
@@ -442,7 +444,7 @@ def _answer(experiment: Experiment, result: Result) -> str:
     if found[NOT_RUN] and (held or refuted or found[UNDECIDED]):
         word += " so far"
     reading = experiment.reading
-    if reading is not None and reading.verdicts == letters(verdicts):
+    if reading is not None and reading.fits(verdicts):
         told = ", ".join(f"{len(those)} {status}" for status, those in found.items() if those)
         return f"**{word}.** {reading.words} ({told}.)"
     parts = [f"{len(held)} of {len(verdicts)} claims held"] if held else []
