@@ -17,8 +17,8 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -81,27 +81,35 @@ class Test(ABC):
     def judge(self, result: Result) -> Finding: ...
 
 
+class _OfOutcomes(Test):
+    """A test of the outcomes that it compares, once all of them have seeds enough."""
+
+    def judge(self, result: Result) -> Finding:
+        found = [result.one(**facets) for facets in self.compared]
+        short = [
+            f"{_named(facets)}: {0 if one is None else len(one.records)} seeds"
+            for facets, one in zip(self.compared, found, strict=True)
+            if one is None or len(one.records) < rule.MIN_SEEDS
+        ]
+        if short:
+            return Finding(rule.NOT_RUN, "; ".join(short))
+        return self.decide(result, [one for one in found if one is not None])
+
+    @abstractmethod
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
+        """What the outcomes, in the order of ``compared``, say."""
+
+
 def _named(facets: Facets) -> str:
     return ", ".join(facets.values())
 
 
-def _there(result: Result, *wanted: Facets) -> list[Outcome] | Finding:
-    """The outcomes, or "not run" with the number of seeds that are there."""
-    found = [result.one(**facets) for facets in wanted]
-    short = [
-        f"{_named(facets)}: {0 if one is None else len(one.records)} seeds"
-        for facets, one in zip(wanted, found, strict=True)
-        if one is None or len(one.records) < rule.MIN_SEEDS
-    ]
-    if short:
-        return Finding(rule.NOT_RUN, "; ".join(short))
-    return [one for one in found if one is not None]
-
-
-def _gap(a: Outcome, b: Outcome, measure: Measure) -> list[float]:
-    """Differences between seeds of the same number."""
-    first, second = (dict(zip(one.seeds, measure.values(one), strict=True)) for one in (a, b))
-    return [first[seed] - second[seed] for seed in first if seed in second]
+def _gap(result: Result, found: list[Outcome], measure: Measure) -> tuple[rule.Interval, str]:
+    """The interval of the differences between seeds of the same number; the numbers in words."""
+    first, second = (dict(zip(one.seeds, measure.values(one), strict=True)) for one in found)
+    gap = result.interval([first[seed] - second[seed] for seed in first if seed in second])
+    both = " against ".join(_shown(result, one, measure) for one in found)
+    return gap, f"{both}; difference {gap}"
 
 
 def _shown(result: Result, outcome: Outcome, measure: Measure) -> str:
@@ -126,7 +134,7 @@ def _no_test(outcomes: list[Outcome], numbers: str, *, both: bool) -> Finding | 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ahead(Test):
+class Ahead(_OfOutcomes):
     """The measure of ``a`` exceeds that of ``b`` by more than ``by``, paired by seed.
 
     Accuracies are compared only where at least one of the two has learned and not both have solved
@@ -145,23 +153,15 @@ class Ahead(Test):
         margin = f" by more than {self.by:g}" if self.by else ""
         return f"{self.measure.name} of ({_named(self.a)}) {verb} ({_named(self.b)}){margin}"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a, self.b)
-        if isinstance(found, Finding):
-            return found
-        a, b = found
-        gap = result.interval(_gap(a, b, self.measure))
-        numbers = f"{_shown(result, a, self.measure)} against {_shown(result, b, self.measure)}"
-        numbers += f"; difference {gap}"
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
+        gap, numbers = _gap(result, found, self.measure)
         untested = _no_test(found, numbers, both=False) if self.measure is accuracy else None
-        if untested is not None:
-            return untested
         status = rule.below(gap, -self.by) if self.less else rule.above(gap, self.by)
-        return Finding(status, numbers)
+        return untested or Finding(status, numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Par(Test):
+class Par(_OfOutcomes):
     """The measures of ``a`` and ``b`` differ by less than ``within``; both must have learned."""
 
     a: Facets
@@ -176,22 +176,14 @@ class Par(Test):
             f"({_named(self.b)})"
         )
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a, self.b)
-        if isinstance(found, Finding):
-            return found
-        a, b = found
-        gap = result.interval(_gap(a, b, self.measure))
-        numbers = " against ".join(_shown(result, one, self.measure) for one in found)
-        numbers += f"; difference {gap}"
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
+        gap, numbers = _gap(result, found, self.measure)
         untested = _no_test(found, numbers, both=True) if self.measure is accuracy else None
-        if untested is not None:
-            return untested
-        return Finding(rule.inside(gap, self.within), numbers)
+        return untested or Finding(rule.inside(gap, self.within), numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reaches(Test):
+class Reaches(_OfOutcomes):
     """The measure of ``a`` exceeds ``bound``; with ``less``, it stays below."""
 
     a: Facets
@@ -204,17 +196,14 @@ class Reaches(Test):
         verb = "below" if self.less else "above"
         return f"{self.measure.name} of ({_named(self.a)}) {verb} {self.bound:g}"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a)
-        if isinstance(found, Finding):
-            return found
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
         interval = result.interval(self.measure.values(found[0]))
         status = (rule.below if self.less else rule.above)(interval, self.bound)
         return Finding(status, _shown(result, found[0], self.measure))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guess(Test):
+class Guess(_OfOutcomes):
     """The accuracy of ``a`` stays below the task's named baseline plus ``margin``.
 
     With ``beats`` the opposite: it exceeds the baseline plus ``margin``.
@@ -229,10 +218,7 @@ class Guess(Test):
         verb = "above" if self.beats else "below"
         return f"accuracy of ({_named(self.a)}) {verb} the named baseline + {self.margin:g}"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a)
-        if isinstance(found, Finding):
-            return found
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
         level, words = baseline(found[0].variant.task)
         interval = result.interval(found[0].values())
         status = (rule.above if self.beats else rule.below)(interval, level + self.margin)
@@ -240,7 +226,7 @@ class Guess(Test):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diverges(Test):
+class Diverges(_OfOutcomes):
     """Training of ``a`` turns NaN in more than half of its runs; with ``never``, in less.
 
     The values are 1 for a seed that diverged and 0 for one that did not.
@@ -254,10 +240,7 @@ class Diverges(Test):
         verb = "less" if self.never else "more"
         return f"share of seeds of ({_named(self.a)}) that turn NaN {verb} than 0.5"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a)
-        if isinstance(found, Finding):
-            return found
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
         steps = [record["diverged_at"] for record in found[0].records]
         interval = result.interval([float(step is not None) for step in steps])
         status = (rule.below if self.never else rule.above)(interval, 0.5)
@@ -266,7 +249,7 @@ class Diverges(Test):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steadier(Test):
+class Steadier(_OfOutcomes):
     """The accuracies of ``a`` spread less over the seeds (standard deviation) than those of ``b``.
 
     The interval is a bootstrap over the seeds. Where neither has learned, or both solved the task
@@ -280,19 +263,13 @@ class Steadier(Test):
     def words(self) -> str:
         return f"standard deviation over the seeds of ({_named(self.a)}) below ({_named(self.b)})"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a, self.b)
-        if isinstance(found, Finding):
-            return found
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
         first, second = (dict(zip(o.seeds, o.values(), strict=True)) for o in found)
         rows = [(first[seed], second[seed]) for seed in first if seed in second]
         gap = rule.bootstrap_interval(rows, _spread_gap, result.confidence, result.supposed)
         spreads = np.std(np.asarray(rows), axis=0, ddof=1)
         numbers = f"{spreads[0]:.3f} against {spreads[1]:.3f}; difference {gap}"
-        untested = _no_test(found, numbers, both=True)
-        if untested is not None:
-            return untested
-        return Finding(rule.below(gap, 0.0), numbers)
+        return _no_test(found, numbers, both=True) or Finding(rule.below(gap, 0.0), numbers)
 
 
 def _spread_gap(table: np.ndarray) -> float:
@@ -407,22 +384,6 @@ class Claim:
             reason=reason,
             against=self.against,
         )
-
-    def settings(self) -> dict[str, Any]:
-        """What decides it, as plain values: test, threshold and control, and no sentence."""
-        return {"test": _settings(self.test), "control": _settings(self.control)}
-
-
-def _settings(value: Any) -> Any:
-    """A test as plain values; options that are off are left out, so that a later one is as well."""
-    if isinstance(value, Measure):
-        return value.name
-    if is_dataclass(value):
-        found = {one.name: _settings(getattr(value, one.name)) for one in fields(value)}
-        return {type(value).__name__: {name: one for name, one in found.items() if one}}
-    if isinstance(value, Mapping):
-        return dict(value)
-    return [_settings(one) for one in value] if isinstance(value, tuple) else value
 
 
 def _controlled(status: str, control: str) -> str:

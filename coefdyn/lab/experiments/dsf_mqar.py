@@ -1,7 +1,7 @@
 """Dynamical systems framework on MQAR (its Figures 1 to 3 and 5 to 7): state size and gates.
 
-A little over 400 lines with its profiles of the source's six figures; the standard one has a file
-of its own, `dsf_standard`.
+The models of the source's six figures; what the standard profile trains and claims is in
+`dsf_standard`.
 """
 
 from __future__ import annotations

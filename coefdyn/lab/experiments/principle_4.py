@@ -1,8 +1,4 @@
-"""Principle 4 (Figure 3): the structure of A_t limits what can be done to the stored keys.
-
-A few lines over 400, because parity has two figures of its own: positions beyond the trained
-length, and learning curves.
-"""
+"""Principle 4 (Figure 3): the structure of A_t limits what can be done to the stored keys."""
 
 from __future__ import annotations
 

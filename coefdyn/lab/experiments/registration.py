@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coefdyn.lab.experiments.claim import Claim
+from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.plan import AnyPlan, Plan
 from coefdyn.lab.tasks import TaskConfig
 from coefdyn.lab.training import Record, ResultFile
@@ -36,11 +37,24 @@ def digest(claim: Claim, plan: AnyPlan) -> str:
         plan: of the standard profile, whose variants the claim compares.
     """
     variants = plan.those_with(claim.compared) if isinstance(plan, Plan) else []
-    tasks = {config_key(task): task for task in (_settings(one.task) for one in variants)}
-    return config_key({**claim.settings(), "tasks": [tasks[key] for key in sorted(tasks)]})
+    tasks = {config_key(task): task for task in (_of_task(one.task) for one in variants)}
+    told = {"test": _of_test(claim.test), "control": _of_test(claim.control)}
+    return config_key({**told, "tasks": [tasks[key] for key in sorted(tasks)]})
 
 
-def _settings(task: TaskConfig) -> dict[str, Any]:
+def _of_test(value: Any) -> Any:
+    """A test as plain values; options that are off are left out, so that a later one is as well."""
+    if isinstance(value, Measure):
+        return value.name
+    if is_dataclass(value):
+        found = {one.name: _of_test(getattr(value, one.name)) for one in fields(value)}
+        return {type(value).__name__: {name: one for name, one in found.items() if one}}
+    if isinstance(value, Mapping):
+        return dict(value)
+    return [_of_test(one) for one in value] if isinstance(value, tuple) else value
+
+
+def _of_task(task: TaskConfig) -> dict[str, Any]:
     values = {one.name: (getattr(task, one.name), one.default) for one in fields(task)}
     return {"task": task.task_name, **{name: x for name, (x, y) in values.items() if x != y}}
 

@@ -1,7 +1,7 @@
 """Eigenvalue paper, Figure 1: where the eigenvalues of Lambda_i lie, by task and model.
 
-A few lines over 400: four tasks, six models and the shares that every claim is about, which
-`spectra_mods` and `dsf_table_1` take from here. The standard claims are in `spectra_standard`.
+`spectra_mods` and `dsf_table_1` take its tasks, models and shares from here. What the standard
+profile claims is in `spectra_standard`.
 """
 
 from __future__ import annotations
