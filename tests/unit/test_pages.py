@@ -49,14 +49,10 @@ def test_without_results_no_claim_is_decided(name, tmp_path):
     results = load_results(name, tmp_path)
     assert {result.records for result in results.values()} == {()}
     text = claims_markdown(get_experiment(name), results)
-    if "standard" in results:
-        assert "Not yet run at the standard size: `python -m coefdyn.lab run" in text
-        rows = rows_of(text.split("\n\n", 1)[1])
-        assert rows and {row[1] for row in rows} == {"not run"}
-        assert all(row[2] and row[3] for row in rows), "test and control stand there before"
-        return
-    rows = rows_of(text)
-    assert rows and all(set(row[1:]) <= {"not run", "not planned"} for row in rows)
+    assert "Not yet run at the standard size: `python -m coefdyn.lab run" in text
+    rows = rows_of(text.split("\n\n", 1)[1])
+    assert rows and {row[1] for row in rows} == {"not run"}
+    assert all(row[2] and row[3] for row in rows), "test and control stand there before"
 
 
 def test_a_result_file_fills_its_row(tmp_path):

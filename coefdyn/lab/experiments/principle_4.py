@@ -16,7 +16,7 @@ from coefdyn.lab.experiments.figures import (
     legend_entries,
     new_figure,
 )
-from coefdyn.lab.experiments.measure import Measure
+from coefdyn.lab.experiments.measure import Measure, accuracy
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -216,33 +216,35 @@ class Principle4(Experiment):
                     why="paired by seed: not the largest of several differences of means",
                 ),
             ]
-        flips = Claim(
-            id="parity/negative-eigenvalue",
-            sentence="parity needs an eigenvalue below 0: a Householder with learned beta in "
-            "(0, 2) solves it, a decay does not",
-            test=Every(
+        flips = [
+            Claim(
+                id=f"parity/{name}",
+                sentence=sentence,
+                test=Every(
+                    (
+                        Reaches(a=at("parity", "Householder, z"), bound=0.9, measure=measure),
+                        Reaches(a=at("parity", "scalar"), bound=0.9, less=True, measure=measure),
+                        Reaches(a=at("parity", "diagonal"), bound=0.9, less=True, measure=measure),
+                    )
+                ),
+                why=alone,
+            )
+            for name, measure, sentence in (
                 (
-                    Reaches(a=at("parity", "Householder, z"), bound=0.9),
-                    Reaches(a=at("parity", "scalar"), bound=0.9, less=True),
-                    Reaches(a=at("parity", "diagonal"), bound=0.9, less=True),
-                )
-            ),
-            why=alone,
-        )
-        carries = Claim(
-            id="parity/longer-texts",
-            sentence="parity of texts four times as long as those of the training: a Householder "
-            "with learned beta in (0, 2) still solves it, a decay does not",
-            test=Every(
+                    "negative-eigenvalue",
+                    accuracy,
+                    "parity needs an eigenvalue below 0: a Householder with learned beta in (0, 2) "
+                    "solves it, a decay does not",
+                ),
                 (
-                    Reaches(a=at("parity", "Householder, z"), bound=0.9, measure=BEYOND),
-                    Reaches(a=at("parity", "scalar"), bound=0.9, less=True, measure=BEYOND),
-                    Reaches(a=at("parity", "diagonal"), bound=0.9, less=True, measure=BEYOND),
-                )
-            ),
-            why=alone,
-        )
-        return [*found, flips, carries]
+                    "longer-texts",
+                    BEYOND,
+                    "parity of texts four times as long as those of the training: a Householder "
+                    "with learned beta in (0, 2) still solves it, a decay does not",
+                ),
+            )
+        ]
+        return [*found, *flips]
 
     def _variant(self, name: str, structure: str, parameters: str, profile: str) -> Variant:
         task = (standard_tasks() if name == "parity" else tasks_of(profile))[name]

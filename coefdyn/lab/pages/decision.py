@@ -67,26 +67,16 @@ def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
 
 
 def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """One row per claim: the verdict, with the numbers that decided it.
+    """One row per registered claim: id and sentence, verdict with its numbers, test, control.
 
-    Where there is a standard profile, it alone decides: its claims with test, threshold and
-    control, and the commit in which they were registered. Elsewhere one column per profile.
+    Before it stands when they were fixed. The standard profile alone decides.
 
     Args:
         experiment: whose claims.
-        results: profile name -> its result; empty results give "not run".
+        results: profile name -> its result, that of the standard profile among them; where it is
+            empty every claim is "not run".
     """
-    if STANDARD in results:
-        return _registered_markdown(experiment, results[STANDARD])
-    columns = {name: experiment.claims(result) for name, result in results.items()}
-    claims = list(dict.fromkeys(one.claim for found in columns.values() for one in found))
-    heads = [KEPT.get(name, name) for name in columns]
-    rows = [[claim, *(_cell(claim, found) for found in columns.values())] for claim in claims]
-    return table(["claim", *heads], rows)
-
-
-def _registered_markdown(experiment: Experiment, result: Result) -> str:
-    """The registered claims: id and sentence, test, control, verdict; and when they were fixed."""
+    result = results[STANDARD]
     rows = [
         [
             f"`{one.id}`: {one.claim}",
@@ -96,9 +86,8 @@ def _registered_markdown(experiment: Experiment, result: Result) -> str:
         ]
         for one in experiment.claims(result)
     ]
-    return f"{_registered(experiment, result)}\n\n" + table(
-        ["claim", "verdict", "test and threshold", "control"], rows
-    )
+    shown = table(["claim", "verdict", "test and threshold", "control"], rows)
+    return f"{_registered(experiment, result)}\n\n{shown}"
 
 
 def _registered(experiment: Experiment, result: Result) -> str:
@@ -157,15 +146,6 @@ def _taken_over(experiment: Experiment, result: Result) -> tuple[list[str], list
     return ended
 
 
-def _cell(claim: str, found: Sequence[Verdict]) -> str:
-    matching = [one for one in found if one.claim == claim]
-    if not matching:
-        return "not planned"
-    verdict = matching[0]
-    mark = MARKS[verdict.status]
-    return mark if verdict.status == NOT_RUN else f"{mark}: {verdict.numbers}"
-
-
 def caption_markdown(result: Result) -> str:
     """Where a figure's numbers come from, in one line of small print."""
     return f"*{plain(result.caption())}*"
@@ -208,11 +188,14 @@ def decision_markdown(experiment: Experiment, results: Mapping[str, Result]) -> 
 
     Args:
         experiment: whose claims.
-        results: profile name -> its result. The standard size decides; an experiment without one
-            has decided nothing.
+        results: profile name -> its result. The standard size decides, and is among them.
     """
-    if STANDARD not in results or not results[STANDARD].records:
-        return f"**Not tested yet**, because {_why_not_tested(experiment, results)}"
+    if not results[STANDARD].records:
+        command = f"`python -m coefdyn.lab run {experiment.stored_as or experiment.id}"
+        return (
+            "**Not tested yet**, because the runs of the standard size are missing: "
+            f"{command} --profile standard`."
+        )
     return answer(experiment, results[STANDARD])
 
 
@@ -315,11 +298,3 @@ def answer(experiment: Experiment, result: Result) -> str:
 
 def _claims(found: Sequence[Verdict]) -> str:
     return "1 claim is" if len(found) == 1 else f"{len(found)} claims are"
-
-
-def _why_not_tested(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """What is missing, and the command that makes it."""
-    if STANDARD not in results:
-        return "it has no standard size: the quick runs compare two seeds and have no interval."
-    command = f"`python -m coefdyn.lab run {experiment.stored_as or experiment.id}"
-    return f"the runs of the standard size are missing: {command} --profile standard`."
