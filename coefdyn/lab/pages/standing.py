@@ -117,7 +117,7 @@ class Standing:
         every = self.with_all_seeds()
         if every is not None:
             found.append(f"  all seeds, {CONFIDENCE:.0%}: {every.status}: {every.numbers}")
-        if status == UNDECIDED:
+        if status == UNDECIDED and isinstance(self.result.plan, Plan):
             needed = self.seeds_needed()
             seeds = f"more than {MOST_SEEDS}" if needed is None else str(needed)
             found.append(f"  seeds that would decide it if mean and spread stayed: {seeds}")
@@ -173,12 +173,12 @@ def standings_markdown(out: Path | str | None = None) -> str:
     same = sum(first.status == every.status for first, every in checked)
     needed = [one.seeds_needed() for one in of[UNDECIDED]]
     within = [sum(n is not None and n <= most for n in needed) for most in STEPS]
-    seeds = [f"{n} with up to {most} seeds" for n, most in zip(within, STEPS, strict=True)]
+    seeds = [f"{n} that {most} seeds would decide" for n, most in zip(within, STEPS, strict=True)]
     why = Counter(one.verdict.reason for one in of[NO_TEST])
     waiting = Counter(one.experiment.id for one in of[NOT_RUN])
     rows = [
         ["decided", len(of[HELD]) + len(of[NOT_HELD]), [f"{len(of[x])} {x}" for x in STATUSES[:2]]],
-        ["undecided; decided, if mean and spread stayed,", len(of[UNDECIDED]), seeds],
+        ["undecided", len(of[UNDECIDED]), seeds],
         ["no test, and why", len(of[NO_TEST]), [f"{why[x]} {x}" for x in REASONS if why[x]]],
         ["looked at a second time, and how they ended", len(listed), _told(looked)],
         ["decided by the first seeds, checked with all", len(checked), [f"{same} come out alike"]],
