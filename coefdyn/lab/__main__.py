@@ -15,11 +15,12 @@ from coefdyn.lab import arguments as given
 from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD
+from coefdyn.lab.experiments.result import core_hours
 from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
 from coefdyn.lab.training.step import MODES
-from coefdyn.options import check_choice
+from coefdyn.options import check_choice, did_you_mean
 
 __all__ = ["main"]
 
@@ -84,6 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     claims = commands.add_parser(
         "claims", help="every claim's verdict, and their counts by profile"
     )
+    claims.add_argument("ids", nargs="*", metavar="ID", help="such as parity/ladder; default: all")
     claims.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     again = commands.add_parser("repeat", help="train some kept runs once more and compare")
     again.add_argument("ids", nargs="*", metavar="ID", help="of which experiments; default: all")
@@ -221,9 +223,10 @@ def _show(parsed: argparse.Namespace) -> int:
 
 def _claims(parsed: argparse.Namespace) -> int:
     from coefdyn.lab.pages.evidence import registered_words
-    from coefdyn.lab.pages.untested import reasons
-    from coefdyn.lab.pages.waiting import core_hours
+    from coefdyn.lab.pages.standing import reasons
 
+    if parsed.ids:
+        return _some_claims(parsed)
     counts: dict[str, Counter[str]] = {}
     results: dict[str, list[Result]] = {}
     for name in EXPERIMENTS:
@@ -249,6 +252,19 @@ def _claims(parsed: argparse.Namespace) -> int:
     return 0
 
 
+def _some_claims(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.pages.standing import standings
+
+    found = {one.claim.id: one for one in standings(parsed.out)}
+    for name in parsed.ids:
+        if name not in found:
+            hint = did_you_mean(name, found)
+            raise ValueError(f"no claim is called {name!r}{hint} `claims` alone lists all ids.")
+    for name in dict.fromkeys(parsed.ids):
+        print("\n".join(found[name].lines()))
+    return 0
+
+
 def _claims_of(experiment: Experiment, result: Result) -> list[str]:
     """Print a result's claims; their statuses. Beside a standard profile, quick claims nothing."""
     if result.profile == "quick" and STANDARD in experiment.profiles:
@@ -265,7 +281,8 @@ def _claims_of(experiment: Experiment, result: Result) -> list[str]:
 def _print_claims(verdicts: Sequence, indent: str = "  ") -> None:
     for one in verdicts:
         numbers = f" [{one.numbers}]" if one.numbers else ""
-        print(f"{indent}{one.status:<9} {one.claim}{numbers}")
+        named = f"{one.id}: " if one.id else ""
+        print(f"{indent}{one.status:<9} {named}{one.claim}{numbers}")
 
 
 def _repeat(parsed: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import pytest
 from made_up_results import made_up, result_of
 
 from coefdyn.analysis.spectra import EDGES
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, second_look
 from coefdyn.lab.experiments.claim import (
     Ahead,
     Claim,
@@ -24,7 +24,7 @@ from coefdyn.lab.experiments.claim import (
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.principle_1 import DESIGNS
 from coefdyn.lab.experiments.registration import (
-    FROM_GIT,
+    before_ids,
     changed_since,
     digest,
     registered_in,
@@ -126,9 +126,9 @@ def test_too_few_seeds_are_not_run():
 
 def test_a_failing_control_takes_the_test_away():
     main, why = Reaches(a=WITH, bound=0.8), "because"
-    good = Claim(sentence="s", test=main, control=Reaches(a=WITHOUT, bound=0.4), why=why)
-    bad = Claim(sentence="s", test=main, control=Reaches(a=WITHOUT, bound=0.6), why=why)
-    open_ = Claim(sentence="s", test=main, control=Reaches(a=WITHOUT, bound=0.5), why=why)
+    good = Claim(id="t/c", sentence="s", test=main, control=Reaches(a=WITHOUT, bound=0.4), why=why)
+    bad = replace(good, control=Reaches(a=WITHOUT, bound=0.6))
+    open_ = replace(good, control=Reaches(a=WITHOUT, bound=0.5))
     seen = result(0.9, 0.5)
     assert [one.judge(seen).status for one in (good, bad, open_)] == [HELD, NO_TEST, UNDECIDED]
     assert "because" in good.judge(seen).control
@@ -147,7 +147,7 @@ def test_a_failing_control_takes_the_test_away():
 def test_a_verdict_without_a_test_names_its_reason(levels, control, reason):
     """The test compares, the control asks for an accuracy of the model without positions."""
     check = Reaches(a=WITHOUT, bound=control)
-    one = Claim(sentence="s", test=Ahead(a=WITH, b=WITHOUT), control=check, why="w")
+    one = Claim(id="t/c", sentence="s", test=Ahead(a=WITH, b=WITHOUT), control=check, why="w")
     found = one.judge(result(*levels))
     assert found.reason == reason
     assert (found.status == NO_TEST) == bool(reason)
@@ -195,7 +195,7 @@ def test_exponents_of_time_are_judged_draw_by_draw(powers, draws, expected):
 
 def test_a_peak_that_was_there_before_training_is_no_test():
     experiment = get_experiment("spectra")
-    (claim,) = [c for c in experiment.registered_claims() if c.sentence.startswith("ListOps, S4D")]
+    (claim,) = [c for c in experiment.registered_claims() if c.id == "listops/memory-s4d"]
     near_one = EDGES.index(0.95)
 
     def histogram(at_one: float) -> list:
@@ -217,7 +217,7 @@ def test_a_peak_that_was_there_before_training_is_no_test():
 def test_registered_claims_name_planned_variants_and_differ(name):
     experiment = get_experiment(name)
     claims = experiment.registered_claims()
-    assert claims and len({digest(claim) for claim in claims}) == len(claims)
+    assert claims and len(set(experiment.registrations().values())) == len(claims)
     seen = result_of(experiment, STANDARD, lambda facets, run: (0.5 + 0.01 * run.seed, None))
     for verdict in experiment.claims(seen):
         assert verdict.status != NOT_RUN, verdict
@@ -240,8 +240,54 @@ def test_the_protocol_holds_in_every_standard_plan(name):
         assert run.train.stop_accuracy is not None or plan.by_loss
 
 
+def test_every_claim_has_an_id_of_its_own():
+    ids = [one.id for name in EXPERIMENTS for one in get_experiment(name).registered_claims()]
+    assert len(ids) == len(set(ids)) > 0
+    assert max(map(len, ids)) < 45
+    listed = [one for those in second_look.CLAIMS.values() for one in those]
+    assert set(listed) <= set(ids) and len(set(listed)) == len(listed)
+
+
+@pytest.mark.parametrize("name", ["parity", "Parity/ladder", "parity/a ladder", "parity/a--b", ""])
+def test_an_id_of_another_form_is_refused(name):
+    with pytest.raises(ValueError, match="a claim's id is topic/name"):
+        Claim(id=name, sentence="s", test=Reaches(a=WITH, bound=0.5), why="w")
+
+
+def test_a_digest_is_of_what_decides_and_not_of_the_words():
+    """Test, threshold, control and the task's settings; not sentence, reason or other variants."""
+    claim = EXPERIMENT.registered_claims()[-1]
+    plan = EXPERIMENT.plan(STANDARD)
+    same = replace(claim, sentence="a typo corrected", why="and said otherwise")
+    assert digest(same, plan) == digest(claim, plan)
+    others = [
+        replace(claim, test=replace(claim.test, bound=claim.test.bound + 0.01)),
+        replace(claim, test=replace(claim.test, less=True)),
+        replace(claim, test=replace(claim.test, a=WITH)),
+        replace(claim, test=Guess(a=claim.test.a)),
+        replace(claim, control=None),
+        replace(claim, control=replace(claim.control, bound=0.5)),
+    ]
+    assert len({digest(one, plan) for one in (claim, *others)}) == 1 + len(others)
+
+    def longer(these):
+        variants = [
+            replace(v, task=v.task.with_changes({"seq_len": v.task.seq_len + 2}))
+            if v in these
+            else v
+            for v in plan.variants
+        ]
+        return replace(plan, variants=tuple(variants))
+
+    compared = plan.those_with(claim.compared)
+    rest = [one for one in plan.variants if one not in compared]
+    assert compared and rest
+    assert digest(claim, longer(compared)) != digest(claim, plan)
+    assert digest(claim, longer(rest)) == digest(claim, plan)
+
+
 def test_the_commit_of_the_first_run_is_kept(tmp_path, monkeypatch):
-    claims = EXPERIMENT.registered_claims()
+    claims = EXPERIMENT.registrations()
     file = ResultFile(tmp_path / "standard.jsonl")
     first = registration({EXPERIMENT.id: claims}, file)
     _, run = EXPERIMENT.plan(STANDARD).runs()[0]
@@ -250,8 +296,8 @@ def test_the_commit_of_the_first_run_is_kept(tmp_path, monkeypatch):
     assert registration({EXPERIMENT.id: claims}, file) == first
     then = registered_in(file.records(), EXPERIMENT.id, shared=False)
     assert changed_since(claims, then) == []
-    other = replace(claims[0], sentence="another sentence")
-    assert changed_since([other, *claims[1:]], then) == [other]
+    (name, *_) = claims
+    assert changed_since({**claims, name: "another", "t/new": "x"}, then) == [name, "t/new"]
 
 
 def test_a_file_that_two_experiments_share_keeps_the_claims_of_both(tmp_path, monkeypatch):
@@ -269,30 +315,55 @@ def test_a_file_that_two_experiments_share_keeps_the_claims_of_both(tmp_path, mo
     for experiment in (one, two):
         then = registered_in(file.records(), experiment.id, shared=True)
         assert then is not None and then.commit == "first"
-        assert changed_since(experiment.registered_claims(), then) == []
-    other = replace(one.registered_claims()[0], sentence="another sentence")
-    assert changed_since([other], registered_in(file.records(), one.id, shared=True)) == [other]
+        assert changed_since(experiment.registrations(), then) == []
+    name = one.registered_claims()[0].id
+    then = registered_in(file.records(), one.id, shared=True)
+    assert changed_since({name: "another"}, then) == [name]
     assert registered_in(file.records(), "a third", shared=True) is None
 
 
 def test_digests_that_may_be_another_experiments_lead_to_no_claim_of_change():
     """A record of a shared file from before its digests were kept by experiment."""
-    claims = get_experiment("principle-2.1").registered_claims()
+    claims = get_experiment("principle-2.1").registrations()
     record = {"registered": "abc", "claims": ["0" * 12]}
     assert registered_in([record], "principle-2.1", shared=True) is None
     assert changed_since(claims, None) == []
-    assert changed_since(claims, registered_in([record], "principle-6", shared=False)) == claims
+    told = registered_in([record], "principle-6", shared=False)
+    assert changed_since(claims, told) == list(claims)
 
 
-def test_what_the_first_shared_file_does_not_say_is_kept_from_git():
-    """The records of principle-2.1's file carry the digests of principle-2.2 alone."""
-    for name, known in FROM_GIT.items():
+def test_digests_from_before_the_ids_are_those_of_the_kept_files():
+    """All but those of principle-2.1, whose file has the digests of principle-2.2 alone."""
+    for name, known in before_ids().items():
         experiment = get_experiment(name)
-        result = experiment.load(STANDARD)
-        assert {one["registered"] for one in result.records} == {known.commit}
-        assert experiment.registered(result) == known
-        assert changed_since(experiment.registered_claims(), known) == []
-    (told,) = {
-        tuple(one["claims"]) for one in get_experiment("principle-2.1").load(STANDARD).records
+        records = experiment.load(STANDARD).records
+        assert {one["registered"] for one in records} == {known.commit}
+        kept = {one for record in records for one in record["claims"]}
+        then = {old for old, _ in known.digests.values()}
+        assert len(then) == len(known.digests)
+        assert then <= kept if name != "principle-2.1" else not then & kept
+        assert known.digests.keys() <= experiment.registrations().keys()
+
+
+def test_the_claims_that_changed_since_their_registration_are_known():
+    """The list as it stood before claims had ids."""
+    changed = {}
+    for name in EXPERIMENTS:
+        experiment = get_experiment(name)
+        first = experiment.registered(experiment.load(STANDARD))
+        assert first is not None
+        changed[name] = changed_since(experiment.registrations(), first)
+    assert {name: len(ids) for name, ids in changed.items() if ids} == {
+        "principle-2": 3,
+        "principle-4": 1,
+        "principle-5-lm": 4,
+        "dsf-mqar": 1,
+        "spectra-mods": 13,
+        "scoreboard": 3,
     }
-    assert told == FROM_GIT["principle-2.2"].digests
+    assert changed["principle-4"] == ["parity/longer-texts"]
+    assert changed["scoreboard"] == [
+        "board/long-memory",
+        "board/s3-deltaproduct",
+        "board/s3-deltaproduct-ahead",
+    ]

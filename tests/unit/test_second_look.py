@@ -12,16 +12,12 @@ from coefdyn.lab.experiments import get_experiment, second_look
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.rule import HELD, NOT_HELD, UNDECIDED
 from coefdyn.lab.pages.evidence import registered_words
-from coefdyn.lab.pages.second_looks import (
-    first_looks_checked,
-    second_looks,
-    second_looks_markdown,
-)
+from coefdyn.lab.pages.standing import standings, standings_markdown
 
 EXPERIMENT = get_experiment("heads")
 CLAIMS = EXPERIMENT.registered_claims()
-(SENTENCE,) = second_look.CLAIMS["heads"]
-(TWICE,) = [one for one in CLAIMS if one.sentence == SENTENCE]
+(NAME,) = second_look.CLAIMS["heads"]
+(TWICE,) = [one for one in CLAIMS if one.id == NAME]
 #: what that claim compares
 HERE, THERE = (dict(facets) for facets in TWICE.test.compared)
 PLAN = second_look.planned(EXPERIMENT.plan(STANDARD), "heads", CLAIMS)
@@ -41,9 +37,14 @@ def result(early: dict[int, float], later: float, missing: int | None = None):
     return replace(found, records=kept)
 
 
-def verdict(found, sentence=SENTENCE):
-    (one,) = [one for one in EXPERIMENT.claims(found) if one.claim == sentence]
+def verdict(found, name=NAME):
+    (one,) = [one for one in EXPERIMENT.claims(found) if one.id == name]
     return one
+
+
+def standing(folder):
+    """The claim of the list, from the result files of a folder."""
+    return next(one for one in standings(folder) if one.claim.id == NAME)
 
 
 WILD = {0: -0.15, 1: 0.15, 2: -0.1, 3: 0.1}
@@ -87,7 +88,7 @@ def test_a_claim_off_the_list_keeps_to_four_seeds_of_a_model_that_has_more():
     others = [one for one in CLAIMS if one is not TWICE and THERE in one.test.compared]
     assert others, "the list's models serve other claims"
     for one in others:
-        assert "12 seeds" not in verdict(result(WILD, 0.0), one.sentence).numbers
+        assert "12 seeds" not in verdict(result(WILD, 0.0), one.id).numbers
 
 
 def test_further_seeds_on_disk_are_loaded_and_not_called_cut(tmp_path):
@@ -100,11 +101,11 @@ def test_further_seeds_on_disk_are_loaded_and_not_called_cut(tmp_path):
     assert seen.cut == {} and seen.missing == 0
     assert "seeds 0, 1, 2, 3 and, for 2 variants of a second look, 8 more, " in seen.caption()
     assert verdict(seen).looks == 2
-    ((_, first, second),) = second_looks(tmp_path)
-    assert second is not None and (first.claim, second.status) == (SENTENCE, HELD)
-    assert "1 of 1 claims have been looked at again; they are now: 1 held" in (
-        second_looks_markdown(tmp_path)
-    )
+    one = standing(tmp_path)
+    assert one.second is not None and one.verdict.status == HELD
+    assert "  first look: undecided: " in "\n".join(one.lines())
+    told = standings_markdown(tmp_path)
+    assert "| looked at a second time, and how they ended | 1 | 1 held |" in told
 
 
 def test_a_users_further_seed_beside_those_of_the_second_look(tmp_path):
@@ -125,9 +126,9 @@ def test_the_list_names_claims_that_four_kept_seeds_leave_undecided(name):
     experiment = get_experiment(name)
     claims = experiment.registered_claims()
     seen = experiment.load(STANDARD)
-    found = {first.claim: first.status for first, _ in second_look.looks(name, claims, seen)}
-    for sentence in second_look.CLAIMS[name]:
-        assert found[sentence] == UNDECIDED
+    found = {first.id: first.status for first, _ in second_look.looks(name, claims, seen)}
+    for one in second_look.CLAIMS[name]:
+        assert found[one] == UNDECIDED
     if any(one["seed"] in second_look.SEEDS for one in seen.records):
         assert "second look stood in commit" in registered_words(experiment, seen)
 
@@ -141,15 +142,16 @@ def test_what_four_seeds_decided_is_checked_with_all_of_them(tmp_path):
         file = EXPERIMENT.file(STANDARD, folder)
         for record in whole.records:
             file.append({**record, "variant": labels[record["key"]]})
-        return {first.claim: (first, second) for _, first, second in first_looks_checked(folder)}
+        one = standing(folder)
+        return one.first, one.with_all_seeds(), standings_markdown(folder)
 
-    first, every = keep(tmp_path, 0.03)[SENTENCE]
+    first, every, told = keep(tmp_path, 0.03)
     assert (first.status, every.status) == (NOT_HELD, HELD)
-    assert "1 claims, all of whose models have them" in second_looks_markdown(tmp_path)
-    assert "and 1 would not:" in second_looks_markdown(tmp_path)
-    first, every = keep(tmp_path / "steady", -0.1)[SENTENCE]
+    row = "| decided by the first seeds, checked with all | 1 |"
+    assert f"{row} 0 come out alike |" in told
+    first, every, told = keep(tmp_path / "steady", -0.1)
     assert (first.status, every.status) == (NOT_HELD, NOT_HELD)
-    assert "1 of them would come out the same." in second_looks_markdown(tmp_path / "steady")
+    assert f"{row} 1 come out alike |" in told
 
 
 def test_a_run_of_some_variants_tells_the_whole_file(tmp_path, capsys):

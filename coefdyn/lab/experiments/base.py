@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from coefdyn.lab.experiments import second_look
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
-from coefdyn.lab.experiments.registration import Registered, registered_in, registration
+from coefdyn.lab.experiments.registration import (
+    Registered,
+    digest,
+    registered_in,
+    registration,
+)
 from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import ByteTextConfig, TaskConfig, WikiTextConfig
@@ -61,6 +66,11 @@ class Experiment(ABC):
     def registered_claims(self) -> list[Claim]:
         """What the standard profile decides; fixed before its first run."""
         return []
+
+    def registrations(self) -> dict[str, str]:
+        """Id -> digest of every registered claim, as it stands now."""
+        plan = self.plan(STANDARD)
+        return {claim.id: digest(claim, plan) for claim in self.registered_claims()}
 
     @abstractmethod
     def claims_by_means(self, result: Result) -> list[Verdict]:
@@ -144,7 +154,7 @@ class Experiment(ABC):
         finished = results.keys()
         missing = {run.key: run for _, run in plan.runs() if run.key not in finished}
         other = results.path.parents[1] / self.borrows_from / results.path.name
-        assert options.extra is not None, "set by _options"
+        assert options.extra is not None, "run() sets what labels a record"
         for record in ResultFile(other).records():
             run = missing.pop(record["key"], None)
             if run is not None and run.matches(record):
@@ -173,6 +183,10 @@ class Experiment(ABC):
         if seeds is None:
             plan, cut = _with_further_seeds(plan, found)
         return Result(self.id, profile, plan, _finished(plan, found), cut)
+
+    def functions(self) -> tuple[Any, Any, Any, Any]:
+        """``run``, ``load``, ``figure``, ``claims``: the public functions of its module."""
+        return self.run, self.load, self.figure, self.claims
 
     def figure(self, result: Result) -> Figure:
         """The experiment's figure; a plain note where nothing has been run."""
@@ -215,7 +229,7 @@ class Experiment(ABC):
 
     def _registration(self, profile: str, results: ResultFile | None) -> dict[str, Any]:
         """What a record says about the claims; nothing at a profile that decides none."""
-        claims = {one.id: one.registered_claims() for one in self._sharing()}
+        claims = {one.id: one.registrations() for one in self._sharing()}
         if profile != STANDARD or not any(claims.values()):
             return {}
         return registration(claims, results)

@@ -1,6 +1,7 @@
-"""Claims as data: a sentence of the source, its test with a threshold, and its control.
+"""Claims as data: an id, a sentence of the source, a test with a threshold, and a control.
 
     Claim(
+        id="positions/decay-gains",
         sentence="without embedding, a decay gains over A = I",
         test=Ahead(a={"evolution": "constant"}, b={"evolution": "identity"}, by=0.1),
         control=Guess(a={"layers": "1", "evolution": "identity"}),
@@ -13,6 +14,7 @@ number that a run produced.
 
 from __future__ import annotations
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -37,9 +39,18 @@ __all__ = [
     "Some",
     "Steadier",
     "Test",
+    "kebab",
 ]
 
 Facets = Mapping[str, str]
+
+#: topic and claim, in small letters, digits and hyphens
+ID = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*/[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def kebab(words: str) -> str:
+    """The words as a part of an id: "selective copying" gives "selective-copying"."""
+    return re.sub(r"[^a-z0-9]+", "-", words.lower()).strip("-")
 
 
 @dataclass(frozen=True)
@@ -66,36 +77,39 @@ class Test(ABC):
         own = vars(self)
         return tuple(own[name] for name in ("a", "b") if name in own)
 
-    @property
-    def of_accuracy(self) -> bool:
-        """Whether it is accuracies that it compares."""
-        return getattr(self, "measure", accuracy) is accuracy
-
     @abstractmethod
     def judge(self, result: Result) -> Finding: ...
+
+
+class _OfOutcomes(Test):
+    """A test of the outcomes that it compares, once all of them have seeds enough."""
+
+    def judge(self, result: Result) -> Finding:
+        found = [result.one(**facets) for facets in self.compared]
+        short = [
+            f"{_named(facets)}: {0 if one is None else len(one.records)} seeds"
+            for facets, one in zip(self.compared, found, strict=True)
+            if one is None or len(one.records) < rule.MIN_SEEDS
+        ]
+        if short:
+            return Finding(rule.NOT_RUN, "; ".join(short))
+        return self.decide(result, [one for one in found if one is not None])
+
+    @abstractmethod
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
+        """What the outcomes, in the order of ``compared``, say."""
 
 
 def _named(facets: Facets) -> str:
     return ", ".join(facets.values())
 
 
-def _there(result: Result, *wanted: Facets) -> list[Outcome] | Finding:
-    """The outcomes, or "not run" with the number of seeds that are there."""
-    found = [result.one(**facets) for facets in wanted]
-    short = [
-        f"{_named(facets)}: {0 if one is None else len(one.records)} seeds"
-        for facets, one in zip(wanted, found, strict=True)
-        if one is None or len(one.records) < rule.MIN_SEEDS
-    ]
-    if short:
-        return Finding(rule.NOT_RUN, "; ".join(short))
-    return [one for one in found if one is not None]
-
-
-def _gap(a: Outcome, b: Outcome, measure: Measure) -> list[float]:
-    """Differences between seeds of the same number."""
-    first, second = (dict(zip(one.seeds, measure.values(one), strict=True)) for one in (a, b))
-    return [first[seed] - second[seed] for seed in first if seed in second]
+def _gap(result: Result, found: list[Outcome], measure: Measure) -> tuple[rule.Interval, str]:
+    """The interval of the differences between seeds of the same number; the numbers in words."""
+    first, second = (dict(zip(one.seeds, measure.values(one), strict=True)) for one in found)
+    gap = result.interval([first[seed] - second[seed] for seed in first if seed in second])
+    both = " against ".join(_shown(result, one, measure) for one in found)
+    return gap, f"{both}; difference {gap}"
 
 
 def _shown(result: Result, outcome: Outcome, measure: Measure) -> str:
@@ -120,7 +134,7 @@ def _no_test(outcomes: list[Outcome], numbers: str, *, both: bool) -> Finding | 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ahead(Test):
+class Ahead(_OfOutcomes):
     """The measure of ``a`` exceeds that of ``b`` by more than ``by``, paired by seed.
 
     Accuracies are compared only where at least one of the two has learned and not both have solved
@@ -139,23 +153,15 @@ class Ahead(Test):
         margin = f" by more than {self.by:g}" if self.by else ""
         return f"{self.measure.name} of ({_named(self.a)}) {verb} ({_named(self.b)}){margin}"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a, self.b)
-        if isinstance(found, Finding):
-            return found
-        a, b = found
-        gap = result.interval(_gap(a, b, self.measure))
-        numbers = f"{_shown(result, a, self.measure)} against {_shown(result, b, self.measure)}"
-        numbers += f"; difference {gap}"
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
+        gap, numbers = _gap(result, found, self.measure)
         untested = _no_test(found, numbers, both=False) if self.measure is accuracy else None
-        if untested is not None:
-            return untested
         status = rule.below(gap, -self.by) if self.less else rule.above(gap, self.by)
-        return Finding(status, numbers)
+        return untested or Finding(status, numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Par(Test):
+class Par(_OfOutcomes):
     """The measures of ``a`` and ``b`` differ by less than ``within``; both must have learned."""
 
     a: Facets
@@ -170,22 +176,14 @@ class Par(Test):
             f"({_named(self.b)})"
         )
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a, self.b)
-        if isinstance(found, Finding):
-            return found
-        a, b = found
-        gap = result.interval(_gap(a, b, self.measure))
-        numbers = " against ".join(_shown(result, one, self.measure) for one in found)
-        numbers += f"; difference {gap}"
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
+        gap, numbers = _gap(result, found, self.measure)
         untested = _no_test(found, numbers, both=True) if self.measure is accuracy else None
-        if untested is not None:
-            return untested
-        return Finding(rule.inside(gap, self.within), numbers)
+        return untested or Finding(rule.inside(gap, self.within), numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reaches(Test):
+class Reaches(_OfOutcomes):
     """The measure of ``a`` exceeds ``bound``; with ``less``, it stays below."""
 
     a: Facets
@@ -198,17 +196,14 @@ class Reaches(Test):
         verb = "below" if self.less else "above"
         return f"{self.measure.name} of ({_named(self.a)}) {verb} {self.bound:g}"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a)
-        if isinstance(found, Finding):
-            return found
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
         interval = result.interval(self.measure.values(found[0]))
         status = (rule.below if self.less else rule.above)(interval, self.bound)
         return Finding(status, _shown(result, found[0], self.measure))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Guess(Test):
+class Guess(_OfOutcomes):
     """The accuracy of ``a`` stays below the task's named baseline plus ``margin``.
 
     With ``beats`` the opposite: it exceeds the baseline plus ``margin``.
@@ -223,10 +218,7 @@ class Guess(Test):
         verb = "above" if self.beats else "below"
         return f"accuracy of ({_named(self.a)}) {verb} the named baseline + {self.margin:g}"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a)
-        if isinstance(found, Finding):
-            return found
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
         level, words = baseline(found[0].variant.task)
         interval = result.interval(found[0].values())
         status = (rule.above if self.beats else rule.below)(interval, level + self.margin)
@@ -234,7 +226,7 @@ class Guess(Test):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Diverges(Test):
+class Diverges(_OfOutcomes):
     """Training of ``a`` turns NaN in more than half of its runs; with ``never``, in less.
 
     The values are 1 for a seed that diverged and 0 for one that did not.
@@ -243,17 +235,12 @@ class Diverges(Test):
     a: Facets
     never: bool = False
 
-    of_accuracy = False
-
     @property
     def words(self) -> str:
         verb = "less" if self.never else "more"
         return f"share of seeds of ({_named(self.a)}) that turn NaN {verb} than 0.5"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a)
-        if isinstance(found, Finding):
-            return found
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
         steps = [record["diverged_at"] for record in found[0].records]
         interval = result.interval([float(step is not None) for step in steps])
         status = (rule.below if self.never else rule.above)(interval, 0.5)
@@ -262,7 +249,7 @@ class Diverges(Test):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Steadier(Test):
+class Steadier(_OfOutcomes):
     """The accuracies of ``a`` spread less over the seeds (standard deviation) than those of ``b``.
 
     The interval is a bootstrap over the seeds. Where neither has learned, or both solved the task
@@ -276,19 +263,13 @@ class Steadier(Test):
     def words(self) -> str:
         return f"standard deviation over the seeds of ({_named(self.a)}) below ({_named(self.b)})"
 
-    def judge(self, result: Result) -> Finding:
-        found = _there(result, self.a, self.b)
-        if isinstance(found, Finding):
-            return found
+    def decide(self, result: Result, found: list[Outcome]) -> Finding:
         first, second = (dict(zip(o.seeds, o.values(), strict=True)) for o in found)
         rows = [(first[seed], second[seed]) for seed in first if seed in second]
         gap = rule.bootstrap_interval(rows, _spread_gap, result.confidence, result.supposed)
         spreads = np.std(np.asarray(rows), axis=0, ddof=1)
         numbers = f"{spreads[0]:.3f} against {spreads[1]:.3f}; difference {gap}"
-        untested = _no_test(found, numbers, both=True)
-        if untested is not None:
-            return untested
-        return Finding(rule.below(gap, 0.0), numbers)
+        return _no_test(found, numbers, both=True) or Finding(rule.below(gap, 0.0), numbers)
 
 
 def _spread_gap(table: np.ndarray) -> float:
@@ -315,10 +296,6 @@ class _Joined(Test):
     @property
     def compared(self) -> tuple[Facets, ...]:
         return tuple(facets for test in self.tests for facets in test.compared)
-
-    @property
-    def of_accuracy(self) -> bool:
-        return any(test.of_accuracy for test in self.tests)
 
     def judge(self, result: Result) -> Finding:
         found = [test.judge(result) for test in self.tests]
@@ -352,23 +329,34 @@ class Some(_Joined):
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """One sentence of a source and what decides it.
+    """One statement of a source and what decides it.
 
     Args:
-        sentence: what the source says, in one sentence of ours.
+        id: ``topic/name``, by which readings, second looks, registrations and the command line know
+            it. It is unique over all experiments and never changes.
+        sentence: what the source says, in one sentence of ours; text, which may be corrected.
         test: the comparison, with its threshold.
         control: a test that must hold for the reading; where it fails there is no test.
-        why: what the control excludes, or why there is none.
-        quick: the quick profile's words for the same sentence, where they differ.
+        why: what the control excludes, or why there is none; text.
         against: whether it is the opposite of the statement that the experiment is about.
+
+    Raises:
+        ValueError: for an id of another form.
     """
 
+    id: str
     sentence: str
     test: Test
     control: Test | None = None
     why: str
-    quick: str = ""
     against: bool = False
+
+    def __post_init__(self) -> None:
+        if not ID.fullmatch(self.id):
+            raise ValueError(
+                f"a claim's id is topic/name in small letters, digits and hyphens, such as "
+                f"parity/ladder; got {self.id!r}."
+            )
 
     @property
     def compared(self) -> tuple[Facets, ...]:
@@ -386,13 +374,16 @@ class Claim:
             status = _controlled(status, check.status)
             control = f"{self.control.words} ({self.why}): {check.status}, {check.numbers}"
         reason = found.reason or rule.CONTROL_FAILS if status == rule.NO_TEST else ""
-        words = {"test": self.test.words, "control": control, "reason": reason}
-        return Verdict(self.sentence, status, numbers, **words, against=self.against)
-
-    def registered(self) -> str:
-        """Everything that is fixed before the first run, as text."""
-        control = "none" if self.control is None else self.control.words
-        return f"{self.sentence} | {self.test.words} | {control} | {self.why}"
+        return Verdict(
+            self.sentence,
+            status,
+            numbers,
+            id=self.id,
+            test=self.test.words,
+            control=control,
+            reason=reason,
+            against=self.against,
+        )
 
 
 def _controlled(status: str, control: str) -> str:

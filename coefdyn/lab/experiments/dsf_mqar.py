@@ -1,7 +1,7 @@
 """Dynamical systems framework on MQAR (its Figures 1 to 3 and 5 to 7): state size and gates.
 
-A little over 400 lines with its profiles of the source's six figures; the standard one has a file
-of its own, `dsf_standard`.
+The models of the source's six figures; what the standard profile trains and claims is in
+`dsf_standard`.
 """
 
 from __future__ import annotations
@@ -164,11 +164,15 @@ class DsfMqar(Experiment):
         "(qLSTM 12 000, and 4 pairs in 16 as well, as RG-LRU), a short convolution in every mixer."
     )
     reading = Reading(
-        "huuuthuuuu",
         "Linear attention recalls more with a larger state, and softmax attention solves the "
         "task at every size. With normalized attention, SSD and S6 some seeds learn the task and "
         "others do not, which leaves their order open. The two gates of the qLSTM end within a "
         "hundredth of each other.",
+        held="mqar/linear-attention-expansion mqar/softmax-solves",
+        undecided="mqar/normalized-attention-expansion mqar/s6-expansion mqar/ssd-expansion "
+        "mqar/normalized-above-linear mqar/normalized-on-par-s6 mqar/ssd-at-least-s6 "
+        "mqar/reversed-sigmoid",
+        no_test="mqar/linear-on-par",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -424,9 +428,4 @@ def _guess(outcomes: Sequence[Outcome | None]) -> float:
 
 
 EXPERIMENT = DsfMqar()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

@@ -52,8 +52,8 @@ class DsfNormalizers(Experiment):
         "exp alone, 200 steps. Standard: 8 pairs in 32 tokens, n = 8, 3000 steps, eight seeds."
     )
     reading = Reading(
-        "ttt",
         "All three maps solved the task with all eight seeds, so it cannot order them.",
+        no_test="eta/exp-above-softplus eta/exp-above-sigmoid eta/alike",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -88,6 +88,7 @@ class DsfNormalizers(Experiment):
         return [
             *(
                 Claim(
+                    id=f"eta/exp-above-{other}",
                     sentence=f"eta = exp(W x) is more accurate than {other}(W x)",
                     test=Ahead(a={"eta": "exp"}, b={"eta": other}),
                     why=alone,
@@ -95,6 +96,7 @@ class DsfNormalizers(Experiment):
                 for other in ("softplus", "sigmoid")
             ),
             Claim(
+                id="eta/alike",
                 sentence=f"the three maps differ by at most {SIMILAR}",
                 test=Every(
                     tuple(Par(a={"eta": a}, b={"eta": b}, within=SIMILAR) for a, b in pairs)
@@ -151,9 +153,4 @@ def _similar(outcomes: list[Outcome | None]) -> tuple[bool, str]:
 
 
 EXPERIMENT = DsfNormalizers()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import baseline
-from coefdyn.lab.experiments.claim import Ahead, Claim
+from coefdyn.lab.experiments.claim import Ahead, Claim, kebab
 from coefdyn.lab.experiments.figures import (
     draw_plateau,
     grouped_points,
@@ -70,10 +70,14 @@ class DsfTable1(Experiment):
     )
 
     reading = Reading(
-        "nuhhhnnh",
         "On the digits normalized attention is ahead of linear and of softmax attention, as in the "
         "paper. On language it is behind both. S6 is ahead of it on ListOps, which nobody learned "
         "to compute, and behind it on the digits.",
+        held="listops/s6-ahead-of-normalized pixels/normalized-ahead-of-linear "
+        "pixels/normalized-ahead-of-softmax language/softmax-ahead-of-normalized",
+        not_held="listops/normalized-ahead-of-linear pixels/s6-ahead-of-normalized "
+        "language/normalized-ahead-of-linear",
+        undecided="listops/normalized-ahead-of-softmax",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -124,6 +128,7 @@ def _claim(task: str, first: str, second: str) -> Claim:
     words = "has a lower perplexity" if task == LANGUAGE else "is more accurate"
     measure = {"measure": metric("perplexity"), "less": True} if task == LANGUAGE else {}
     return Claim(
+        id=f"{kebab(task)}/{kebab(first)}-ahead-of-{kebab(second)}",
         sentence=f"{task}: {NAMES.get(first, first)} {words} than {NAMES[second]}",
         test=Ahead(a={"task": task, "model": first}, b={"task": task, "model": second}, **measure),
         why="no further control: models on one task",
@@ -155,9 +160,4 @@ def _variant(task: str, model: str, profile: str) -> Variant:
 
 
 EXPERIMENT = DsfTable1()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

@@ -72,10 +72,13 @@ class Heads(Experiment):
     )
 
     reading = Reading(
-        "tunnh",
         "Eight heads of four key channels solve the task, as one head of 32 does with eight times "
         "their state, and recall more than one head of four. So recall followed the key channels "
         "of all heads together, and not the state.",
+        held="heads/8-above-one",
+        not_held="heads/4-as-one heads/8-as-one",
+        undecided="heads/2-as-one",
+        no_test="heads/one-wide",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -95,6 +98,7 @@ class Heads(Experiment):
     def registered_claims(self) -> list[Claim]:
         return [
             Claim(
+                id="heads/one-wide",
                 sentence="n = 32: one head is more accurate than eight, whose state is an eighth",
                 test=Ahead(a=_at(LINEAR, 32, 1), b=_at(LINEAR, 32, 8), by=STEP),
                 control=Reaches(a=_at(SOFTMAX, 32, 8), bound=SOLVED),
@@ -103,6 +107,7 @@ class Heads(Experiment):
             ),
             *(
                 Claim(
+                    id=f"heads/{heads}-as-one",
                     sentence=f"one size of state: {heads} heads of four channels recall as much as "
                     "one",
                     test=Par(a=_at(LINEAR, 4 * heads, heads), b=_at(LINEAR, 4, 1), within=ON_PAR),
@@ -111,6 +116,7 @@ class Heads(Experiment):
                 for heads in (2, 4, 8)
             ),
             Claim(
+                id="heads/8-above-one",
                 sentence="one size of state: eight heads of four channels recall more than one",
                 test=Ahead(a=_at(LINEAR, 32, 8), b=_at(LINEAR, 4, 1), by=STEP),
                 why="the opposite of the last one, so that either can hold",
@@ -199,9 +205,4 @@ def _compare(a: Outcome | None, b: Outcome | None, by: float) -> tuple[bool, str
 
 
 EXPERIMENT = Heads()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

@@ -119,6 +119,14 @@ class Plan(AnyPlan):
         """The same plan for other seeds, and for these alone; unchanged for None."""
         return self if seeds is None else replace(self, seeds=tuple(seeds), again={})
 
+    def those_with(self, wanted: Sequence[Mapping[str, str]]) -> list[Variant]:
+        """The variants that have all facets of at least one of these."""
+        return [
+            one
+            for one in self.variants
+            if any(facets.items() <= one.facets.items() for facets in wanted)
+        ]
+
     def seeds_of(self, variant: Variant) -> tuple[int, ...]:
         """Every seed of one variant."""
         return (*self.seeds, *self.again.get(variant.name, ()))

@@ -37,11 +37,11 @@ SOFTMAX, FUSED, RECURRENT = (
 )
 DESIGNS = (SOFTMAX, FUSED, RECURRENT)
 HEADS, KEY_DIM = 4, 64
-#: sentence, design, and the exponents p of time ~ L^p that agree with it
+#: id, sentence, design, and the exponents p of time ~ L^p that agree with it
 CLAIMS = (
-    ("softmax as a whole matrix takes quadratic time", SOFTMAX, 1.6, 2.6),
-    ("softmax in a fused kernel takes quadratic time", FUSED, 1.6, 2.6),
-    ("a scalar decay in chunks takes linear time", RECURRENT, 0.6, 1.4),
+    ("time/softmax-matrix", "softmax as a whole matrix takes quadratic time", SOFTMAX, 1.6, 2.6),
+    ("time/softmax-fused", "softmax in a fused kernel takes quadratic time", FUSED, 1.6, 2.6),
+    ("time/decay-chunks", "a scalar decay in chunks takes linear time", RECURRENT, 0.6, 1.4),
 )
 
 Work = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -180,9 +180,9 @@ class Principle1(Experiment):
         "Standard: up to 16384 tokens, seven repeats of four draws."
     )
     reading = Reading(
-        "hhh",
         "Softmax attention took quadratic time, as a whole matrix and in a fused kernel, and a "
         "scalar decay computed in chunks took linear time.",
+        held="time/softmax-matrix time/softmax-fused time/decay-chunks",
     )
 
     def plan(self, profile: str) -> TimingPlan:
@@ -197,8 +197,8 @@ class Principle1(Experiment):
     def registered_claims(self) -> list[Claim]:
         why = "the two kinds are timed in one run, on the same machine"
         return [
-            Claim(sentence=sentence, test=Grows(design, low, high), why=why)
-            for sentence, design, low, high in CLAIMS
+            Claim(id=id_, sentence=sentence, test=Grows(design, low, high), why=why)
+            for id_, sentence, design, low, high in CLAIMS
         ]
 
     def run(
@@ -273,7 +273,7 @@ class Principle1(Experiment):
             status = HELD if low <= slope <= high else NOT_HELD
             return Verdict(claim, status, f"time grows as L^{slope:.2f} over the longer half")
 
-        return [judged(*claim) for claim in CLAIMS]
+        return [judged(*claim) for _, *claim in CLAIMS]
 
 
 def _measured(timing: Timing, device: torch.device) -> dict[str, Any]:
@@ -321,9 +321,4 @@ def _in_legend(result: Result, design: str) -> str:
 
 
 EXPERIMENT = Principle1()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

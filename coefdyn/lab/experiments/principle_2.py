@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, kebab
 from coefdyn.lab.experiments.figures import SHARE, legend_entries, new_figure, scatter_outcome
 from coefdyn.lab.experiments.measure import Measure, accuracy, diagnostic
 from coefdyn.lab.experiments.plan import (
@@ -185,12 +185,18 @@ class Principle2(Experiment):
         "sum."
     )
     reading = Reading(
-        "thhnuuhnnnhhhtn",
         "A readout with a half-line of near-zero scores sets many coefficients near zero, and "
         "the identity, whose zero set is a point, next to none, on all three tasks. Accuracy "
         "follows in part: the identity is behind exp and softplus on recall and memorization, "
         "but most of its loss on memorization and copying came from its row sum, and ReLU, "
         "with the largest set, is behind exp on copying and on recall.",
+        held="selective-copying/row-sum-cost selective-copying/near-zero-order "
+        "fuzzy-recall/row-sum-cost memorization/identity-worst "
+        "memorization/row-sum-cost memorization/near-zero-order",
+        not_held="selective-copying/relu-accuracy fuzzy-recall/near-zero-order "
+        "fuzzy-recall/relu-accuracy fuzzy-recall/relu-large memorization/relu-large",
+        undecided="selective-copying/relu-large fuzzy-recall/identity-worst",
+        no_test="selective-copying/identity-worst memorization/relu-accuracy",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -278,17 +284,20 @@ def _claims_of(task: str) -> list[Claim]:
     alone = "no further control: eta = 1 has no poles, and nothing else differs"
     return [
         Claim(
+            id=f"{kebab(task)}/identity-worst",
             sentence=f"{task}: the identity, whose zero set is a point, does worst",
             test=all_ahead(task, POINTWISE, identity),
             control=all_ahead(task, POINTWISE, bare),
             why="it is still worst with eta = 1, so its row sum is not the reason",
         ),
         Claim(
+            id=f"{kebab(task)}/row-sum-cost",
             sentence=f"{task}: its row sum costs the identity at least 0.1 of accuracy",
             test=all_ahead(task, bare, identity, by=0.1),
             why="a claim of ours, on a confound of the source's figure",
         ),
         Claim(
+            id=f"{kebab(task)}/near-zero-order",
             sentence=f"{task}: a larger theoretical set goes with more coefficients near zero",
             test=Every(
                 (
@@ -299,12 +308,14 @@ def _claims_of(task: str) -> list[Claim]:
             why=f"{alone}; exp and softplus, whose sets are equal to .0005, are not compared",
         ),
         Claim(
+            id=f"{kebab(task)}/relu-accuracy",
             sentence=f"{task}: ReLU, with most coefficients near zero, is at least as accurate as "
             "exp",
             test=all_ahead(task, ("relu",), ("exp",), -STEP),
             why="no control: the pair differs in the readout alone",
         ),
         Claim(
+            id=f"{kebab(task)}/relu-large",
             sentence=f"{task}: ReLU, with most coefficients near zero, puts no fewer in [0.9, 1] "
             "than exp",
             test=all_ahead(task, ("relu",), ("exp",), -0.001, LARGE),
@@ -362,9 +373,4 @@ def _theory_orders(outcomes: list[Outcome]) -> tuple[bool, str]:
 
 
 EXPERIMENT = Principle2()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Claim, Every
+from coefdyn.lab.experiments.claim import Claim, Every, kebab
 from coefdyn.lab.experiments.figures import (
     draw_interval,
     legend_entries,
@@ -62,11 +62,15 @@ class Principle21(Experiment):
         "principle-2."
     )
     reading = Reading(
-        "hhhuuhhhtt",
         "Feature maps set fewer coefficients near zero than exp and were less accurate, on "
         "copying and on recall. Whether the first causes the second is open, because the "
         "identity with eta = 1 sets next to none near zero and is about as accurate as they "
         "are.",
+        held="selective-copying/maps-near-zero selective-copying/maps-behind-exp "
+        "selective-copying/maps-suppress fuzzy-recall/maps-near-zero "
+        "fuzzy-recall/maps-behind-exp fuzzy-recall/maps-suppress",
+        undecided="selective-copying/maps-above-identity selective-copying/maps-cause",
+        no_test="fuzzy-recall/maps-above-identity fuzzy-recall/maps-cause",
     )
 
     borrows_from = "principle-2"  # the two lines are Figure 2's models
@@ -157,27 +161,32 @@ def _claims_of(task: str) -> list[Claim]:
     lemma = "the lemma is about raw coefficients; these are divided by eta, as in the source"
     return [
         Claim(
+            id=f"{kebab(task)}/maps-near-zero",
             sentence=f"{task}: every feature map sets fewer coefficients near zero than exp",
             test=all_ahead(task, ("exp",), FEATURES, 0.0, NEAR),
             why=lemma,
         ),
         Claim(
+            id=f"{kebab(task)}/maps-behind-exp",
             sentence=f"{task}: every feature map is less accurate than exp",
             test=all_ahead(task, ("exp",), FEATURES),
             why="no control: each pair differs in the readout alone",
         ),
         Claim(
+            id=f"{kebab(task)}/maps-suppress",
             sentence=f"{task}: ELU + 1, softplus and exp as psi suppress more than the identity",
             test=all_ahead(task, FEATURES[1:], bare, 0.0, NEAR),
             why="the identity with eta = 1: divided by its row sum it is counted near poles",
         ),
         Claim(
+            id=f"{kebab(task)}/maps-above-identity",
             sentence=f"{task}: every feature map is more accurate than the identity",
             test=all_ahead(task, FEATURES, ("identity",)),
             control=all_ahead(task, FEATURES, bare),
             why="also against the identity with eta = 1, whose row sum has no poles",
         ),
         Claim(
+            id=f"{kebab(task)}/maps-cause",
             sentence=f"{task}: fewer coefficients near zero than exp, and less accurate for it",
             test=Every(
                 (
@@ -212,9 +221,4 @@ def _all_above(outcomes: list[Outcome], bound: Outcome, measure) -> tuple[bool, 
 
 
 EXPERIMENT = Principle21()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

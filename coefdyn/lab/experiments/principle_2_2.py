@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Facets, Finding, Reaches, Test
+from coefdyn.lab.experiments.claim import Ahead, Claim, Facets, Finding, Reaches, Test, kebab
 from coefdyn.lab.experiments.figures import PALETTE, draw_interval, legend_entries, new_figure
 from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.plan import Plan
@@ -37,10 +37,15 @@ class Principle22(Experiment):
         "The bound holds for linearly independent states; repeated tokens give more zeros for free."
     )
     reading = Reading(
-        "ntutnnhnhh",
         "Up to 61 coefficients of one row fell below 1e-6, where n - 1 is 7. The theorem "
         "counts exact zeros, and these are not exact, so it stands; a limit for very small "
         "coefficients is what it does not give.",
+        held="fuzzy-recall/zeros-softplus-normalized zeros-by-length/softplus zeros-by-length/exp",
+        not_held="selective-copying/zeros-softplus-raw "
+        "selective-copying/zeros-softplus-normalized "
+        "selective-copying/zeros-exp-normalized fuzzy-recall/zeros-exp-normalized",
+        undecided="fuzzy-recall/zeros-softplus-raw",
+        no_test="selective-copying/zeros-exp-raw fuzzy-recall/zeros-exp-raw",
     )
     stored_as = "principle-2.1"
 
@@ -48,6 +53,7 @@ class Principle22(Experiment):
         exact = "the theorem is about exact zeros; up to 1e-6 it bounds nothing once eta divides"
         bounds = [
             Claim(
+                id=f"{kebab(task)}/zeros-{readout.removeprefix('psi_')}-{form}",
                 sentence=f"{task}, {readout.removeprefix('psi_')}, {form} coefficients: on average "
                 f"never more than n - 1 = {STATE - 1} zeros at one index",
                 test=Occurring(
@@ -68,6 +74,7 @@ class Principle22(Experiment):
         ]
         longer = [
             Claim(
+                id=f"zeros-by-length/{readout.removeprefix('psi_')}",
                 sentence=f"{readout.removeprefix('psi_')}: copying, the longer task, has more "
                 "zeros at its fullest index than fuzzy recall",
                 test=Ahead(
@@ -173,10 +180,6 @@ class Occurring(Test):
     def compared(self) -> tuple[Facets, ...]:
         return self.test.compared
 
-    @property
-    def of_accuracy(self) -> bool:
-        return self.test.of_accuracy
-
     def judge(self, result: Result) -> Finding:
         found, outcome = self.test.judge(result), result.one(**self.facets)
         if found.status == rule.NOT_RUN or outcome is None:
@@ -214,9 +217,4 @@ def _rises(outcomes: list[Outcome | None]) -> tuple[bool, str]:
 
 
 EXPERIMENT = Principle22()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Guess, Reaches
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Guess, Reaches, kebab
 from coefdyn.lab.experiments.figures import draw_plateau, grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
@@ -74,12 +74,17 @@ class Principle3(Experiment):
         "also one layer and a short convolution."
     )
     reading = Reading(
-        "nnnnnuhhnhhnh",
         "A decay gives exp the positions that the task needs, and so does a short convolution with "
         "A = I; with a decay softplus gets from 0.63 to 0.88, and ReLU gains little. But "
         "two layers with A = I find part of the order alone: exp and softplus are well above "
         "chance and ReLU nearly solves the task. And not every readout solves it with positions, "
         "in 6000 steps.",
+        held="positions/decay-gains-exp positions/decay-gains-softplus one-layer/decay-gains "
+        "one-layer/convolution-gains positions/convolution-solves",
+        not_held="positions/decay-solves positions/learned-embedding-solves "
+        "positions/rotary-solves positions/none-exp positions/none-softplus "
+        "positions/decay-gains-relu one-layer/none",
+        undecided="positions/none-relu",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -159,11 +164,11 @@ class Principle3(Experiment):
         why = "one layer with A = I and no embedding sees which tokens came before, not their order"
         solved = [
             Claim(
+                id=f"positions/{kebab(source)}-solves",
                 sentence=f"{words} solves the task with every readout",
                 test=Every(tuple(Reaches(a=at(phi, source), bound=SOLVED) for phi in READOUTS)),
                 control=theorem,
                 why=why,
-                quick=f"{words} solves the task with every readout (accuracy >= {SOLVED})",
             )
             for words, source in (
                 ("A other than I, without embedding,", "decay"),
@@ -173,6 +178,7 @@ class Principle3(Experiment):
         ]
         chance = [
             Claim(
+                id=f"positions/none-{phi}",
                 sentence=f"A = I without embedding, {phi}: no better than the most frequent value",
                 test=Guess(a=at(phi, "nothing")),
                 control=theorem,
@@ -181,6 +187,7 @@ class Principle3(Experiment):
             for phi in READOUTS[:2]
         ]
         partly = Claim(
+            id="positions/none-relu",
             sentence="A = I without embedding, ReLU: better than the most frequent value, "
             "not solved",
             test=Every(
@@ -194,17 +201,17 @@ class Principle3(Experiment):
         )
         gains = [
             Claim(
+                id=f"positions/decay-gains-{phi}",
                 sentence=f"without embedding, {phi}: A other than I gains more than {MARGIN} over "
                 "A = I",
                 test=Ahead(a=at(phi, "decay"), b=at(phi, "nothing"), by=MARGIN),
                 why="no further control: the pair differs in A alone",
-                quick=f"Without embedding, {phi}: A other than I gains at least {MARGIN} "
-                "over A = I",
             )
             for phi in READOUTS
         ]
         shallow = [
             Claim(
+                id=f"one-layer/{source}-gains",
                 sentence=f"one layer, exp: {source} gains more than {MARGIN} over A = I without "
                 "embedding",
                 test=Ahead(a=at("exp", source, "1"), b=at("exp", "nothing", "1"), by=MARGIN),
@@ -214,12 +221,14 @@ class Principle3(Experiment):
             for source in ("decay", "convolution")
         ]
         remark = Claim(
+            id="positions/convolution-solves",
             sentence="a short convolution gives positions with A = I: it solves the task with exp",
             test=Reaches(a=at("exp", "convolution"), bound=SOLVED),
             control=theorem,
             why=why,
         )
         unordered = Claim(
+            id="one-layer/none",
             sentence="one layer, A = I without embedding, exp: no better than the most frequent "
             "value",
             test=Guess(a=at("exp", "nothing", "1")),
@@ -330,9 +339,4 @@ def _all_solved(outcomes: list[Outcome]) -> tuple[bool, str]:
 
 
 EXPERIMENT = Principle3()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

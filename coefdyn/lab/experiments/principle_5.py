@@ -70,10 +70,11 @@ class Principle5(Experiment):
         "and b = 1, 16 and 64 channels per head, up to 2000 steps, 8 seeds: level and spread."
     )
     reading = Reading(
-        "hhhhttt",
         "Under exp, b = 1/sqrt(n) solved recall with all eight seeds, and b = 1 with some of "
         "them, at both widths: the scaling helps in level and in spread. Smaller b solved the "
         "task too, so that side of the scaling was not tested.",
+        held="scaling/accuracy-16 scaling/accuracy-64 scaling/spread-16 scaling/spread-64",
+        no_test="scaling/smaller-16 scaling/smaller-64 scaling/larger-n",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -123,6 +124,7 @@ class Principle5(Experiment):
         return [
             *(
                 Claim(
+                    id=f"scaling/accuracy-{n // HEADS}",
                     sentence=f"{words}: b = 1/sqrt(n) is more accurate on average than b = 1",
                     test=Ahead(a=at("1/sqrt(n)", n), b=at("1", n)),
                     why=alone,
@@ -131,6 +133,7 @@ class Principle5(Experiment):
             ),
             *(
                 Claim(
+                    id=f"scaling/spread-{n // HEADS}",
                     sentence=f"{words}: b = 1/sqrt(n) spreads less over the seeds than b = 1",
                     test=Steadier(a=at("1/sqrt(n)", n), b=at("1", n)),
                     why=alone,
@@ -139,6 +142,7 @@ class Principle5(Experiment):
             ),
             *(
                 Claim(
+                    id=f"scaling/smaller-{n // HEADS}",
                     sentence=f"{words}: b below 1/sqrt(n) is no worse than 1/sqrt(n)",
                     test=Every(
                         tuple(
@@ -151,6 +155,7 @@ class Principle5(Experiment):
                 for n, words in pairs
             ),
             Claim(
+                id="scaling/larger-n",
                 sentence="exp with b = 1: a larger n does worse",
                 test=Ahead(a=at("1", 64), b=at("1", 256), by=0.02),
                 control=Par(a=at("1/sqrt(n)", 64), b=at("1/sqrt(n)", 256), within=0.05),
@@ -257,9 +262,4 @@ def _exp_spreads_most(groups: dict[str, list[Outcome]]) -> tuple[bool, str]:
 
 
 EXPERIMENT = Principle5()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
-from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Guess, Reaches, Some, Test
+from coefdyn.lab.experiments.claim import (
+    Ahead,
+    Claim,
+    Diverges,
+    Every,
+    Guess,
+    Reaches,
+    Some,
+    Test,
+    kebab,
+)
 from coefdyn.lab.experiments.figures import PALETTE, draw_plateau, grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
@@ -69,11 +79,14 @@ class Principle6(Experiment):
         "for 3000 steps, exp with eta = 1, A = I and A = 0.95 I."
     )
     reading = Reading(
-        "hhhhnuuu",
         "Under A = 1.05 I, exp with eta = 1 or eta_i = 1.05^i overflowed in the first step, "
         "with every seed; with the row sum it never did. Which of the normalizers that keep "
         "training alive is better stays open: with each of them some seeds solve the task and "
         "others stop at 0.55 to 0.85.",
+        held="growth/one-fails growth/geometric-fails growth/row-sum-trains growth/one-trains",
+        not_held="growth/row-sum-solves",
+        undecided="growth/geometric-solves growth/geometric-ahead-softplus "
+        "growth/geometric-ahead-relu",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -145,6 +158,7 @@ class Principle6(Experiment):
         )
         fails = [
             Claim(
+                id=f"growth/{eta}-fails",
                 sentence=f"exp with {words}: training diverges, or learns nothing",
                 test=Some((Diverges(a=at("exp", eta)), Guess(a=at("exp", eta), margin=MARGIN))),
                 control=tame,
@@ -154,6 +168,7 @@ class Principle6(Experiment):
         ]
         learns = [
             Claim(
+                id=f"growth/{kebab(eta)}-trains",
                 sentence=f"{words}: trains without NaN and beats the most frequent value",
                 test=Every(
                     tuple(
@@ -166,42 +181,27 @@ class Principle6(Experiment):
                     )
                 ),
                 why="no control: the claim is about one design at a time",
-                quick=quick,
             )
-            for words, readouts, eta, quick in (
-                ("exp with row sum", ("exp",), "row_sum", ""),
-                (
-                    "softplus and ReLU with eta = 1",
-                    READOUTS[1:],
-                    "one",
-                    "softplus and ReLU with eta = 1: stable, and beat the most frequent value",
-                ),
+            for words, readouts, eta in (
+                ("exp with row sum", ("exp",), "row_sum"),
+                ("softplus and ReLU with eta = 1", READOUTS[1:], "one"),
             )
         ]
         solves = [
             Claim(
+                id=f"growth/{kebab(eta)}-solves",
                 sentence=f"{words} solves the task",
                 test=Every(tuple(Reaches(a=at(phi, eta), bound=SOLVED) for phi in readouts)),
                 why="no control: an accuracy against a bound",
-                quick=f"{quick} (accuracy >= {SOLVED})",
             )
-            for words, readouts, eta, quick in (
-                (
-                    "row sum with every readout",
-                    READOUTS,
-                    "row_sum",
-                    "Row sum solves the task with every readout",
-                ),
-                (
-                    "eta_i = 1.05^i with softplus and ReLU",
-                    READOUTS[1:],
-                    "geometric",
-                    "softplus and ReLU with eta_i = 1.05^i solve the task",
-                ),
+            for words, readouts, eta in (
+                ("row sum with every readout", READOUTS, "row_sum"),
+                ("eta_i = 1.05^i with softplus and ReLU", READOUTS[1:], "geometric"),
             )
         ]
         counters = [
             Claim(
+                id=f"growth/geometric-ahead-{phi}",
                 sentence=f"{phi}: eta_i = 1.05^i is more accurate than eta = 1",
                 test=Ahead(a=at(phi, "geometric"), b=at(phi, "one")),
                 why="no further control: the pair differs in eta alone",
@@ -367,9 +367,4 @@ def _learns(
 
 
 EXPERIMENT = Principle6()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

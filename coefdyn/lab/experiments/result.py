@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
 from coefdyn.lab.experiments.rule import (
@@ -30,12 +30,9 @@ __all__ = [
     "Reading",
     "Result",
     "Verdict",
-    "letters",
+    "core_hours",
     "verdict",
 ]
-
-#: status -> its letter in ``Reading.verdicts``
-LETTERS = {HELD: "h", NOT_HELD: "n", UNDECIDED: "u", NO_TEST: "t", NOT_RUN: "-"}
 
 
 @dataclass(frozen=True)
@@ -92,6 +89,7 @@ class Verdict:
         claim: what the paper says, in one sentence of ours.
         status: one of ``coefdyn.lab.experiments.rule.STATUSES``.
         numbers: the numbers that decided it, in words; empty if not run.
+        id: of a registered claim, its id.
         test: the comparison and its threshold, where the claim is registered.
         control: the control and what it found, or why there is none.
         reason: of a registered claim without a test, which of ``rule.REASONS`` it is.
@@ -102,6 +100,7 @@ class Verdict:
     claim: str
     status: str
     numbers: str
+    id: str = ""
     test: str = ""
     control: str = ""
     reason: str = ""
@@ -109,24 +108,39 @@ class Verdict:
     looks: int = 1
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """What the standard runs of an experiment showed, in a sentence or two of ours.
 
-    It is about runs that were there when it was written, so it carries the verdicts it was written
+    It is about runs that were there when it was written, so it names the verdicts it was written
     for. With others, after new runs or in a reader's own folder, a page makes a sentence of the
     claims instead; a test holds the kept sentences to the kept results.
 
-    verdicts: ``letters`` of the registered claims.
-    words:    what the runs with these verdicts showed.
+    Args:
+        words: what the runs with these verdicts showed.
+        held, not_held, undecided, no_test: ids of the claims with this verdict, spaces between.
     """
 
-    verdicts: str
     words: str
+    held: str = ""
+    not_held: str = ""
+    undecided: str = ""
+    no_test: str = ""
 
+    @property
+    def verdicts(self) -> dict[str, str]:
+        """Claim id -> status."""
+        statuses = {
+            HELD: self.held,
+            NOT_HELD: self.not_held,
+            UNDECIDED: self.undecided,
+            NO_TEST: self.no_test,
+        }
+        return {id_: status for status, ids in statuses.items() for id_ in ids.split()}
 
-def letters(verdicts: Sequence[Verdict]) -> str:
-    """One letter of ``LETTERS`` per claim, in the claims' order."""
-    return "".join(LETTERS[one.status] for one in verdicts)
+    def fits(self, verdicts: Sequence[Verdict]) -> bool:
+        """Whether these are the verdicts that it was written for."""
+        return self.verdicts == {one.id: one.status for one in verdicts}
 
 
 def verdict(
@@ -219,11 +233,7 @@ class Result:
 
     def find(self, **facets: str) -> list[Outcome | None]:
         """Outcomes of every variant with these facets; None for one that is not finished."""
-        return [
-            self.outcome(variant)
-            for variant in self._sweep.variants
-            if all(variant.facets.get(name) == value for name, value in facets.items())
-        ]
+        return [self.outcome(variant) for variant in self._sweep.those_with([facets])]
 
     def one(self, **facets: str) -> Outcome | None:
         """The outcome of the single variant with these facets; None if unfinished or not planned.
@@ -273,6 +283,21 @@ class Result:
         if self.missing:
             words.insert(1, f"{self.missing} not yet run")
         return ", ".join(words) + "."
+
+
+def core_hours(*results: Result) -> float:
+    """Hours of one core that the runs took, waiting included; runs on a GPU do not count.
+
+    A run that several experiments share, by a copied record or by one file, counts once; runs that
+    were trained together share their time.
+    """
+    runs = {
+        (one["key"], one["timestamp"]): one["wall_s"] / one.get("replicas", 1)
+        for found in results
+        for one in found.records
+        if one["device"].startswith("cpu")
+    }
+    return sum(runs.values()) / 3600
 
 
 def _variants(count: int) -> str:

@@ -27,47 +27,42 @@ __all__ = ["CLAIMS", "SEEDS", "first_and_second", "further_seeds", "looks", "pla
 SEEDS = tuple(range(100, 108))
 #: what stands behind the numbers of a second look
 LEVEL = f"{100 * rule.SECOND_CONFIDENCE:.0f} % intervals"
-#: experiment -> the sentences of its claims that are looked at twice
+#: experiment -> the ids of its claims that are looked at twice
 CLAIMS: dict[str, tuple[str, ...]] = {
     "principle-5-lm": (
-        "softmax: b = 1/sqrt(n) gives a lower perplexity than b = 1",
-        "Mamba-2: b = 1/sqrt(n) gives a lower perplexity than b = 1",
-        "Mamba-2: a constant b of Delta's size does as well as Delta (at most 1 higher), so "
-        "Delta's lead is its size",
-        "stopped in time, Mamba-2: b = 1/sqrt(n) gives a lower perplexity than b = 1",
-        "stopped in time, Mamba-2: b = Delta gives a lower perplexity than b = 1",
-        "stopped in time, Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most 1 higher)",
+        "language/softmax-inverse-sqrt",
+        "language/mamba-2-inverse-sqrt",
+        "language/mamba-2-constant-delta",
+        "language-stopped/mamba-2-inverse-sqrt",
+        "language-stopped/mamba-2-delta",
+        "language-stopped/mamba-2-on-par",
     ),
     "dsf-mqar": (
-        "normalized attention: accuracy rises with the state expansion n",
-        "SSD: accuracy rises with the state expansion n",
+        "mqar/normalized-attention-expansion",
+        "mqar/ssd-expansion",
     ),
-    "dsf-table-1": ("ListOps: normalized attention is more accurate than softmax attention",),
+    "dsf-table-1": ("listops/normalized-ahead-of-softmax",),
     "spectra": (
-        "ListOps, LRU: eigenvalues are about 1 in the first layer, since the task needs a long "
-        "memory",
-        "pixels, LRU: eigenvalues are about 1 in the first layer, since the task needs a long "
-        "memory",
-        "MQAR, Mamba-2: eigenvalues below 0.1 appear, since the task selects",
-        "MQAR: the time-invariant models, which cannot select, are less accurate than Mamba-2 and "
-        "softmax attention",
-        "ListOps: softmax attention has eigenvalues at both ends",
-        "pixels: linear attention keeps more of its initial histogram than Mamba-2 does",
-        "MQAR: linear attention keeps more of its initial histogram than Mamba-2 does",
-        "MQAR: linear attention keeps more of its initial histogram than softmax does",
+        "listops/memory-lru",
+        "pixels/memory-lru",
+        "mqar/selects-mamba-2",
+        "mqar/invariant-behind",
+        "listops/softmax-both-ends",
+        "pixels/linear-keeps-mamba-2",
+        "mqar/linear-keeps-mamba-2",
+        "mqar/linear-keeps-softmax",
     ),
     "spectra-mods": (
-        "ListOps, softmax: with a gate, eigenvalues below 0.1 appear",
-        "ListOps, Mamba-2 with a fixed Delta: training brings eigenvalues about 1",
-        "MQAR, Mamba-2: its convolution raises the accuracy",
-        "language, Mamba-2 without convolution: eigenvalues below 0.1 appear, since the task "
-        "selects",
+        "listops/gate-brings-zeros",
+        "listops/fixed-delta",
+        "mqar/convolution-mamba-2",
+        "language/selects-bare-mamba-2",
     ),
-    "heads": ("one size of state: 2 heads of four channels recall as much as one",),
+    "heads": ("heads/2-as-one",),
     "scoreboard": (
-        "overwrite: DeltaNet, which erases by key, is ahead of linear attention",
-        "long memory: Mamba-2, whose decay reads the token, is ahead of LRU",
-        "S3: DeltaProduct, whose steps can be rotations, reaches 0.9",
+        "board/overwrite",
+        "board/long-memory",
+        "board/s3-deltaproduct",
     ),
 }
 
@@ -75,12 +70,8 @@ CLAIMS: dict[str, tuple[str, ...]] = {
 def planned(plan: Plan, experiment: str, claims: Sequence[Claim]) -> Plan:
     """A plan with further seeds for every variant that a claim of the list compares."""
     wanted = [facets for claim in _listed(experiment, claims) for facets in claim.compared]
-    names = [
-        one.name
-        for one in plan.variants
-        if any(all(one.facets.get(key) == value for key, value in f.items()) for f in wanted)
-    ]
-    return replace(plan, again=dict.fromkeys(names, SEEDS))
+    again = {one.name: SEEDS for one in plan.those_with(wanted)}
+    return replace(plan, again=again)
 
 
 def verdicts(experiment: str, claims: Sequence[Claim], result: Result) -> list[Verdict]:
@@ -131,7 +122,7 @@ def first_and_second(result: Result) -> tuple[Result, Result]:
 
 
 def _listed(experiment: str, claims: Sequence[Claim]) -> list[Claim]:
-    return [claim for claim in claims if claim.sentence in CLAIMS.get(experiment, ())]
+    return [claim for claim in claims if claim.id in CLAIMS.get(experiment, ())]
 
 
 def _complete(claim: Claim, result: Result) -> bool:

@@ -1,7 +1,7 @@
 """Eigenvalue paper, Figure 1: where the eigenvalues of Lambda_i lie, by task and model.
 
-A few lines over 400: four tasks, six models and the shares that every claim is about, which
-`spectra_mods` and `dsf_table_1` take from here. The standard claims are in `spectra_standard`.
+`spectra_mods` and `dsf_table_1` take its tasks, models and shares from here. What the standard
+profile claims is in `spectra_standard`.
 """
 
 from __future__ import annotations
@@ -246,13 +246,24 @@ class Spectra(Experiment):
         "the quick models and tasks with 3000 steps, three learning rates and four seeds."
     )
     reading = Reading(
-        "tunnntunnnuhhhhnunhhhhunuunh",
         "On recall and on language softmax attention gets eigenvalues below 0.1, as the paper says "
         "of tasks that select. That a long memory needs eigenvalues about 1 did not show: softmax "
         "and linear attention read digits as well as S4D does, with few of them. On recall the "
         "time-invariant models, which cannot select, are behind Mamba-2 and softmax attention, and "
         "on language they predict better than softmax attention; Mamba-2's lead over them there is "
         "its convolution's, which no other model has here.",
+        held="mqar/selects-softmax language/selects-mamba-2 language/selects-softmax "
+        "mqar/invariant-behind mqar/softmax-both-ends language/softmax-both-ends "
+        "listops/linear-keeps-mamba-2 listops/linear-keeps-softmax "
+        "language/linear-keeps-softmax",
+        not_held="listops/memory-softmax listops/memory-linear listops/memory-normalized "
+        "pixels/memory-softmax pixels/memory-linear pixels/memory-normalized "
+        "language/invariant-behind pixels/softmax-both-ends pixels/linear-keeps-softmax "
+        "language/linear-keeps-mamba-2",
+        undecided="listops/memory-lru pixels/memory-lru mqar/selects-mamba-2 "
+        "listops/softmax-both-ends pixels/linear-keeps-mamba-2 "
+        "mqar/linear-keeps-mamba-2 mqar/linear-keeps-softmax",
+        no_test="listops/memory-s4d pixels/memory-s4d",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -397,9 +408,4 @@ def _linear_stays(by_model: dict[str, list[Outcome]]) -> tuple[bool, str]:
 
 
 EXPERIMENT = Spectra()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Test
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Test, kebab
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
@@ -88,6 +88,7 @@ def same_claims() -> list[Claim]:
     tasks = ("MQAR", "language")
     found = [
         Claim(
+            id=f"{kebab(task)}/invariant-behind-bare-mamba-2",
             sentence=f"{task}: the time-invariant models are less accurate than Mamba-2, also when "
             "its convolution is taken away",
             test=leads(task, "Mamba-2", "none"),
@@ -98,6 +99,7 @@ def same_claims() -> list[Claim]:
     ]
     found += [
         Claim(
+            id=f"{kebab(task)}/invariant-behind-{model}",
             sentence=f"{task}: the time-invariant models are less accurate than {model} attention "
             "with the convolution that Mamba-2 has",
             test=leads(task, model, "convolution"),
@@ -112,6 +114,7 @@ def same_claims() -> list[Claim]:
     ]
     found += [
         Claim(
+            id=f"{kebab(task)}/convolution-mamba-2",
             sentence=f"{task}, Mamba-2: its convolution raises the accuracy",
             test=Ahead(a=at(task, "Mamba-2", "convolution"), b=at(task, "Mamba-2", "none")),
             why="the pair differs in this alone",
@@ -120,6 +123,7 @@ def same_claims() -> list[Claim]:
     ]
     found += [
         Claim(
+            id=f"{kebab(task)}/convolution-linear",
             sentence=f"{task}, linear attention: a convolution raises the accuracy, although the "
             "paper names it as an exception",
             test=Ahead(
@@ -134,6 +138,7 @@ def same_claims() -> list[Claim]:
     convolved = at("MQAR", "softmax", "convolution")
     found.append(
         Claim(
+            id="mqar/convolution-moves-softmax",
             sentence="MQAR, softmax with two layers: a convolution moves eigenvalues from about 1 "
             "to below 0.1",
             test=Every(
@@ -147,6 +152,7 @@ def same_claims() -> list[Claim]:
     )
     found += [
         Claim(
+            id=f"{kebab(task)}/selects-bare-mamba-2",
             sentence=f"{task}, Mamba-2 without convolution: eigenvalues below 0.1 appear, since "
             "the task selects",
             test=Reaches(
@@ -192,7 +198,6 @@ class SpectraMods(Experiment):
         "a convolution: attention with it, Mamba-2 without. Live: two of the runs."
     )
     reading = Reading(
-        "hhnhhhuunhhhnhhhnnnu",
         "A convolution decides whether one layer learns to recall; softmax attention then gets "
         "eigenvalues below 0.1, and Mamba-2 keeps all of its own about 1. On language a gate and "
         "another map for eta move eigenvalues as the paper says, by a few in a hundred, a gate on "
@@ -200,6 +205,15 @@ class SpectraMods(Experiment):
         "attentions recall better than the time-invariant models, linear attention too, which the "
         "paper names as an exception. On language none gets ahead of them, and without it neither "
         "does Mamba-2.",
+        held="language/gate-moves listops/gate-brings-zeros mqar/one-layer-softmax "
+        "mqar/one-layer-mamba-2 language/exp-or-sigmoid mqar/invariant-behind-softmax "
+        "mqar/invariant-behind-linear mqar/invariant-behind-normalized "
+        "mqar/convolution-mamba-2 language/convolution-mamba-2 mqar/convolution-linear",
+        not_held="language/convolution-moves language/invariant-behind-bare-mamba-2 "
+        "language/invariant-behind-linear language/convolution-linear "
+        "mqar/convolution-moves-softmax mqar/selects-bare-mamba-2",
+        undecided="listops/fixed-delta mqar/invariant-behind-bare-mamba-2 "
+        "language/selects-bare-mamba-2",
     )
 
     def plan(self, profile: str) -> Plan:
@@ -353,9 +367,4 @@ def _stays_near_one(outcome: Any) -> tuple[bool, str]:
 
 
 EXPERIMENT = SpectraMods()
-run, load, figure, claims = (
-    EXPERIMENT.run,
-    EXPERIMENT.load,
-    EXPERIMENT.figure,
-    EXPERIMENT.claims,
-)
+run, load, figure, claims = EXPERIMENT.functions()

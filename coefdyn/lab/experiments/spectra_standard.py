@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from coefdyn.analysis.spectra import EDGES
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Some, Test
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Some, Test, kebab
 from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.result import Outcome
 
@@ -116,6 +116,7 @@ def spectra_claims() -> list[Claim]:
     memory, selective, invariant = ("ListOps", "pixels"), ("MQAR", "language"), ("S4D", "LRU")
     claims = [
         Claim(
+            id=f"{kebab(task)}/memory-{kebab(model)}",
             sentence=f"{task}, {model}: eigenvalues are about 1 in the first layer, since the "
             "task needs a long memory",
             test=Reaches(a=_at(task, model), bound=0.5, measure=share(NEAR_ONE, "first")),
@@ -130,6 +131,7 @@ def spectra_claims() -> list[Claim]:
     ]  # fmt: skip
     claims += [
         Claim(
+            id=f"{kebab(task)}/selects-{kebab(model)}",
             sentence=f"{task}, {model}: eigenvalues below 0.1 appear, since the task selects",
             test=_appears(_at(task, model), NEAR_ZERO),
             why="against the untrained network, inside the test",
@@ -139,6 +141,7 @@ def spectra_claims() -> list[Claim]:
     ]
     claims += [
         Claim(
+            id=f"{kebab(task)}/invariant-behind",
             sentence=f"{task}: the time-invariant models, which cannot select, are less accurate "
             "than Mamba-2 and softmax attention",
             test=Every(
@@ -154,6 +157,7 @@ def spectra_claims() -> list[Claim]:
     ]
     claims += [
         Claim(
+            id=f"{kebab(task)}/softmax-both-ends",
             sentence=f"{task}: softmax attention has eigenvalues at both ends",
             test=Every(
                 (_appears(_at(task, "softmax"), NEAR_ZERO),
@@ -165,6 +169,7 @@ def spectra_claims() -> list[Claim]:
     ]  # fmt: skip
     claims += [
         Claim(
+            id=f"{kebab(task)}/linear-keeps-{kebab(model)}",
             sentence=f"{task}: linear attention keeps more of its initial histogram than "
             f"{model} does",
             test=Ahead(a=_at(task, model), b=_at(task, "linear"), measure=moved),
@@ -191,6 +196,7 @@ def mods_claims() -> list[Claim]:
     one_change = "the pair differs in this alone"
     return [
         Claim(
+            id="language/gate-moves",
             sentence="language, softmax: a gate moves eigenvalues from below 0.1 to about 1",
             test=Every(
                 (
@@ -201,11 +207,13 @@ def mods_claims() -> list[Claim]:
             why=one_change,
         ),
         Claim(
+            id="listops/gate-brings-zeros",
             sentence="ListOps, softmax: with a gate, eigenvalues below 0.1 appear",
             test=Ahead(a=gated["ListOps"], b=plain["ListOps"], measure=share(NEAR_ZERO)),
             why=one_change,
         ),
         Claim(
+            id="language/convolution-moves",
             sentence="language, softmax: a convolution moves eigenvalues from about 1 to below 0.1",
             test=Every(
                 (
@@ -217,6 +225,7 @@ def mods_claims() -> list[Claim]:
         ),
         *(
             Claim(
+                id=f"mqar/one-layer-{kebab(model)}",
                 sentence=f"MQAR, one layer: a convolution decides whether {model} learns",
                 test=Ahead(
                     a=at("layers", "MQAR", model, "1 layer, convolution"),
@@ -228,6 +237,7 @@ def mods_claims() -> list[Claim]:
             for model in ("softmax", "Mamba-2")
         ),
         Claim(
+            id="language/exp-or-sigmoid",
             sentence="language, normalized attention: exp has more eigenvalues below 0.1 than "
             "sigmoid, which has more about 1",
             test=Every(
@@ -239,6 +249,7 @@ def mods_claims() -> list[Claim]:
             why=one_change,
         ),
         Claim(
+            id="listops/fixed-delta",
             sentence="ListOps, Mamba-2 with a fixed Delta: training brings eigenvalues about 1",
             test=Some(
                 (

@@ -4,7 +4,7 @@ A matrix is kept as its lower triangle in signed bytes, row after row, with its 
 as scale. So the error of a coefficient is at most ``scale / 254``, and a run of 13 steps with two
 layers of four heads at L = 31 takes 52 kB.
 
-Recording is ``coefdyn.lab.films.recording``, showing is ``coefdyn.widgets.TrainingFilm``.
+Recording is ``coefdyn.lab.films.recording``, showing is ``coefdyn.lab.films.TrainingFilm``.
 """
 
 from __future__ import annotations

@@ -1,24 +1,16 @@
-"""Results for the book, generated from the result files.
-
-Typed is only what an experiment's `reading` says, and that is shown for the verdicts it was written
-for alone. One file of over 400 lines, a quarter of them names and lists of statements: the tables
-of the evidence page and of the chapters share the same verdicts, links and answers.
-"""
+"""The evidence page, from the result files; what a chapter shows of its experiment as well."""
 
 from __future__ import annotations
 
-import math
-import statistics
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, rule, second_look
-from coefdyn.lab.experiments.base import Experiment, judged_by_accuracy
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.figures import new_figure
-from coefdyn.lab.experiments.plan import STANDARD, Plan
-from coefdyn.lab.experiments.registration import changed_since
+from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import (
     HELD,
     NO_TEST,
@@ -26,11 +18,22 @@ from coefdyn.lab.experiments.result import (
     NOT_RUN,
     UNDECIDED,
     Result,
-    Verdict,
-    letters,
+    core_hours,
+)
+from coefdyn.lab.pages.decision import (
+    KEPT,
+    MARKS,
+    answer,
+    caption_markdown,
+    claims_markdown,
+    decision_markdown,
+    load_results,
+    perplexity_markdown,
+    registered_words,
+    show,
+    show_decision,
 )
 from coefdyn.lab.pages.markdown import folded, plain, table
-from coefdyn.lab.pages.waiting import core_hours
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -53,13 +56,6 @@ __all__ = [
     "statements_markdown",
 ]
 
-MARKS = {
-    HELD: "**held**",
-    NOT_HELD: "**not held**",
-    UNDECIDED: "**undecided**",
-    NO_TEST: "**no test**",
-    NOT_RUN: "not run",
-}
 #: the statuses in a picture: the decided ones dark, the others light
 COLORS = {
     HELD: "#0E96A8",
@@ -68,8 +64,6 @@ COLORS = {
     NO_TEST: "#C9CFD6",
     NOT_RUN: "#FFFFFF",
 }
-#: the profiles whose results are kept, and what the book calls them
-KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
 #: what the folded tables of these sizes hold, the last one first
 SIZES = {
     "quick": "The runs of the smoke test, by figure",
@@ -150,167 +144,6 @@ IN_WORDS = {
 }
 
 
-def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
-    """The kept results of an experiment: profile -> result, empty where nothing has been run.
-
-    Args:
-        name: its id, such as "principle-6".
-        out: folder of the result files; None for ``data/results``.
-
-    Raises:
-        ValueError: for an unknown id, naming the nearest one.
-    """
-    experiment = get_experiment(name)
-    kept = [profile for profile in KEPT if profile in experiment.profiles]
-    return {profile: experiment.load(profile, out=out) for profile in kept}
-
-
-def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """One row per claim: the verdict, with the numbers that decided it.
-
-    Where there is a standard profile, it alone decides: its claims with test, threshold and
-    control, and the commit in which they were registered. Elsewhere one column per profile.
-
-    Args:
-        experiment: whose claims.
-        results: profile name -> its result; empty results give "not run".
-    """
-    if STANDARD in results:
-        return _registered_markdown(experiment, results[STANDARD])
-    columns = {name: experiment.claims(result) for name, result in results.items()}
-    claims = list(dict.fromkeys(one.claim for found in columns.values() for one in found))
-    heads = [KEPT.get(name, name) for name in columns]
-    rows = [[claim, *(_cell(claim, found) for found in columns.values())] for claim in claims]
-    return table(["claim", *heads], rows)
-
-
-def _registered_markdown(experiment: Experiment, result: Result) -> str:
-    """The registered claims: sentence, test, control, verdict; and when they were fixed."""
-    rows = [
-        [one.claim, f"{MARKS[one.status]}: {one.numbers}" if result.records else "not run",
-         one.test, one.control]
-        for one in experiment.claims(result)
-    ]  # fmt: skip
-    return f"{_registered(experiment, result)}\n\n" + table(
-        ["claim", "verdict", "test and threshold", "control"], rows
-    )
-
-
-def _registered(experiment: Experiment, result: Result) -> str:
-    """Since when the claims stand, which were changed, and what finishes the runs."""
-    stored = experiment.stored_as or experiment.id
-    command = f"`python -m coefdyn.lab run {stored} --profile standard`"
-    if not result.records:
-        return f"Not yet run at the standard size: {command}."
-    words = registered_words(experiment, result)
-    if result.missing:
-        words += f" {len(result.records)} runs finished, {result.missing} to go: {command}."
-    return words
-
-
-def registered_words(experiment: Experiment, result: Result) -> str:
-    """In which commit an experiment's claims were registered, and which came or changed since.
-
-    Runs that were taken over from another experiment are named, with how many of them are older
-    than the first run that was made for this one.
-
-    Args:
-        experiment: whose claims.
-        result: its standard result, with at least one record.
-    """
-    first = experiment.registered(result)
-    if first is None:
-        return "The records do not say in which commit these claims were registered."
-    words = f"Registered in commit {first.commit}, before the first run"
-    taken, own = _taken_over(experiment, result)
-    if taken:
-        older = sum(when < min(own, default=when) for when in taken)
-        words += (
-            f" that was made for these claims; {len(taken)} runs were taken over from "
-            f"{experiment.borrows_from}, {older} of them older than that one"
-        )
-    words += "."
-    changed = changed_since(experiment.registered_claims(), first)
-    if changed:
-        words += " Changed or added since: " + "; ".join(one.sentence for one in changed) + "."
-    again = [one for one in result.records if one["seed"] in second_look.SEEDS]
-    if again:
-        commit = min(again, key=lambda one: one["timestamp"])["revision"]
-        words += f" Which of them get a second look stood in commit {commit}, before its first run."
-    return words
-
-
-def _taken_over(experiment: Experiment, result: Result) -> tuple[list[str], list[str]]:
-    """When the runs ended that another experiment's kept file has, too; and when the others did."""
-    there: set[tuple[str, str]] = set()
-    if experiment.borrows_from is not None:
-        other = get_experiment(experiment.borrows_from).file(result.profile)
-        there = {(one["key"], one["timestamp"]) for one in other.records()}
-    ended: tuple[list[str], list[str]] = ([], [])
-    for one in result.records:
-        ended[(one["key"], one["timestamp"]) not in there].append(one["timestamp"])
-    return ended
-
-
-def _cell(claim: str, found: Sequence[Verdict]) -> str:
-    matching = [one for one in found if one.claim == claim]
-    if not matching:
-        return "not planned"
-    verdict = matching[0]
-    mark = MARKS[verdict.status]
-    return mark if verdict.status == NOT_RUN else f"{mark}: {verdict.numbers}"
-
-
-def caption_markdown(result: Result) -> str:
-    """Where a figure's numbers come from, in one line of small print."""
-    return f"*{plain(result.caption())}*"
-
-
-def show(experiment: Experiment, result: Result) -> None:
-    """Display figure and caption in a notebook; the caption alone while no point is finished."""
-    from IPython.display import Markdown, display
-
-    trained = isinstance(result.plan, Plan)
-    finished = bool(result.outcomes() if trained else result.records)
-    figures = [experiment.figure(result)] if finished else []
-    display(*figures, Markdown(caption_markdown(result)))  # type: ignore[no-untyped-call]
-
-
-def perplexity_markdown(results: Mapping[str, Result]) -> str:
-    """Table 3 of the paper beside each result: mean and range over seeds."""
-    from coefdyn.lab.experiments.principle_5_lm import MODELS, REPORTED, WORDS
-
-    def mean(result: Result, kind: str, b: str) -> str:
-        eps = {"eps": "1e-5"} if result.profile == STANDARD else {}
-        outcome = result.one(model=kind, b=b, **eps)
-        if outcome is None:
-            return "not yet run"
-        values = outcome.values("perplexity")
-        middle = f"{sum(values) / len(values):.2f}"
-        spread = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
-        return middle + spread
-
-    rows = [
-        [MODELS[kind], WORDS[b], *(mean(one, kind, b) for one in results.values()), f"{value:.2f}"]
-        for (kind, b), value in REPORTED.items()
-    ]
-    heads = [f"here, {KEPT.get(name, name)}" for name in results]
-    return table(["model", "b", *heads, "the paper, WikiText-103"], rows)
-
-
-def decision_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """In one sentence what the runs say about an experiment's claims, and why.
-
-    Args:
-        experiment: whose claims.
-        results: profile name -> its result. The standard size decides; an experiment without one
-            has decided nothing.
-    """
-    if STANDARD not in results or not results[STANDARD].records:
-        return f"**Not tested yet**, because {_why_not_tested(experiment, results)}"
-    return _answer(experiment, results[STANDARD])
-
-
 def statements_markdown(out: Path | str | None = None) -> str:
     """Every statement of the sources with one plain sentence: supported or not, and why.
 
@@ -326,7 +159,7 @@ def statements_markdown(out: Path | str | None = None) -> str:
             experiment = get_experiment(name)
             results = load_results(name, out)
             started = STANDARD in results and results[STANDARD].records
-            words = _answer(experiment, results[STANDARD]) if started else NOT_TESTED
+            words = answer(experiment, results[STANDARD]) if started else NOT_TESTED
             told.append(f"{_link(name)}: {words}" if len(names) > 1 else words)
         where = f" ({_link(names[0])})" if len(names) == 1 else ""
         lines.append(f"- {statement}{where}. " + " ".join(told))
@@ -364,115 +197,6 @@ def claims_figure(out: Path | str | None = None) -> Figure:
 def _counts(experiment: Experiment, result: Result) -> Counter[str]:
     """Status -> number of claims."""
     return Counter(one.status for one in experiment.claims(result))
-
-
-def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None:
-    """Display what decides, in a notebook: one sentence, the figures, and the claims folded."""
-    from IPython.display import Markdown, display
-
-    def say(words: str) -> None:
-        display(Markdown(words))  # type: ignore[no-untyped-call]
-
-    say(decision_markdown(experiment, results))
-    for profile, result in results.items():
-        if profile != "quick" and result.records:
-            show(experiment, result)
-    claims = claims_markdown(experiment, results)
-    say(f":::{{dropdown}} Every claim with its test, threshold and control\n{claims}\n:::")
-    learned = _learned_markdown(experiment, results)
-    if learned:
-        say(f":::{{dropdown}} Accuracy, and how soon it reaches 0.9, by variant\n{learned}\n:::")
-
-
-def _learned_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """Per variant of the standard size: accuracy, the seeds that reach 0.9, and the median steps.
-
-    A seed that never gets there counts as later than all that do. Empty where nothing has been run,
-    where no task is judged by accuracy, and where another experiment's page has these models.
-    """
-    result = results.get(STANDARD)
-    if result is None or experiment.stored_as or not isinstance(result.plan, Plan):
-        return ""
-    rows, late = [], "half or more never reach it"
-    for outcome in result.outcomes():
-        if not judged_by_accuracy(outcome.variant.task):
-            continue
-        steps = [math.inf if step is None else step for step in outcome.steps_to()]
-        reached, middle = sum(map(math.isfinite, steps)), statistics.median(steps)
-        values = outcome.values()
-        interval = rule.t_interval(values)
-        rows.append(
-            [
-                plain(outcome.variant.name),
-                str(interval) if len(values) >= rule.MIN_SEEDS else f"{interval.mean:.3f}",
-                f"{reached} of {len(steps)}",
-                f"{middle:g}" if math.isfinite(middle) else late if reached else "never",
-            ]
-        )
-    interval_words = f"accuracy and its {100 * rule.CONFIDENCE:.0f} % interval"
-    heads = ["variant", interval_words, "seeds that reach 0.9", "median steps to 0.9"]
-    words = (
-        "The accuracy is that of the test sequences after training; when 0.9 is reached, the "
-        "validation sequences tell. A seed that never gets there counts as later than all that do."
-    )
-    return f"{words}\n\n{table(heads, rows)}" if rows else ""
-
-
-def _answer(experiment: Experiment, result: Result) -> str:
-    """A word or two for several claims, what the runs showed, and the counts.
-
-    Supported: some held, none was refuted, and no more are undecided than held; with more of those,
-    mostly undecided. Supported in part: some held, some were refuted.
-    """
-    verdicts = experiment.claims(result)
-    found: dict[str, list[Verdict]] = {status: [] for status in MARKS}
-    for one in verdicts:
-        found[one.status].append(one)
-    held = [one for one in found[HELD] if not one.against]
-    refuted = [one for one in found[NOT_HELD] if not one.against]
-    refuted += [one for one in found[HELD] if one.against]
-    if held and not refuted:
-        word = "Supported" if len(held) >= len(found[UNDECIDED]) else "Mostly undecided"
-    elif held:
-        word = "Supported in part"
-    else:
-        open_word = "Not tested yet" if found[NOT_RUN] else "No test"
-        closed_word = "Contradicted" if len(refuted) > len(found[UNDECIDED]) else "Undecided"
-        word = closed_word if refuted or found[UNDECIDED] else open_word
-    if found[NOT_RUN] and (held or refuted or found[UNDECIDED]):
-        word += " so far"
-    reading = experiment.reading
-    if reading is not None and reading.verdicts == letters(verdicts):
-        told = ", ".join(f"{len(those)} {status}" for status, those in found.items() if those)
-        return f"**{word}.** {reading.words} ({told}.)"
-    parts = [f"{len(held)} of {len(verdicts)} claims held"] if held else []
-    if refuted:
-        those = [one.claim for one in refuted if not one.against]
-        if those:
-            parts.append("these did not hold: " + "; ".join(those))
-        parts += [f"the opposite held: {one.claim}" for one in refuted if one.against]
-    if found[UNDECIDED]:
-        parts.append(f"{_claims(found[UNDECIDED])} undecided: the interval contains the threshold")
-    if found[NO_TEST]:
-        parts.append(
-            f"{_claims(found[NO_TEST])} without a test: the models did not learn, all of them "
-            "solved the task, or the control failed"
-        )
-    if found[NOT_RUN]:
-        parts.append(f"{_claims(found[NOT_RUN])} still waiting for runs")
-    return f"**{word}**, because " + ", and ".join(parts) + "."
-
-
-def _claims(found: Sequence[Verdict]) -> str:
-    return "1 claim is" if len(found) == 1 else f"{len(found)} claims are"
-
-
-def _why_not_tested(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """What is missing, and the command that makes it."""
-    if STANDARD not in results:
-        return "it has no standard size: the quick runs compare two seeds and have no interval."
-    command = f"`python -m coefdyn.lab run {experiment.stored_as or experiment.id}"
-    return f"the runs of the standard size are missing: {command} --profile standard`."
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:

@@ -4,7 +4,7 @@ A task is a frozen configuration and a pure sampler. ``sample(config, n, generat
 ``Batch`` of token ids and targets; a target of ``IGNORE`` (-100) is not scored. The same
 configuration, seed and split always give the same sequences.
 
-The book's section "Tasks" and each task's module name the source of its definition.
+Each task's module names the source of its definition.
 """
 
 from __future__ import annotations

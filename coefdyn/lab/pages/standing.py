@@ -1,0 +1,212 @@
+"""How the registered claims stand: one pass over them, one table, and what one claim rests on."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from coefdyn.lab.experiments import kept_results, second_look
+from coefdyn.lab.experiments.base import Experiment
+from coefdyn.lab.experiments.claim import Claim
+from coefdyn.lab.experiments.plan import STANDARD, Plan
+from coefdyn.lab.experiments.registration import changed_since
+from coefdyn.lab.experiments.result import Result, Verdict
+from coefdyn.lab.experiments.rule import (
+    CONFIDENCE,
+    HELD,
+    NO_TEST,
+    NOT_HELD,
+    NOT_RUN,
+    REASONS,
+    STATUSES,
+    UNDECIDED,
+)
+from coefdyn.lab.pages.markdown import table
+from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, repeats_file
+
+__all__ = [
+    "MOST_SEEDS",
+    "STEPS",
+    "Standing",
+    "reasons",
+    "repeats_markdown",
+    "standings",
+    "standings_markdown",
+]
+
+#: more seeds than this are not asked for: the difference is then next to nothing
+MOST_SEEDS = 200
+#: the table counts what so many seeds would decide
+STEPS = (12, 40, MOST_SEEDS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A registered claim and what the standard runs say about it.
+
+    Args:
+        experiment: whose claim.
+        claim: which one.
+        result: the standard runs.
+        first: the verdict with the plan's seeds.
+        second: that of the second look, where it was made.
+    """
+
+    experiment: Experiment
+    claim: Claim
+    result: Result
+    first: Verdict
+    second: Verdict | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """The one that counts."""
+        return self.second or self.first
+
+    def with_all_seeds(self) -> Verdict | None:
+        """What every seed would say, at the first look's confidence, of a claim that it decided.
+
+        None where not all of its models were trained for a second look. The first verdict stands;
+        this one shows how far it can be relied on.
+        """
+        if self.first.status not in (HELD, NOT_HELD) or not isinstance(self.result.plan, Plan):
+            return None
+        models = [self.result.one(**facets) for facets in self.claim.compared]
+        further = all(map(second_look.further_seeds, models))
+        return self.claim.judge(self.result) if further else None
+
+    def seeds_needed(self) -> int | None:
+        """The smallest number of seeds, at most ``MOST_SEEDS``, that would decide the claim.
+
+        It supposes that every mean and spread stays what it is. None where that many would not do,
+        and for a claim that is not undecided or compares no trained models.
+        """
+        if self.verdict.status != UNDECIDED or not isinstance(self.result.plan, Plan):
+            return None
+        seen = second_look.first_and_second(self.result)[self.second is not None]
+
+        def decided(count: int) -> bool:
+            return self.claim.judge(replace(seen, supposed=count)).status != UNDECIDED
+
+        outcomes = [seen.one(**facets) for facets in self.claim.compared]
+        low, high = min(len(one.records) for one in outcomes if one is not None), MOST_SEEDS
+        if not decided(high):
+            return None
+        while high - low > 1:  # an interval only shrinks with the seeds that it is supposed for
+            middle = (low + high) // 2
+            low, high = (low, middle) if decided(middle) else (middle, high)
+        return high
+
+    def lines(self) -> list[str]:
+        """What the verdict rests on, as text: sentence, numbers, test, control, looks, commit."""
+        one, status = self.verdict, self.verdict.status
+        numbers = f": {one.numbers}" if one.numbers else ""
+        found = [
+            f"{one.id} ({self.experiment.id}): {one.claim}",
+            f"  {status}{numbers}",
+            f"  test: {one.test}",
+            f"  control: {one.control}",
+        ]
+        if one.reason:
+            found.append(f"  no test because: {one.reason}")
+        if self.second is not None:
+            found.append(f"  first look: {self.first.status}: {self.first.numbers}")
+        every = self.with_all_seeds()
+        if every is not None:
+            found.append(f"  all seeds, {CONFIDENCE:.0%}: {every.status}: {every.numbers}")
+        if status == UNDECIDED and isinstance(self.result.plan, Plan):
+            needed = self.seeds_needed()
+            seeds = f"more than {MOST_SEEDS}" if needed is None else str(needed)
+            found.append(f"  seeds that would decide it if mean and spread stayed: {seeds}")
+        first = self.experiment.registered(self.result)
+        if first is not None:
+            digests = {one.id: self.experiment.registrations()[one.id]}
+            since = ", changed or added since" if changed_since(digests, first) else ""
+            found.append(f"  registered in commit {first.commit}{since}")
+        return found
+
+
+def standings(out: Path | str | None = None) -> Iterator[Standing]:
+    """Every registered claim with its verdicts at the standard size.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
+    for experiment, result in kept_results(STANDARD, out):
+        claims = experiment.registered_claims()
+        looks = second_look.looks(experiment.id, claims, result)
+        for claim, (first, second) in zip(claims, looks, strict=True):
+            yield Standing(
+                experiment=experiment, claim=claim, result=result, first=first, second=second
+            )
+
+
+def reasons(out: Path | str | None = None) -> dict[str, int]:
+    """Reason -> number of claims without a test, zeros included, in the order of ``rule.REASONS``.
+
+    Args:
+        out: see ``standings``.
+    """
+    found = Counter(one.verdict.reason for one in standings(out))
+    return {reason: found[reason] for reason in REASONS}
+
+
+def standings_markdown(out: Path | str | None = None) -> str:
+    """How the claims stand, as one table: how many, and how they divide.
+
+    Args:
+        out: see ``standings``.
+    """
+    found = list(standings(out))
+    of = {status: [one for one in found if one.verdict.status == status] for status in STATUSES}
+    listed = [
+        one
+        for one in found
+        if one.claim.id in second_look.CLAIMS.get(one.experiment.id, ())
+        and one.first.status == UNDECIDED
+    ]
+    looked = Counter("not made yet" if x.second is None else x.second.status for x in listed)
+    checked = [(one.first, every) for one in found if (every := one.with_all_seeds()) is not None]
+    same = sum(first.status == every.status for first, every in checked)
+    needed = [one.seeds_needed() for one in of[UNDECIDED]]
+    within = [sum(n is not None and n <= most for n in needed) for most in STEPS]
+    seeds = [f"{n} that {most} seeds would decide" for n, most in zip(within, STEPS, strict=True)]
+    why = Counter(one.verdict.reason for one in of[NO_TEST])
+    waiting = Counter(one.experiment.id for one in of[NOT_RUN])
+    rows = [
+        ["decided", len(of[HELD]) + len(of[NOT_HELD]), [f"{len(of[x])} {x}" for x in STATUSES[:2]]],
+        ["undecided", len(of[UNDECIDED]), seeds],
+        ["no test, and why", len(of[NO_TEST]), [f"{why[x]} {x}" for x in REASONS if why[x]]],
+        ["looked at a second time, and how they ended", len(listed), _told(looked)],
+        ["decided by the first seeds, checked with all", len(checked), [f"{same} come out alike"]],
+        ["not run, by experiment", len(of[NOT_RUN]), _told(waiting)],
+    ]
+    shown = [[name, str(count), ", ".join(words)] for name, count, words in rows if count]
+    return table(["claims", "number", "of which"], shown)
+
+
+def _told(counts: Counter[str]) -> list[str]:
+    return [f"{count} {name}" for name, count in counts.most_common()]
+
+
+def repeats_markdown(folder: Path | str | None = None) -> str:
+    """How many kept runs, trained once more, gave the same numbers.
+
+    Args:
+        folder: that of ``standard.json``; None for ``data/repeats``.
+    """
+    path = repeats_file(STANDARD) if folder is None else Path(folder) / f"{STANDARD}.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    if not found:
+        return "None so far: `python -m coefdyn.lab repeat --profile standard --runs 3 --draw 1`."
+    counts = Counter(one["status"] for one in found)
+    alike = [one for one in found if one["kept_by"]["device"] == one["again_by"]["device"]]
+    same = sum(one["status"] == EQUAL for one in alike)
+    return (
+        f"Of {len(found)} repeated runs {counts[EQUAL]} gave the same numbers to the last digit, "
+        f"{counts[WITHIN]} an accuracy within the interval, and {counts[DIFFERS]} another one. "
+        f"On the type of machine that had kept them, {same} of {len(alike)} were equal."
+    )
