@@ -28,7 +28,7 @@ import nbformat
 
 from book.tools import pins
 from book.tools.alone import is_note
-from book.tools.chapters import ROOT, Chapter
+from book.tools.chapters import ROOT, Chapter, front_matter, read
 from book.tools.imports import library_at, parse
 
 KEY = "coefdyn"
@@ -62,8 +62,17 @@ def short(parts: Iterable[str | bytes]) -> str:
 
 
 def read_source(chapter: Chapter) -> nbformat.NotebookNode:
-    """The chapter's Markdown as a notebook without outputs."""
-    return jupytext.reads(chapter.source.read_text(encoding="utf-8"), fmt="md:myst")
+    """The chapter's Markdown as a notebook without outputs.
+
+    Raises ValueError that names the file when it is damaged.
+    """
+    text = read(chapter.source)
+    try:
+        front_matter(text)
+        return jupytext.reads(text, fmt="md:myst")
+    except Exception as error:  # whatever jupytext and nbformat stumble over
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise ValueError(f"{chapter.source} is no readable chapter: {reason}.") from error
 
 
 def code_cells(notebook: nbformat.NotebookNode) -> list[str]:
@@ -106,14 +115,20 @@ def recorded(chapter: Chapter) -> dict[str, str] | None:
     """
     if not chapter.notebook.exists():
         return None
-    return dict(read_notebook(chapter.notebook).metadata.get(KEY, {}).get("digest", {}))
+    return record_of(read_notebook(chapter.notebook))
+
+
+def record_of(notebook: nbformat.NotebookNode) -> dict[str, str]:
+    """The digests in a notebook's head, empty where there is none that can be read."""
+    record = notebook.metadata.get(KEY)
+    found = record.get("digest") if isinstance(record, dict) else None
+    return dict(found) if isinstance(found, dict) else {}
 
 
 def edited(chapter: Chapter) -> bool:
     """Whether the cells of the committed notebook are other than those it says it was made from."""
     notebook = read_notebook(chapter.notebook)
-    said = notebook.metadata.get(KEY, {}).get("digest", {})
-    return text_digest(notebook) != said.get("text")
+    return text_digest(notebook) != record_of(notebook).get("text")
 
 
 def text_digest(notebook: nbformat.NotebookNode) -> str:

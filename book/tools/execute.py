@@ -29,7 +29,14 @@ from book.tools import digest as digests
 from book.tools.chapters import BUILD, ROOT, Chapter, find_chapters, select
 from book.tools.normalize import normalize, to_text
 from book.tools.reproduce import differences
-from book.tools.runner import Failure, Outcome, accepts, parameter_cell, run
+from book.tools.runner import (
+    Failure,
+    Outcome,
+    accepts,
+    find_unexecuted,
+    parameter_cell,
+    run,
+)
 
 QUICK = "quick"
 PARAMETER = re.compile(r"^(\w+)\s*[:=]", re.MULTILINE)
@@ -62,13 +69,15 @@ def changed_parts(chapter: Chapter) -> list[str]:
     """The parts of the digest that differ from the recorded one.
 
     "new" without a record, "notebook" where the committed file's own cells were changed behind its
-    record, "unreadable" where it is no notebook.
+    record, "outputs" where one of them was never executed, "unreadable" where it is no notebook.
     """
     try:
         recorded = digests.recorded(chapter)
         if not recorded:
             return ["new"]
         own = ["notebook"] if digests.edited(chapter) else []
+        if find_unexecuted(chapter, digests.read_notebook(chapter.notebook)):
+            own.append("outputs")
     except ValueError:
         return ["unreadable"]
     return digests.digest(chapter).changes(recorded) + own
@@ -102,7 +111,7 @@ def take_text(chapter: Chapter) -> None:
 def write(path: Path, text: str) -> None:
     """Write a file whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
     part.write_text(text, encoding="utf-8")
     os.replace(part, path)
 
@@ -120,9 +129,9 @@ def keep(outcome: Outcome, options: Options) -> str:
         apart = BUILD / options.profile / name
         write(apart, text)
         return f"{outcome.seconds:.1f} s, written to {relative(apart)}"
-    before = chapter.notebook.read_text(encoding="utf-8") if chapter.notebook.exists() else None
+    before = chapter.notebook.read_bytes() if chapter.notebook.exists() else None
     write(chapter.notebook, text)
-    note = "" if before is None else f", {differences(before, text)}"
+    note = "" if before is None else f", {differences(before.decode(errors='replace'), text)}"
     return f"{outcome.seconds:.1f} s{note}"
 
 
@@ -210,11 +219,31 @@ def read_parameters(words: str) -> dict[str, object]:
     return found
 
 
+def check_values(parameters: dict[str, object]) -> None:
+    """Raise ValueError for a number of seeds or a device that no chapter could run with."""
+    seeds, device = parameters.get("seeds"), parameters.get("device")
+    if seeds is not None and (type(seeds) is not int or seeds < 1):
+        raise ValueError(
+            f"SET: seeds={seeds!r} ({type(seeds).__name__}) is no number of seeds; use a whole "
+            "number from 1 on, or seeds=null for the profile's."
+        )
+    if device is not None:
+        from coefdyn.lab.arguments import device as checked
+
+        try:
+            checked(str(device))
+        except argparse.ArgumentTypeError as error:
+            raise ValueError(f"SET: device={device}: {error}.") from None
+
+
 def check_parameters(chapters: list[Chapter], names: Iterable[str]) -> None:
     """Raise ValueError for a parameter that none of the chapters takes, naming the nearest one."""
     cells = [parameter_cell(digests.read_source(chapter)) for chapter in chapters]
     known = {name for cell in cells if cell is not None for name in PARAMETER.findall(cell.source)}
     for name in names:
+        if not known:
+            asked = " and ".join(chapter.name for chapter in chapters) or "chapters"
+            raise ValueError(f"SET: {asked}: no cell tagged `parameters`, so {name!r} sets nothing.")
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             remedy = (
@@ -252,6 +281,23 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
+def sound(chapters: list[Chapter]) -> list[Chapter]:
+    """The chapters that can be read and written; says of each other one what is wrong with it."""
+    found = []
+    for chapter in chapters:
+        try:
+            digests.read_source(chapter)
+            if chapter.notebook.is_dir():
+                raise ValueError(
+                    f"{chapter.notebook} is a folder, where the notebook of {chapter.source.name} "
+                    "belongs; move it away."
+                )
+            found.append(chapter)
+        except (ValueError, OSError) as damage:
+            print(f"left out: {damage}", file=sys.stderr)
+    return found
+
+
 def check(chapters: list[Chapter]) -> int:
     """Say which chapters are older than their sources; status 1 when there are any."""
     old = {chapter.name: changed_parts(chapter) for chapter in chapters}
@@ -262,16 +308,19 @@ def check(chapters: list[Chapter]) -> int:
 
 def main(arguments: list[str] | None = None) -> int:
     asked = parse_arguments(arguments)
-    chapters = find_chapters()
+    wanted = find_chapters()
     try:
-        chapters = select(chapters, asked.chapter) if asked.chapter else chapters
+        wanted = select(wanted, asked.chapter) if asked.chapter else wanted
         parameters = read_parameters(asked.set)
+        chapters = sound(wanted)
         check_parameters(chapters, parameters)
+        check_values(parameters)
     except ValueError as problem:
         print(problem, file=sys.stderr)
         return 2
+    damaged = len(chapters) < len(wanted)
     if asked.check:
-        return check(chapters)
+        return check(chapters) or int(damaged)
     options = Options(
         profile=asked.profile or QUICK,
         force=asked.force,
@@ -281,8 +330,8 @@ def main(arguments: list[str] | None = None) -> int:
     )
     todo = plan(chapters, options)
     if not todo:
-        print(f"all {len(chapters)} chapter(s) current: nothing to execute")
-        return 0
+        print(f"{len(chapters)} chapter(s) current: nothing to execute")
+        return int(damaged)
     try:
         failures = execute(todo, options)
     except KeyboardInterrupt:
@@ -290,7 +339,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
-    return 1 if failures else 0
+    return 1 if failures or damaged else 0
 
 
 if __name__ == "__main__":

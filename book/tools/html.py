@@ -4,17 +4,25 @@
 
 Sphinx reports every warning only when it reads every page, so a build is either whole, from an
 empty folder, or, when nothing it reads has changed, not done at all.
+
+Each build has a folder of its own, whose pages take the place of those before, with the digest of
+what they were made from inside, once they are finished. So a build that is killed, or that runs
+beside another one, leaves whole pages. A lock makes the second one wait, for whole minutes of two
+processors are no use to anyone; the system frees it on any exit.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from book.tools.bundle import bundle
@@ -27,15 +35,17 @@ from book.tools.stills import add_stills
 from book.tools.styles import lighten
 
 HTML = BUILD / "html"
-STAMP = BUILD / "html.digest"
+#: in the folder of the pages: the digest of what they were made from
+STAMP = ".made-from"
 LOG = BUILD / "html.log"
-#: where a build writes; what is there when it succeeds takes the place of the pages before
-FRESH = BUILD / "fresh"
+LOCK = BUILD / "html.lock"
+#: how the names of the folders begin that builds write into
+FRESH = "fresh"
 
 #: The command line's own entry: a script's first line does not survive every path.
 ENTRY = "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
-COMMAND = ["build", str(BOOK), "--config", str(ROOT / "_config.yml")]
-COMMAND += ["--path-output", str(FRESH), "--all", "-W", "-n", "--keep-going"]
+COMMAND = [sys.executable, "-c", ENTRY, "build", str(BOOK), "--config", str(ROOT / "_config.yml")]
+COMMAND += ["--all", "-W", "-n", "--keep-going", "--path-output"]
 TROUBLE = re.compile(r"WARNING|ERROR|CRITICAL|Exception|Error:")
 
 
@@ -47,8 +57,10 @@ def sources() -> Iterator[Path]:
         hidden = any(part.startswith((".", "__pycache__")) for part in parts)
         if path.is_file() and parts[0] != "_build" and not hidden:
             yield path
-    read = (".js", ".css", ".py")  # widgets are copied, docstrings become the reference
+    # widgets are copied, docstrings become the reference, stills are drawn from what is kept
+    read = (".js", ".css", ".py", ".mplstyle")
     yield from sorted(p for p in (ROOT / "coefdyn").rglob("*") if p.suffix in read)
+    yield from sorted(p for p in (ROOT / "data" / "trained").rglob("*") if p.is_file())
 
 
 def current_digest() -> str:
@@ -60,30 +72,69 @@ def current_digest() -> str:
 
 def up_to_date(wanted: str) -> bool:
     """Whether the pages on disk are the ones wanted."""
-    built = (HTML / "index.html").exists() and STAMP.exists()
-    return built and STAMP.read_text(encoding="utf-8") == wanted
+    stamp = HTML / STAMP
+    built = (HTML / "index.html").exists() and stamp.exists()
+    return built and stamp.read_text(encoding="utf-8") == wanted
 
 
-def build() -> int:
-    """One whole build; the log goes to a file, its warnings to the terminal. Returns the status.
+@contextmanager
+def alone() -> Iterator[None]:
+    """Hold the lock of page builds; wait for the build that has it."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with LOCK.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            print("another build of the pages is at work; waiting for its end", flush=True)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        for left in BUILD.glob(f"{FRESH}*"):  # by a build that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        yield
 
-    The pages before stay until the new ones are whole.
+
+def build(fresh: Path) -> int:
+    """Build every page below `fresh`; the log goes to a file, its warnings to the terminal.
+
+    Returns the status.
     """
-    shutil.rmtree(FRESH, ignore_errors=True)
-    FRESH.mkdir(parents=True)
+    LOG.unlink(missing_ok=True)
     with LOG.open("w", encoding="utf-8") as log:
-        command = [sys.executable, "-c", ENTRY, *COMMAND]
-        status = subprocess.run(command, cwd=ROOT, stdout=log, stderr=log, check=False).returncode
+        done = subprocess.run(
+            [*COMMAND, str(fresh)], cwd=ROOT, stdout=log, stderr=log, check=False
+        )
+    status = done.returncode
     lines = LOG.read_text(encoding="utf-8").splitlines()
     if status:
         told = [line for line in lines if TROUBLE.search(line)]
         print("\n".join(told[:60] or lines[-40:]), file=sys.stderr)
         print(f"the build failed; all it said is in {LOG.relative_to(ROOT)}", file=sys.stderr)
-        return status
-    STAMP.unlink(missing_ok=True)
-    shutil.rmtree(HTML, ignore_errors=True)
-    (FRESH / "_build" / "html").rename(HTML)
-    shutil.rmtree(FRESH, ignore_errors=True)
+    return status
+
+
+def renew(wanted: str) -> int:
+    """Build, finish and stamp the pages apart, then put them in place. Returns the status.
+
+    The pages before stay until the new ones are whole. A source that changes meanwhile leaves them
+    without a stamp.
+    """
+    with tempfile.TemporaryDirectory(
+        dir=BUILD, prefix=f"{FRESH}-", ignore_cleanup_errors=True
+    ) as folder:
+        fresh = Path(folder)
+        status = build(fresh)
+        if status:
+            return status
+        site = fresh / "_build" / "html"
+        finish(site)
+        lighten(site)
+        bundle(site)
+        pack_states(site)
+        add_stills(site)
+        if current_digest() == wanted:
+            (site / STAMP).write_text(wanted, encoding="utf-8")
+        if HTML.exists():
+            HTML.rename(fresh / "before")
+        site.rename(HTML)
     return 0
 
 
@@ -91,24 +142,19 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Build the book's pages.")
     parser.add_argument("--force", action="store_true", help="build even when nothing changed")
     force = parser.parse_args(arguments).force
-    wanted = current_digest()
-    if force or not up_to_date(wanted):
-        start = time.monotonic()
-        try:
-            status = build()
-        except KeyboardInterrupt:
-            print("interrupted; the pages before are as they were", file=sys.stderr)
-            return 130
-        if status:
-            return status
-        finish(HTML)
-        lighten(HTML)
-        bundle(HTML)
-        pack_states(HTML)
-        STAMP.write_text(wanted, encoding="utf-8")
-        print(f"built {sum(1 for _ in HTML.rglob('*.html'))} pages in", end=" ")
-        print(f"{time.monotonic() - start:.1f} s")
-    add_stills(HTML)
+    try:
+        with alone():
+            wanted = current_digest()
+            if force or not up_to_date(wanted):
+                start = time.monotonic()
+                status = renew(wanted)
+                if status:
+                    return status
+                print(f"built {sum(1 for _ in HTML.rglob('*.html'))} pages in", end=" ")
+                print(f"{time.monotonic() - start:.1f} s")
+    except KeyboardInterrupt:
+        print("interrupted; the pages before are as they were", file=sys.stderr)
+        return 130
     print(f"the book: {(HTML / 'index.html').as_uri()}")
     return 0
 

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -14,14 +15,16 @@ from pathlib import Path
 import nbformat
 import yaml
 
-from book.tools.chapters import BUILD, Chapter
+from book.tools.chapters import BUILD, ROOT, Chapter
 from book.tools.digest import Digest, digest, read_source
 from book.tools.normalize import KERNEL, as_shown, tags
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
-#: One thread per kernel: chapters run beside each other, and sums come out in one order.
+#: One thread per kernel: chapters run beside each other, and sums come out in one order. The path
+#: starts at this checkout: an environment that was copied with it still names the other's library.
 KERNEL_ENVIRONMENT = {
+    "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])),
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -74,10 +77,17 @@ def accepts(notebook: nbformat.NotebookNode, parameter: str) -> bool:
 
 
 def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD / "run") -> Outcome:
-    """Execute the chapter's source in its own folder on this environment's kernel."""
-    given, taken = scratch / f"{chapter.name}.in.ipynb", scratch / f"{chapter.name}.ipynb"
-    given.parent.mkdir(parents=True, exist_ok=True)
-    taken.unlink(missing_ok=True)
+    """Execute the chapter's source in its own folder on this environment's kernel.
+
+    What papermill reads and writes lies in a folder that no other process knows.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as private:
+        return _run_in(Path(private), chapter, parameters)
+
+
+def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> Outcome:
+    given, taken = private / "given.ipynb", private / "taken.ipynb"
     source, before = read_source(chapter), digest(chapter)
     source.metadata.kernelspec = nbformat.from_dict(KERNEL)
     nbformat.write(source, given)
@@ -92,10 +102,10 @@ def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD /
     )
     seconds = time.monotonic() - start
     notebook = nbformat.read(taken if taken.exists() else given, as_version=4)
-    failed = done.returncode != 0
-    failure = (
-        find_failure(chapter, notebook, done.stderr) if failed else find_warning(chapter, notebook)
-    )
+    if done.returncode:
+        failure: Failure | None = find_failure(chapter, notebook, done.stderr)
+    else:
+        failure = find_warning(chapter, notebook) or find_unexecuted(chapter, notebook)
     return Outcome(
         chapter=chapter,
         made_from=replace(before, data=digest(chapter).data),
@@ -115,6 +125,14 @@ def find_warning(chapter: Chapter, notebook: nbformat.NotebookNode) -> Failure |
         left = [one for one in as_shown(words).splitlines() if one.strip()]
         if left and "raises-exception" not in tags(cell):
             return Failure(chapter=chapter.name, cell=number, line=line, error=f"warned: {left[0]}")
+    return None
+
+
+def find_unexecuted(chapter: Chapter, notebook: nbformat.NotebookNode) -> Failure | None:
+    """The first cell with code that no kernel has run."""
+    for number, line, cell in code_cells(notebook):
+        if cell.source.strip() and cell.execution_count is None:
+            return Failure(chapter=chapter.name, cell=number, line=line, error="was not executed")
     return None
 
 

@@ -15,7 +15,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from book.tools.chapters import BOOK, Chapter, find_chapters
+from book.tools.chapters import BOOK, Chapter, find_chapters, read
 
 __all__ = ["MOST_CHAPTERS", "PARTS", "Survey", "repeated_sentences", "sentences", "survey"]
 
@@ -86,7 +86,7 @@ class Survey:
 
 def survey(chapter: Chapter) -> Survey:
     """The numbers of one chapter."""
-    text = HEAD.sub("", chapter.source.read_text("utf-8"), count=1)
+    text = HEAD.sub("", read(chapter.source), count=1)
     said = {" ".join(key.split()): " ".join(value.split()) for key, value in LABEL.findall(text)}
     return Survey(
         name=chapter.name,
@@ -161,7 +161,7 @@ def repeated_sentences(chapters: list[Chapter], most: int = MOST_CHAPTERS) -> di
     """Sentence -> the chapters in which it stands, where these are more than ``most``."""
     places: dict[str, list[str]] = defaultdict(list)
     for chapter in chapters:
-        for sentence in dict.fromkeys(sentences(chapter.source.read_text("utf-8"))):
+        for sentence in dict.fromkeys(sentences(read(chapter.source))):
             places[sentence].append(chapter.name)
     return {sentence: names for sentence, names in places.items() if len(names) > most}
 
@@ -205,10 +205,15 @@ def main(arguments: list[str] | None = None) -> int:
     """Print the survey; 1 if something that should be there is not."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--book", type=Path, default=BOOK, help="another book's folder")
-    chapters = find_chapters(parser.parse_args(arguments).book)
-    found = [survey(chapter) for chapter in chapters]
+    chapters, found, problems = [], [], []
+    for chapter in find_chapters(parser.parse_args(arguments).book):
+        try:
+            found.append(survey(chapter))
+            chapters.append(chapter)
+        except ValueError as damage:
+            problems.append(str(damage))
     print(table(found), stories(found), sep="\n\n")
-    problems = missing(found)
+    problems += missing(found)
     problems += [
         f"in {len(names)} chapters ({', '.join(names)}): {sentence}"
         for sentence, names in sorted(repeated_sentences(chapters).items())
