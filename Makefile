@@ -30,10 +30,24 @@ help: ## list the targets
 	@echo 'Coefficient Dynamics, the book. Targets:'
 	@sed -n 's/^\([a-z-]*\):.*## /\1@/p' Makefile | awk -F '@' '{ printf "  %-10s %s\n", $$1, $$2 }'
 
-$(PY): ; @PYTHON="$(PYTHON)" sh book/tools/venv.sh $(VENV)
+# Why the environment that is there cannot be used as it is: its Python may be gone, or packages,
+# or it was copied with another checkout. It is then mended, whatever the marks say.
+TROUBLE := $(if $(filter $(VENV)/%,$(PY)),$(shell test ! -d $(VENV) || \
+	$(PY) -m book.tools.environment book $(if $(wildcard $(TEST)),test lint) 2>/dev/null || \
+	echo the Python of $(VENV) does not run or is too old))
+ifneq ($(TROUBLE),)
+.PHONY: $(PY) $(BOOK) $(TEST)
+endif
+
+# The checkout's own library comes first, in kernels too, whatever the environment holds.
+export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+
+$(PY):
+	@$(if $(TROUBLE),echo $(call quoted,$(TROUBLE)))
+	@PYTHON="$(PYTHON)" sh book/tools/venv.sh $(VENV) $(if $(findstring parts of,$(TROUBLE)),anew)
 
 $(BOOK): pins.txt pyproject.toml | $(PY)
-	@$(PY) -c 'import pip' 2>/dev/null || PYTHON="$(PYTHON)" sh book/tools/venv.sh $(VENV)
+	@PYTHON="$(PYTHON)" sh book/tools/venv.sh $(VENV)
 	@echo 'installing the library and the book into $(VENV) (minutes, the first time)'
 	@$(PIP) install -qq -c pins.txt setuptools
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book]'
@@ -155,4 +169,4 @@ clean: ## remove what was built, keep the environment
 	rm -rf book/_build .pytest_cache .ruff_cache .mypy_cache .hypothesis .import_linter_cache
 
 distclean: clean ## remove the environment as well
-	rm -rf $(VENV) .venv-oldest .venv-newest coefdyn.egg-info
+	rm -f $(BOOK) $(TEST); rm -rf $(VENV) .venv-oldest .venv-newest coefdyn.egg-info

@@ -9,6 +9,9 @@ from pathlib import Path
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("PYTHONHASHSEED", "0")
+# The library of this checkout, whichever one the environment was made for.
+_path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+os.environ["PYTHONPATH"] = os.pathsep.join(_path)
 # The kernel of this environment, not one of the same name in the reader's home.
 os.environ.setdefault("JUPYTER_PREFER_ENV_PATH", "1")
 os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")

@@ -88,7 +88,7 @@ def find_chapters(book: Path = BOOK) -> list[Chapter]:
 
 
 def select(chapters: list[Chapter], wanted: str) -> list[Chapter]:
-    """The chapters named by `wanted`: names, last parts of names, or paths, between commas or blanks.
+    """The chapters named by `wanted`: names, their last parts, or paths, between commas or blanks.
 
     What stands between two commas may be a name with blanks in it. A chapter named twice is one.
     Raises ValueError naming the nearest chapters when a name fits none or several.
@@ -120,5 +120,5 @@ def _one(chapters: list[Chapter], wanted: str) -> Chapter:
     names = [c.name for c in chapters]
     near = difflib.get_close_matches(_plain(wanted), names, n=3, cutoff=0.5)
     some = f"Did you mean {' or '.join(near)}? " if near else ""
-    every = f"The {len(names)} chapters are: {', '.join(names)}." if names else "The book has none."
+    every = f"The chapters are: {', '.join(names)}." if names else "The book has no chapters."
     raise ValueError(f"CHAPTER={wanted} is no chapter. {some}{every}")

@@ -243,7 +243,9 @@ def check_parameters(chapters: list[Chapter], names: Iterable[str]) -> None:
     for name in names:
         if not known:
             asked = " and ".join(chapter.name for chapter in chapters) or "chapters"
-            raise ValueError(f"SET: {asked}: no cell tagged `parameters`, so {name!r} sets nothing.")
+            raise ValueError(
+                f"SET: {asked}: no cell tagged `parameters`, so {name!r} sets nothing."
+            )
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             remedy = (

@@ -99,9 +99,7 @@ def build(fresh: Path) -> int:
     """
     LOG.unlink(missing_ok=True)
     with LOG.open("w", encoding="utf-8") as log:
-        done = subprocess.run(
-            [*COMMAND, str(fresh)], cwd=ROOT, stdout=log, stderr=log, check=False
-        )
+        done = subprocess.run([*COMMAND, str(fresh)], cwd=ROOT, stdout=log, stderr=log, check=False)
     status = done.returncode
     lines = LOG.read_text(encoding="utf-8").splitlines()
     if status:

@@ -1,12 +1,21 @@
 #!/bin/sh
 # Make the virtual environment named by the first argument, with the first Python from 3.11 to 3.13
-# that is found; PYTHON=... chooses one.
+# that is found; PYTHON=... chooses one. One that is there stays; a missing pip is added, and one
+# whose Python does not run is emptied first, as with "anew" as a second argument.
 set -eu
 target=$1
 
 fits() {
     "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' >/dev/null 2>&1
 }
+
+# A Python that was replaced or removed leaves a dead link, which venv would keep.
+clear=
+if [ "${2:-}" = anew ] || { [ -d "$target" ] && ! "$target/bin/python" -c '' >/dev/null 2>&1; }; then
+    clear=--clear
+elif [ -d "$target" ] && "$target/bin/python" -c 'import pip' >/dev/null 2>&1; then
+    exit 0
+fi
 
 found=
 seen=
@@ -30,4 +39,4 @@ if ! "$found" -c 'import ensurepip, venv' >/dev/null 2>&1; then
     exit 1
 fi
 echo "making $target with $("$found" --version)"
-"$found" -m venv "$target"
+"$found" -m venv $clear "$target"

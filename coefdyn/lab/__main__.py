@@ -9,6 +9,7 @@ import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from pathlib import Path
 
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
@@ -159,14 +160,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _list(_: argparse.Namespace) -> int:
+    status = 0
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         print(f"{name:<15} {experiment.title} ({experiment.source})")
         for profile in experiment.profiles:
-            result = experiment.load(profile)
+            result = _sound(experiment, profile)
+            if result is None:
+                status = 1
+                continue
             done = len(result.records)
             print(f"{'':<15} {profile:<8} {done} of {done + result.missing} runs finished")
-    return 0
+    return status
+
+
+def _sound(experiment: Experiment, profile: str, out: Path | None = None) -> Result | None:
+    """The finished runs, or None where their file is damaged, which is said."""
+    try:
+        return experiment.load(profile, out=out)
+    except ValueError as damage:
+        print(damage, file=sys.stderr)
+        return None
 
 
 def _run(parsed: argparse.Namespace) -> int:
@@ -227,6 +241,7 @@ def _claims(parsed: argparse.Namespace) -> int:
 
     if parsed.ids:
         return _some_claims(parsed)
+    damaged = False
     counts: dict[str, Counter[str]] = {}
     results: dict[str, list[Result]] = {}
     for name in EXPERIMENTS:
@@ -234,12 +249,18 @@ def _claims(parsed: argparse.Namespace) -> int:
         print(f"{name}: {experiment.title} ({experiment.source})")
         for profile in ("quick", "standard", "paper"):
             if profile in experiment.profiles:
-                result = experiment.load(profile, out=parsed.out)
+                result = _sound(experiment, profile, parsed.out)
+                if result is None:
+                    damaged = True
+                    continue
                 print(f"  {profile}: {result.caption()}")
                 if profile == STANDARD and result.records:
                     print(f"    {registered_words(experiment, result)}")
                 counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
                 results.setdefault(profile, []).append(result)
+    if damaged:
+        print("nothing is counted while a file of results is damaged", file=sys.stderr)
+        return 1
     print("claims by status")
     for profile, found in counts.items():
         words = ", ".join(f"{found[status]} {status}" for status in STATUSES)

@@ -20,12 +20,24 @@ import sys
 from coefdyn.lab.training.results import ResultFile
 file = ResultFile(sys.argv[1])
 for number in range(int(sys.argv[3])):
-    rest = {"seed": 0, "config": {}, "final": {}, "device": "cpu"}
-    file.append({**rest, "key": f"{sys.argv[2]}-{number}", "pad": "x" * (1 + 977 * number % 20011)})
+    file.append({"key": f"{sys.argv[2]}-{number}", "pad": "x" * (1 + 977 * number % 20011)})
 """
 
 
-REST = {"seed": 0, "config": {}, "final": {}, "device": "cpu"}
+REST = {
+    "seed": 0,
+    "config": {"seed": 0},
+    "metrics": {"step": [1, 2], "accuracy": [0.25, 0.5], "loss": [2.0, None]},
+    "final": {"accuracy": 0.5, "loss": None},
+    "diagnostics": {},
+    "diverged_at": None,
+    "solved": False,
+    "wall_s": 1.0,
+    "device": "cpu",
+    "torch": "2",
+    "revision": "0",
+    "timestamp": "2026-01-01",
+}
 
 
 def record(key: str, **more) -> dict:
@@ -77,28 +89,67 @@ def test_damage_in_the_middle_is_an_error_with_its_line(tmp_path):
     file = ResultFile(tmp_path / "r.jsonl")
     file.append(record("1"))
     file.path.write_bytes(b"{broken\n" + file.path.read_bytes())
-    with pytest.raises(ValueError, match=r"line 1 of .*r\.jsonl is not JSON"):
+    with pytest.raises(ValueError, match=r"r\.jsonl .*line 1 is not JSON"):
         file.records()
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ("7", "it is a int"),
-        ("[]", "it is a list"),
-        ("{}", "'key' is missing"),
-        (json.dumps({"key": "1"}), "'seed' is missing"),
-        (json.dumps(record("1", config=3)), "'config' is no dict"),
-        (json.dumps(record("1", final={"accuracy": 7.0})), r"accuracy of 7\.0"),
-        (json.dumps(record("1", final={"accuracy": "high"})), "accuracy of 'high'"),
-    ],
-)
-def test_a_line_that_is_no_record_is_an_error_with_its_line(tmp_path, line, words):
+def without(name: str) -> dict:
+    return {key: value for key, value in record("1").items() if key != name}
+
+
+DAMAGED = {
+    "7": "it is a int",
+    "[]": "it is a list",
+    "{}": "'key' is missing",
+    "null": "it is a NoneType",
+    '"text"': "it is a str",
+    "{broken": "is not JSON",
+    "[" * 100_000: "is not JSON",
+    json.dumps(record("1"))[:-9]: "is not JSON",
+    **{json.dumps(without(name)): f"'{name}' is missing" for name in ("key", *REST)},
+    json.dumps(record("1", config=3)): "'config' is no dict",
+    json.dumps(record("1", seed=True)): "'seed' is no int",
+    json.dumps(record("1", seed=4)): "its seed is 4, and that of its configuration 0",
+    json.dumps(record("1", diverged_at="3")): "'diverged_at' is no int or NoneType",
+    json.dumps(record("1", final={})): "'final' holds no accuracy",
+    json.dumps(record("1", final={"accuracy": None})): "accuracy of None",
+    json.dumps(record("1", final={"accuracy": True})): "accuracy of True",
+    json.dumps(record("1", final={"accuracy": 7.0})): r"accuracy of 7\.0",
+    json.dumps(record("1", final={"accuracy": "high"})): "accuracy of 'high'",
+    json.dumps(record("1", final={"accuracy": 0.5, "loss": "low"})): "'loss' of 'final'",
+    json.dumps(record("1", final={"seconds": "3"})): "'seconds' is no int or float",
+    json.dumps(record("1", metrics={})): "'metrics' holds no step",
+    json.dumps(record("1", metrics={"step": [1, 2], "accuracy": [0.5]})): "differ in length",
+    json.dumps(record("1", metrics={"step": 1, "accuracy": [0.5]})): "'step' of 'metrics'",
+    json.dumps(record("0", final={"accuracy": 0.25})): "the key of line 1 and other numbers",
+}
+
+
+@pytest.mark.parametrize("line", DAMAGED, ids=list(DAMAGED.values()))
+def test_a_damaged_line_is_an_error_with_its_number_and_what_is_wrong(tmp_path, line):
     file = ResultFile(tmp_path / "r.jsonl")
-    file.append(record("1"))
+    file.append(record("0"))
     file.path.write_text(file.path.read_text() + line + "\n")
-    with pytest.raises(ValueError, match=rf"line 2 of .*r\.jsonl is no record .*{words}"):
+    with pytest.raises(ValueError, match=rf"r\.jsonl was edited .*line 2 .*{DAMAGED[line]}"):
         file.records()
+
+
+def test_every_damaged_line_is_named(tmp_path):
+    file = ResultFile(tmp_path / "r.jsonl")
+    file.path.write_text("7\n" + json.dumps(record("1")) + "\n{broken\n" + "{}\n")
+    with pytest.raises(ValueError, match="edited or damaged") as caught:
+        file.records()
+    assert [f"line {number} is" in str(caught.value) for number in (1, 2, 3, 4)] == [1, 0, 1, 1]
+
+
+def test_a_line_that_stands_twice_and_a_second_time_are_no_damage(tmp_path):
+    file = ResultFile(tmp_path / "r.jsonl")
+    timed = {key: value for key, value in REST.items() if key not in ("metrics", "solved")}
+    for one in (record("1"), record("1", timestamp="2026-01-02")):
+        file.append(one)
+    for seconds in (1.0, None):
+        file.append({"key": "2", **timed, "final": {"seconds": seconds}})
+    assert [one["key"] for one in file.records()] == ["1", "1", "2", "2"]
 
 
 def test_a_full_disk_is_reported_and_loses_nothing_finished(tmp_path, monkeypatch):

@@ -49,18 +49,73 @@ def config_key(config: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+#: what every record holds, and what one of a trained run holds besides; JSON's true is no number
+_EVERY = {
+    "key": (str,),
+    "seed": (int,),
+    "config": (dict,),
+    "final": (dict,),
+    "device": (str,),
+    "torch": (str,),
+    "revision": (str,),
+    "timestamp": (str,),
+    "diverged_at": (int, type(None)),
+}
+_TRAINED = {
+    "metrics": (dict,),
+    "diagnostics": (dict,),
+    "solved": (bool,),
+    "wall_s": (int, float),
+}
+_NUMBER = (int, float, type(None))
+
+
 def fault(record: Any) -> str:
-    """What keeps a JSON value from being a record of a finished run; empty if nothing does."""
+    """What keeps a JSON value from being a record of a finished run; empty if nothing does.
+
+    A run is a training, with curves in ``metrics``, or a measurement of seconds.
+    """
     if not isinstance(record, dict):
         return f"it is a {type(record).__name__}, not an object"
-    kinds = {"key": str, "seed": int, "config": dict, "final": dict, "device": str}
-    for name, kind in kinds.items():
-        if not isinstance(record.get(name), kind):
-            what = "is missing" if name not in record else f"is no {kind.__name__}"
-            return f"{name!r} {what}"
-    accuracy = record["final"].get("accuracy")
-    if accuracy is not None and not (isinstance(accuracy, (int, float)) and 0 <= accuracy <= 1):
+    wrong = _lacking(record, _EVERY)
+    if wrong:
+        return wrong
+    planned = record["config"].get("seed", record["seed"])
+    if planned != record["seed"]:
+        return f"its seed is {record['seed']}, and that of its configuration {planned!r}"
+    if "seconds" in record["final"]:
+        return _lacking(record["final"], {"seconds": _NUMBER})
+    return _lacking(record, _TRAINED) or _fault_of_numbers(record["final"], record["metrics"])
+
+
+def _lacking(record: Record, kinds: dict[str, tuple[type, ...]]) -> str:
+    """The first entry that is missing or of another type, in words."""
+    for name, allowed in kinds.items():
+        if name not in record:
+            return f"{name!r} is missing"
+        if type(record[name]) not in allowed:
+            return f"{name!r} is no {' or '.join(kind.__name__ for kind in allowed)}"
+    return ""
+
+
+def _fault_of_numbers(final: Record, metrics: Record) -> str:
+    if "accuracy" not in final:
+        return "'final' holds no accuracy"
+    accuracy = final["accuracy"]
+    if type(accuracy) not in (int, float) or not 0 <= accuracy <= 1:
         return f"an accuracy of {accuracy!r} does not lie in [0, 1]"
+    for name, curve in metrics.items():
+        if not isinstance(curve, list) or any(type(value) not in _NUMBER for value in curve):
+            return f"the curve {name!r} of 'metrics' is no list of numbers"
+    lengths = {name: len(curve) for name, curve in metrics.items()}
+    for name in ("step", "accuracy"):
+        if not lengths.get(name):
+            return f"'metrics' holds no {name}"
+    if len(set(lengths.values())) > 1:
+        return f"the curves of 'metrics' differ in length: {lengths}"
+    for name, value in final.items():
+        if type(value) not in _NUMBER:
+            return f"{name!r} of 'final' is no number"
     return ""
 
 
@@ -78,33 +133,40 @@ class ResultFile:
         """Every complete record, oldest first. A torn last line is left out.
 
         Raises:
-            ValueError: for a line before the last one that is not JSON, or a line that is no record
-                of a run; a kill cannot cause either.
+            ValueError: naming every line before the last one that is not JSON, every line that is
+                no record of a run, and every second line of a training with other numbers than the
+                first; a kill cannot cause any of them.
         """
         if not self.path.exists():
             return []
         lines = self.path.read_bytes().split(b"\n")
         found: list[Record] = []
+        damage: list[str] = []
+        first: dict[str, tuple[int, Record]] = {}
         for number, line in enumerate(lines, start=1):
             if not line.strip():
                 continue
             try:
                 record = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 if number == len(lines):  # no newline behind it: torn by a kill
                     break
-                raise ValueError(
-                    f"line {number} of {self.path} is not JSON ({error}); the file was edited or "
-                    "damaged. Delete that line (its replica is then run again) or restore the file."
-                ) from error
+                damage.append(f"line {number} is not JSON ({error})")
+                continue
             wrong = fault(record)
             if wrong:
-                raise ValueError(
-                    f"line {number} of {self.path} is no record of a finished run: {wrong}; the "
-                    "file was edited or damaged. Delete that line (its replica is then run again) "
-                    "or restore the file."
-                )
+                damage.append(f"line {number} is no record of a finished run: {wrong}")
+                continue
+            before, same = first.setdefault(record["key"], (number, record))
+            if "metrics" in record and any(same[k] != record[k] for k in ("metrics", "final")):
+                damage.append(f"line {number} has the key of line {before} and other numbers")
+                continue
             found.append(record)
+        if damage:
+            raise ValueError(
+                f"{self.path} was edited or damaged: {'; '.join(damage)}. Delete what is wrong "
+                "(runs that are missing are run again) or restore the file."
+            )
         return found
 
     def keys(self) -> set[str]:
