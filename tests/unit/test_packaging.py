@@ -53,6 +53,17 @@ def test_every_declared_package_is_pinned_within_its_range(requirement: Requirem
             assert requirement.specifier.contains(version, prereleases=True)
 
 
+TOP = """.ci .github .gitignore .pre-commit-config.yaml ARCHITECTURE.md CHANGELOG.md CITATION.cff
+CONTRIBUTING.md LICENSE LOG.md Makefile README.md _config.yml book coefdyn conftest.py data
+environment.yml pins.txt pyproject.toml tests"""
+
+
+def test_nothing_stray_lies_at_the_top_of_the_repository() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    assert listed.returncode == 0, listed.stderr
+    assert {name.split("/")[0] for name in listed.stdout.splitlines()} == set(TOP.split())
+
+
 def test_every_pin_is_exact() -> None:
     for pin in (pin for several in PINS.values() for pin in several):
         assert [spec.operator for spec in pin.specifier] == ["=="], str(pin)

@@ -130,3 +130,13 @@ def test_code_formulas_and_tables_are_no_sentences() -> None:
     words = "one two three four five six seven eight nine ten."
     text = f"| {words} |\n\n```python\n{words}\n```\n\n$$\n{words}\n$$\n\n# {words}\n\n{words}\n"
     assert sentences(text) == [words]
+
+
+def test_a_damaged_chapter_is_named_and_the_others_are_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture
+) -> None:
+    chapter_of(tmp_path, "part/good", "Text.\n")
+    chapter_of(tmp_path, "part/bad", "Text.\n").source.write_bytes("café".encode("latin-1"))
+    assert main(["--book", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "| part/good |" in said and f"{tmp_path / 'part' / 'bad.md'} is not UTF-8" in said

@@ -176,5 +176,5 @@ def test_chapters_are_named_loosely_and_wrong_names_get_the_nearest(project: Pat
     chapters = find_chapters(project / "book")
     for name in ("chapter", "part/chapter", "book/part/chapter.md", "part/chapter.ipynb"):
         assert select(chapters, name) == chapters
-    with pytest.raises(ValueError, match=r"chaptre is no chapter. Choose from: part/chapter"):
+    with pytest.raises(ValueError, match=r"chaptre is no chapter. Did you mean part/chapter"):
         select(chapters, "chaptre")

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import nbformat
 import pytest
 
 from book.tools import execute, runner
-from book.tools.chapters import Chapter, find_chapters, select
+from book.tools.chapters import ROOT, Chapter, find_chapters, select
 from book.tools.digest import recorded
 from book.tools.normalize import STATE
 from book.tools.normalize import main as normalize_main
@@ -22,6 +28,7 @@ GOOD = """
 
 profile = "quick"
 seeds = 1
+device = None
 ```
 
 ```{code-cell} ipython3
@@ -154,7 +161,7 @@ def test_the_record_is_of_the_source_that_ran(book: Path, monkeypatch) -> None:
 def test_an_unknown_chapter_is_an_error_that_names_the_nearest(book: Path, capsys) -> None:
     add(book, "softmax_attention", cell("1"))
     assert execute.main(["--chapter", "softmax"]) == 2
-    assert "Choose from: softmax_attention" in capsys.readouterr().err
+    assert "Did you mean softmax_attention? The chapters are: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -165,6 +172,11 @@ def test_an_unknown_chapter_is_an_error_that_names_the_nearest(book: Path, capsy
         ("seeds", "SET takes name=value"),
         ("(=1", "SET takes name=value"),
         ("seeds=[", "'[' is no value for seeds"),
+        ("seeds=two", "seeds='two' (str) is no number of seeds; use a whole number from 1 on"),
+        ("seeds=0", "seeds=0 (int) is no number of seeds"),
+        ("seeds=true", "seeds=True (bool) is no number of seeds"),
+        ("device=cuda:99", "device=cuda:99: cuda:99 is asked for, and torch"),
+        ("device=tpu", "device=tpu: use cpu, cuda or cuda:1"),
     ],
 )
 def test_parameters_that_fit_nothing_are_refused(book: Path, capsys, words: str, said: str) -> None:
@@ -214,3 +226,147 @@ def test_a_notebook_changed_behind_its_record_is_told(book: Path) -> None:
     assert execute.changed_parts(good) == ["notebook"]
     assert execute.main([]) == 0
     assert printed(good) == "2\n"
+
+
+def test_parameters_for_a_chapter_without_any_are_refused(book: Path, capsys) -> None:
+    add(book, "plain", cell("print(2)"))
+    assert execute.main(["--set", "seeds=3"]) == 2
+    said = capsys.readouterr().err
+    assert said == "SET: plain: no cell tagged `parameters`, so 'seeds' sets nothing.\n"
+
+
+def test_a_chapter_whose_name_has_a_blank_can_be_named(book: Path) -> None:
+    for name in ("a b", "a", "b", "c"):
+        add(book, name, cell("1"))
+    chapters = find_chapters(book)
+    assert [c.name for c in select(chapters, "c,a b")] == ["c", "a b"]
+    assert [c.name for c in select(chapters, "c a, a b.md")] == ["c", "a", "a b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("---\nkernelspec: [\n---\n", "its head is no YAML in line 2"),
+        ("---\nkernelspec:\n  name: python3\n---\n" + cell("1"), "'display_name'"),
+        (HEAD + "\n```{code-cell}\n:tags: [\n```\n", "bad.md is no readable chapter"),
+        ((HEAD + "caf\u00e9").encode("latin-1"), "bad.md is not UTF-8"),
+        ((HEAD + "text").encode("utf-16"), "bad.md is not UTF-8"),
+    ],
+)
+def test_a_damaged_chapter_is_named_and_the_others_go_on(
+    book: Path, capsys, text: str | bytes, said: str
+) -> None:
+    good = add(book, "good", cell("print(2)"))
+    (book / "bad.md").write_bytes(text if isinstance(text, bytes) else text.encode())
+    assert execute.main([]) == 1
+    assert printed(good) == "2\n"
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"left out: {book / 'bad.md'}") and said in line
+    assert execute.main(["--check"]) == 1
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("harm", ["latin-1", "utf-16", "null", "no digest", "a list"])
+def test_a_damaged_twin_is_written_anew(book: Path, harm: str) -> None:
+    good = add(book, "good", cell("print(2)"))
+    twin = nbformat.v4.new_notebook()
+    twin.metadata["coefdyn"] = {"null": None, "no digest": {"digest": None}}.get(harm, [])
+    twin.cells = [nbformat.v4.new_markdown_cell("caf\u00e9")]
+    coding = harm if "-" in harm else "utf-8"
+    good.notebook.write_bytes(nbformat.writes(twin).encode(coding))
+    assert execute.main([]) == 0
+    assert printed(good) == "2\n"
+
+
+def test_a_folder_in_place_of_a_twin_is_named_before_anything_runs(book: Path, capsys) -> None:
+    bad, good = add(book, "bad", cell("print(1)")), add(book, "good", cell("print(2)"))
+    bad.notebook.mkdir()
+    assert execute.main([]) == 1
+    assert printed(good) == "2\n"
+    assert f"left out: {bad.notebook} is a folder" in capsys.readouterr().err
+
+
+def test_a_cell_that_was_not_executed_is_neither_kept_nor_current(
+    book: Path, monkeypatch, capsys
+) -> None:
+    chapter = add(book, "chapter", cell("print(1)") + cell("print(2)"))
+    real = runner.nbformat.read
+
+    def emptied(path, as_version):
+        notebook = real(path, as_version)
+        notebook.cells[-1].update(execution_count=None, outputs=[])
+        return notebook
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.nbformat, "read", emptied)
+        assert execute.main([]) == 1
+    assert "failed: chapter, code cell 2 (print(2)): was not executed" in capsys.readouterr().err
+    assert not chapter.notebook.exists()
+    assert execute.main([]) == 0
+    assert not execute.changed_parts(chapter)
+    notebook = emptied(chapter.notebook, 4)
+    chapter.notebook.write_text(nbformat.writes(notebook))
+    assert execute.changed_parts(chapter) == ["outputs"]
+
+
+#: one execution of the book in the first argument's folder
+PROCESS = """
+import pathlib, sys
+from book.tools import execute, runner
+from book.tools.chapters import find_chapters
+book = pathlib.Path(sys.argv[1])
+execute.find_chapters = lambda: find_chapters(book)
+execute.BUILD = book / "_build"
+execute.run = lambda chapter, given: runner.run(chapter, given, book / "_build" / "run")
+sys.exit(execute.main(["--force"]))
+"""
+
+
+def test_two_executions_of_a_chapter_never_mix(book: Path) -> None:
+    """The second begins while the first is at work, and is stopped when the first has ended."""
+    going = [book / "going", book / "second"]
+    wait = (
+        "import pathlib, time\n"
+        f"first, second = map(pathlib.Path, {[str(path) for path in going]})\n"
+        "is_first = not first.exists()\n"
+        "(first if is_first else second).touch()"
+    )
+    held = "while is_first and not second.exists():\n    time.sleep(0.01)"
+    later = "while not is_first:\n    time.sleep(0.01)"
+    cells = [wait, *(f"print({number})" for number in range(3)), held, later, "print('end')"]
+    chapter = add(book, "race", "".join(map(cell, cells)))
+    command = [sys.executable, "-c", PROCESS, str(book)]
+    first = subprocess.Popen(command, cwd=ROOT)
+    while not going[0].exists():
+        assert first.poll() is None
+        time.sleep(0.01)
+    second = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
+    try:
+        assert first.wait(timeout=200) == 0
+        assert printed(chapter) == "0\n1\n2\nend\n"
+        assert not execute.changed_parts(chapter)
+        assert second.poll() is None
+    finally:
+        os.killpg(second.pid, signal.SIGKILL)
+        second.wait()
+
+
+def test_a_copied_checkout_runs_its_own_library(tmp_path: Path) -> None:
+    """Though the environment was installed from another one, and the kernel runs elsewhere."""
+    copy = tmp_path / "copy"
+    leave = shutil.ignore_patterns("__pycache__", "_build")
+    for name in ("coefdyn", "book/tools"):
+        shutil.copytree(ROOT / name, copy / name, ignore=leave)
+    shutil.copy(ROOT / "pins.txt", copy)
+    code = "import coefdyn\nprint(coefdyn.__file__)"
+    chapter = add(copy / "book", "chapter", cell(code))
+    run = (
+        "from book.tools import chapters, runner\n"
+        "outcome = runner.run(chapters.find_chapters()[0], {})\n"
+        "print(outcome.failure, outcome.notebook.cells[-1].outputs[0].text)"
+    )
+    there = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    command = [sys.executable, "-c", run]
+    done = subprocess.run(command, cwd=copy, env=there, capture_output=True, text=True)
+    assert done.stdout.split() == ["None", str(copy / "coefdyn" / "__init__.py")], done.stderr
+    assert chapter.folder == copy / "book"
