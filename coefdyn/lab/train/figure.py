@@ -68,8 +68,6 @@ class PageTraining(anywidget.AnyWidget):
     settings = traitlets.Dict().tag(sync=True)
     contests = traitlets.Dict().tag(sync=True)
     name = traitlets.Unicode("train").tag(sync=True)
-    #: whether a kernel answers, too: ``coefdyn.lab.bench.TrainingBench``
-    kernel = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
