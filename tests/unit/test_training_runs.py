@@ -198,19 +198,21 @@ def test_a_failing_run_shows_the_workers_traceback():
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_stopped_runs_go_on_from_their_checkpoints(tmp_path, workers):
-    """In this process or in workers: what a stop left is taken up, and nothing trained twice."""
-    runs = [tiny_run(seed=seed, steps=4100, evaluate_every=4100) for seed in (0, 1)]
-    file, folder = ResultFile(tmp_path / "r.jsonl"), tmp_path / "checkpoints"
-    options = replace(QUIET, workers=workers, checkpoint_folder=folder)
-    enough = replace(
-        options, should_stop=lambda: len(list(folder.glob("*.safetensors"))) == workers
-    )
-    with pytest.raises(Stopped):
-        train_runs(runs, file, enough)
-    kept = {path.stem for path in folder.glob("*.safetensors")}
-    assert kept and kept <= {run.key for run in runs}
-    records = train_runs(runs, file, options)
-    assert not list(folder.glob("*.safetensors"))
+    """In this process or in workers: what a stop left is read, and gone when the run is done."""
+    runs, looks = [tiny_run(seed=seed) for seed in (0, 1)], iter([False] * 7 + [True])
+    kept = replace(QUIET, checkpoint_folder=tmp_path)
+    with pytest.raises(Stopped, match="step 8 of 12"):
+        train_runs(runs, options=replace(kept, should_stop=lambda: next(looks)))
+    (path,) = tmp_path.glob("*.safetensors")
+    assert path.stem == runs[0].key
+    again = replace(kept, workers=workers)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises((ValueError, WorkerFailed), match="is not a readable safetensors file"):
+        train_runs(runs, options=again)
+    path.write_bytes(whole)
+    records = train_runs(runs, options=again)
+    assert not list(tmp_path.glob("*.safetensors"))
     assert [one["metrics"] for one in records] == [train_run(run)["metrics"] for run in runs]
 
 

@@ -78,6 +78,8 @@ class Contest:
         steps: optimiser steps of the quick profile; a run that solves the task ends early.
         learning_rate: AdamW's peak, with warm-up over a twentieth of the steps and a cosine to 0.
         layers, width, mlp: of the quick profile; no SwiGLU for None.
+        page: what the page's own figure opens with, as keywords of
+            ``coefdyn.lab.train.PageTraining``.
     """
 
     task: TaskConfig
@@ -87,6 +89,7 @@ class Contest:
     layers: int = 1
     width: int = 32
     mlp: int | None = 64
+    page: dict[str, Any] = field(default_factory=dict)
 
     def config(self, name: str, profile: str = "quick", seed: int = 0) -> RunConfig:
         """The run of one entrant, as ``coefdyn.lab.training`` takes it.
