@@ -614,11 +614,11 @@ def test_a_folder_that_cannot_be_made_is_told_before_training(command, tmp_path,
 
 
 def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
-    """A mode for a GPU on a CPU, and a damaged result file."""
+    """A method for a GPU on a CPU, and a damaged result file."""
     (tmp_path / "principle-3").mkdir()
     command = ["run", "principle-3", "--profile", "live", "--device", "cpu", "--out", str(tmp_path)]
-    assert main([*command, "--workers", "1", "--mode", "graph", "--quiet"]) == 1
-    assert "needs a CUDA device" in capsys.readouterr().err
+    assert main([*command, "--workers", "1", "--method", "triton", "--quiet"]) == 1
+    assert "needs tensors on a CUDA device" in capsys.readouterr().err
     (tmp_path / "principle-3" / "quick.jsonl").write_text("7\n")
     assert main(["show", "principle-3", "--out", str(tmp_path)]) == 1
     assert "line 1 of" in capsys.readouterr().err

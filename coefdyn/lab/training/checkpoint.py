@@ -6,7 +6,7 @@ import importlib.util
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -103,7 +103,7 @@ def load_run(path: Path, run: _Run) -> int:
         state = json.loads(notes["state"])
         if state["run"] == run.config.key:
             return _restored(tensors, state, run)
-    except (KeyError, RuntimeError, ValueError, TypeError) as error:
+    except (KeyError, IndexError, RuntimeError, ValueError, TypeError) as error:
         raise ValueError(
             f"the checkpoint {path} is damaged or was written by other code ({error!r}); "
             "delete it to start this run afresh."
@@ -118,7 +118,7 @@ def load_run(path: Path, run: _Run) -> int:
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
-def _restored(tensors: dict[str, Tensor], state: dict, run: _Run) -> int:
+def _restored(tensors: dict[str, Tensor], state: dict[str, Any], run: _Run) -> int:
     """Put a checkpoint's numbers into a run; the number of steps done."""
 
     def below(prefix: str) -> dict[str, Tensor]:
@@ -128,8 +128,8 @@ def _restored(tensors: dict[str, Tensor], state: dict, run: _Run) -> int:
     parameters = [one for group in run.optimizer.param_groups for one in group["params"]]
     kept: dict[int, dict[str, Tensor]] = {}
     for name, tensor in below("optimizer.").items():
-        index, _, moment = name.partition(".")
-        kept.setdefault(int(index), {})[moment] = tensor
+        number, _, moment = name.partition(".")
+        kept.setdefault(int(number), {})[moment] = tensor
     for index, moments in kept.items():
         first, second, _ = (moments[name] for name in _MOMENTS)
         if not first.shape == second.shape == parameters[index].shape:

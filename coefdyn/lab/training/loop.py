@@ -168,14 +168,14 @@ class ModelLoss(nn.Module):
 
     def __init__(self, model: SequenceModel, method: str, precision: str) -> None:
         super().__init__()
-        self.model, self.method, self.bfloat16 = model, method, precision == "bfloat16"
+        self.model, self.method, self.in_bfloat16 = model, method, precision == "bfloat16"
 
     def logits(self, inputs: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L classes"]:
         """Float32 or float64, never bfloat16: perplexities differ in the third digit."""
         kind = inputs.device.type
-        with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.bfloat16):
+        with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.in_bfloat16):
             logits = self.model(inputs, method=self.method)
-        return logits.float() if self.bfloat16 else logits
+        return logits.float() if self.in_bfloat16 else logits
 
     def forward(
         self, inputs: Int[Tensor, "batch L"], targets: Int[Tensor, "batch L"]
