@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from coefdyn.lab.training.adamw import StackedAdamW, clip_by_norm
-from coefdyn.lab.training.population import Population
+from coefdyn.lab.training.loop import ModelLoss
 from coefdyn.lab.training.schedule import learning_rates
+from coefdyn.lab.training.seeds import derive_seed
 from coefdyn.models import ModelConfig, SequenceModel
 
 __all__ = ["RUN", "TRAIN", "Case", "Twin"]
@@ -88,19 +88,33 @@ class Case:
 
 
 class Twin:
-    """The library's side of a case: a population of one, its batches, and the lab's AdamW.
+    """The library's side of a case: its model, its batches, and torch's AdamW.
 
     Weights are those that a run starts from, and some noise: at the start many a gradient is zero.
     """
 
     def __init__(self, case: Case, precision: str, steps: int) -> None:
         self.case, self.precision = case, precision
-        self.population = Population(case.build, [case.seed], torch.device("cpu"), precision)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(derive_seed(case.seed, "weights"))
+            model = case.build()
+        self.model = model.to(torch.float64 if precision == "float64" else torch.float32)
+        self.loss = ModelLoss(self.model, "parallel", precision)
         generator = torch.Generator().manual_seed(case.seed)
-        flat = self.population.flat
-        flat += 0.1 * torch.randn(flat.shape, generator=generator)
-        self.weights = self.by_name(flat[0])
+        flat = torch.nn.utils.parameters_to_vector(self.model.parameters()).detach()
+        flat += 0.1 * torch.randn(1, len(flat), generator=generator)[0]
+        torch.nn.utils.vector_to_parameters(flat, self.model.parameters())
+        self.weights = self.by_name(flat)
         self.batches = [self._batch(generator) for _ in range(steps)]
+
+    def by_name(self, row: torch.Tensor) -> dict[str, list[float]]:
+        """All weights in one row, as the page's parameters."""
+        names, sizes = zip(*((name, one.numel()) for name, one in self._named()), strict=True)
+        pieces = (piece.tolist() for piece in row.split(sizes))
+        return dict(zip(names, pieces, strict=True))
+
+    def _named(self) -> list[tuple[str, torch.Tensor]]:
+        return [(name, one.detach()) for name, one in self.model.named_parameters()]
 
     def _batch(self, generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
         sizes, shape = self.case.sizes, (BATCH, LENGTH)
@@ -109,46 +123,47 @@ class Twin:
         targets = torch.where(scored, (tokens + tokens.roll(1, 1)) % sizes["classes"], IGNORE)
         return tokens, targets
 
-    def by_name(self, row: torch.Tensor) -> dict[str, list[float]]:
-        """A row of the population as the page's parameters."""
-        pieces = row.split(self.population.sizes)
-        return dict(zip(self.population.names, (one.tolist() for one in pieces), strict=True))
-
     def gradients(self) -> tuple[float, dict[str, list[float]]]:
         """Loss of the first batch, and its gradient by parameter."""
-        loss, gradient = self.population.loss_and_gradients(*(x[None] for x in self.batches[0]))
-        return loss.item(), self.by_name(gradient[0])
+        self.model.zero_grad()
+        loss = self.loss(*self.batches[0])
+        loss.backward()
+        found = {
+            name: (torch.zeros_like(one) if one.grad is None else one.grad).flatten().tolist()
+            for name, one in self.model.named_parameters()
+        }
+        return loss.item(), found
 
     @torch.no_grad()
     def coefficients(self, normalized: bool) -> torch.Tensor:
         """(layers, heads, L, L) of the first sequence at the present weights."""
-        model = self.population.model(0)
-        assert isinstance(model, SequenceModel)
-        found = model.dynamics(self.batches[0][0][:1])
+        found = self.model.dynamics(self.batches[0][0][:1])
         return torch.stack([one.coefficients(normalized, "parallel")[0] for one in found])
 
     def train(self) -> tuple[list[float], list[torch.Tensor]]:
         """The losses of training on all batches, one step each, and the weights before each."""
-        rates = learning_rates(
-            [TRAIN["learning_rate"]],
-            steps=TRAIN["steps"],
-            warmup=TRAIN["warmup"],
-            floor=TRAIN["floor"],
-        )
-        optimizer = StackedAdamW(
-            self.population.flat,
-            self.population.decayed,
-            learning_rates=rates,
-            weight_decay=[TRAIN["weight_decay"]],
-            betas=TRAIN["betas"],
-            epsilon=TRAIN["epsilon"],
-        )
+        names = ("steps", "warmup", "floor")
+        rates = learning_rates(TRAIN["learning_rate"], **{name: TRAIN[name] for name in names})
+        exempt = self.model.no_weight_decay_names()
+        groups = [
+            {"params": [one], "weight_decay": 0.0 if name in exempt else TRAIN["weight_decay"]}
+            for name, one in self.model.named_parameters()
+        ]
+        optimizer = torch.optim.AdamW(groups, betas=TRAIN["betas"], eps=TRAIN["epsilon"])
         losses, weights = [], []
-        for t, batch in enumerate(self.batches):
-            weights.append(self.population.flat[0].clone())
-            loss, gradient = self.population.loss_and_gradients(*(x[None] for x in batch))
-            gradient = clip_by_norm(gradient, gradient.norm(dim=1), TRAIN["clip"])
-            optimizer.step(gradient, torch.ones(1, dtype=torch.bool), optimizer.scalars(t))
+        for rate, batch in zip(rates, self.batches, strict=False):
+            flat = torch.nn.utils.parameters_to_vector(self.model.parameters())
+            weights.append(flat.detach().clone())
+            optimizer.zero_grad()
+            loss = self.loss(*batch)
+            loss.backward()
+            gradients = [one.grad for one in self.model.parameters()]
+            norm = torch.nn.utils.get_total_norm(gradients)
+            for gradient in gradients:
+                gradient.mul_(min(1.0, TRAIN["clip"] / norm.item()))
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+            optimizer.step()
             losses.append(loss.item())
         return losses, weights
 

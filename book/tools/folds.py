@@ -21,7 +21,7 @@ CELL = re.compile(
 #: What code calls when all it does is show: figures, tables, explorers.
 SHOWS = re.compile(
     r"\b(subplots|plt|pyplot|imshow|set_title|Markdown|display|show|Explorer|TrainingFilm|\w+View|"
-    r"PageTraining|SampledSwing|ScoreVariance|TrainingBench|use_style)\b|"
+    r"PageTraining|SampledSwing|ScoreVariance|use_style)\b|"
     r"\b\w+_(plot|figure|view|table)\("
 )
 #: What code does when it says something of its own.

@@ -1,5 +1,5 @@
 """The lab: what the book's evidence is made with. It imports the library; the library never does.
 
-Tasks, training, experiments, films of training runs, the bench of a live notebook, and the writers
+Tasks, training, experiments, films of training runs, and the writers
 of the book's generated pages. ``python -m coefdyn.lab list`` names the experiments.
 """

@@ -20,7 +20,7 @@ from coefdyn.lab.experiments.result import core_hours
 from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
-from coefdyn.lab.training.step import MODES
+from coefdyn.lab.training.loop import MODES
 from coefdyn.options import check_choice, did_you_mean
 
 __all__ = ["main"]
@@ -54,12 +54,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     run.add_argument(
-        "--workers", type=given.count, help="processes on a CPU; default: one per core"
+        "--workers", type=given.count, help="processes; default: one per core, on a GPU one"
     )
     run.add_argument(
-        "--max-replicas", type=given.count, default=64, help="trained as one program on a GPU"
+        "--mode", default="eager", choices=MODES, help="compiled: loss and gradient, torch.compile"
     )
-    run.add_argument("--mode", default="auto", choices=MODES)
     run.add_argument(
         "--method",
         default="parallel",
@@ -70,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--checkpoints",
         type=given.folder,
         metavar="DIR",
-        help="on a GPU or with --workers 1: go on within a run after a kill (needs safetensors)",
+        help="go on within a run after a kill (needs safetensors)",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
     run.add_argument(
@@ -100,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="default: data/results, with what came of it in data/repeats; else in DIR/repeats",
     )
     film = commands.add_parser("film", help="record coefficients while a model learns")
-    film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.catalogue.FILMS")
+    film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.recording.FILMS")
     film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
     film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
     lens = commands.add_parser(
@@ -111,10 +110,10 @@ def build_parser() -> argparse.ArgumentParser:
     lens.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
     heads = commands.add_parser("lens-heads", help="keep heads of SmolLM2-135M (see `make lens`)")
     heads.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
-    speed = commands.add_parser("throughput", help="sequential runs against replicas")
+    speed = commands.add_parser("throughput", help="one run after another against processes")
     speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
     speed.add_argument("--steps", type=given.count, default=300)
-    speed.add_argument("--replicas", type=given.count, default=6)
+    speed.add_argument("--runs", type=given.count, default=6)
     speed.add_argument(
         "--rounds", type=given.count, default=1, help="core-seconds: the median of so many"
     )
@@ -187,7 +186,6 @@ def _run(parsed: argparse.Namespace) -> int:
     options = RunOptions(
         device=parsed.device,
         workers=parsed.workers,
-        max_replicas=parsed.max_replicas,
         mode=parsed.mode,
         method=parsed.method,
         budget_s=parsed.budget,
@@ -337,7 +335,7 @@ def _throughput(parsed: argparse.Namespace) -> int:
         from coefdyn.lab import core_seconds as cores
 
         before = cores.circumstances()
-    rows = measure(parsed.device, steps=parsed.steps, replicas=parsed.replicas, compiled=compiled)
+    rows = measure(parsed.device, steps=parsed.steps, runs=parsed.runs, compiled=compiled)
     print(table(rows))
     if on_cpu:
         counted = min(parsed.steps, 100)
@@ -354,8 +352,8 @@ def _throughput(parsed: argparse.Namespace) -> int:
 
 
 def _film(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.films.catalogue import record
     from coefdyn.lab.films.film import films_folder
+    from coefdyn.lab.films.recording import record
 
     given.writable(parsed.out or films_folder())
     film, path = record(parsed.name, parsed.out, device=parsed.device)

@@ -18,11 +18,11 @@ from torch.nn import functional
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import IGNORE
-from coefdyn.lab.training import RunConfig, TrainOptions, train_group
-from coefdyn.lab.training.data import GroupData
+from coefdyn.lab.training import RunConfig, TrainOptions, train_run
+from coefdyn.lab.training.compiled import compiler
+from coefdyn.lab.training.data import RunData
 from coefdyn.lab.training.pool import WorkerPool
 from coefdyn.lab.training.provenance import provenance
-from coefdyn.lab.training.step import compiler
 from coefdyn.models import SwiGLU
 from coefdyn.shapes import Tensor
 
@@ -136,7 +136,7 @@ def throughput_file(folder: Path | None = None) -> Path:
 
     ``provenance`` (processor, cores, load before, versions, commit, time), ``steps`` and ``rounds``
     that were counted, ``core_seconds`` (the rows of ``core_seconds``), and ``ways``: seconds and
-    steps of several runs trained in one program or apart.
+    steps of several runs trained one after another and in processes.
     """
     return (data_folder() / "benchmarks" if folder is None else folder) / "throughput.json"
 
@@ -174,7 +174,7 @@ def _train(run: RunConfig, mode: str) -> Ticks:
     def on_step(done: int, total: int) -> None:
         ticks.append(time.process_time())
 
-    train_group([run], TrainOptions(mode=mode, on_step=on_step))
+    train_run(run, TrainOptions(mode=mode, on_step=on_step))
     return ticks[:-1]  # the last step ends with an evaluation
 
 
@@ -193,13 +193,13 @@ def _plain(run: RunConfig, *, compiled: bool = False) -> Ticks:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        data = GroupData(run.task, [0], run.train.batch, torch.device("cpu"))
+        data = RunData(run.task, 0, run.train.batch, torch.device("cpu"))
         model = PlainModel(run.task.vocab_size, run.task.input_length)
         forward = torch.compile(model) if compiled else model
         optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
         ticks: Ticks = []
         for t in range(run.train.steps):
-            inputs, targets = (one[0] for one in data.train_batch(t))
+            inputs, targets = data.train_batch(t)
             logits = forward(inputs)
             loss = functional.cross_entropy(
                 logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORE

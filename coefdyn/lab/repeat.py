@@ -157,7 +157,11 @@ def _kept(result: Result) -> Iterator[Kept]:
 
 
 def repeat(kept: Kept) -> Repeat:
-    """Train one kept run from scratch, in this process and its own mode; nothing is written."""
+    """Train one kept run from scratch, in this process and its own mode; nothing is written.
+
+    A record of the present loop repeats to the last digit; one of an earlier code version, which it
+    names, to rounding.
+    """
     options = RunOptions(device="cpu", workers=1, mode=kept.record["mode"])
     (again,) = train_runs([kept.config], None, options)
     return Repeat(kept, again)

@@ -1,10 +1,11 @@
-"""How many replicas per hour: one run after another, against replicas trained together."""
+"""How many runs per hour on one device: one after another, compiled, and several processes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -15,9 +16,10 @@ from coefdyn.lab.training import (
     RunOptions,
     TrainConfig,
     TrainOptions,
-    train_group,
+    train_run,
     train_runs,
 )
+from coefdyn.lab.training.pool import usable_cores
 
 __all__ = ["Throughput", "Way", "measure", "seconds_of", "table", "ways"]
 
@@ -40,7 +42,11 @@ class Throughput:
     steps: int
 
 
-def _runs(replicas: int, steps: int, on_gpu: bool) -> list[RunConfig]:
+#: processes that share a device, as far as there are runs for them
+PROCESSES = (2, 4, 8)
+
+
+def _runs(count: int, steps: int, on_gpu: bool) -> list[RunConfig]:
     """The same variant with different seeds: quick size on a CPU, paper size on a GPU."""
     task = NoisyRecallConfig.paper() if on_gpu else NoisyRecallConfig.quick()
     options = {"n_heads": 16 if on_gpu else 8, "readout": "exp", "evolution": "constant"}
@@ -58,57 +64,52 @@ def _runs(replicas: int, steps: int, on_gpu: bool) -> list[RunConfig]:
             ),
             seed=seed,
         )
-        for seed in range(replicas)
+        for seed in range(count)
     ]
 
 
-def ways(device: str, *, steps: int, replicas: int, compiled: bool = True) -> list[Way]:
+def ways(device: str, *, steps: int, runs: int, compiled: bool = True) -> list[Way]:
     """Every way that this device has, the yardstick first; the arguments are those of ``measure``.
 
     From one way to the next the runs are the same.
     """
     on_gpu = device.startswith("cuda")
-    runs = _runs(replicas, steps, on_gpu)
+    configs = _runs(runs, steps, on_gpu)
+    modes = ("eager", "compiled") if compiled else ("eager",)
 
-    def alone() -> None:
-        for run in runs:
-            train_group([run], TrainOptions(device=device, mode="eager"))
+    def alone(mode: str) -> None:
+        for config in configs:
+            train_run(config, TrainOptions(device=device, mode=mode))
 
-    def together(mode: str) -> Callable[[], object]:
-        return lambda: train_group(runs, TrainOptions(device=device, mode=mode))
+    def processes(workers: int, mode: str) -> None:
+        options = RunOptions(device=device, workers=workers, mode=mode, progress=False)
+        train_runs(configs, options=options)
 
-    def processes() -> None:
-        train_runs(runs, options=RunOptions(device=device, progress=False))
-
-    found: list[Way] = [
-        ("one after another, eager", alone),
-        ("replicas in one program, eager", together("eager")),
-    ]
-    if compiled:
-        found.append(("replicas in one program, compiled", together("compiled")))
-    if not on_gpu:
-        found.append(("one process per core (the default here)", processes))
-    else:
-        found.append(("replicas in one program, CUDA graph", together("captured")))
-    if compiled and on_gpu:
-        found.append(("replicas in one program, compiled, CUDA graph", together("graph")))
+    counts = PROCESSES if on_gpu else (usable_cores(),)
+    found: list[Way] = [(f"one after another, {mode}", partial(alone, mode)) for mode in modes]
+    for mode in modes:
+        found += [
+            (f"{count} processes, {mode}", partial(processes, count, mode))
+            for count in counts
+            if 1 < count <= runs
+        ]
     return found
 
 
 def measure(
-    device: str | None = None, *, steps: int = 300, replicas: int = 6, compiled: bool = True
+    device: str | None = None, *, steps: int = 300, runs: int = 6, compiled: bool = True
 ) -> list[Throughput]:
     """Time every way that this device has; the first one is the yardstick.
 
     Args:
         device: "cpu" or "cuda"; None for a GPU if there is one.
         steps: optimiser steps per run.
-        replicas: number of runs.
+        runs: how many.
         compiled: also through torch.compile, whose compiling counts as start-up.
     """
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    known = ways(device, steps=steps, replicas=replicas, compiled=compiled)
-    return [Throughput(name, seconds_of(way, device), replicas * steps) for name, way in known]
+    known = ways(device, steps=steps, runs=runs, compiled=compiled)
+    return [Throughput(name, seconds_of(way, device), runs * steps) for name, way in known]
 
 
 def seconds_of(way: Callable[[], object], device: str) -> float:

@@ -68,7 +68,7 @@ def check_first_step(run: Callable[..., Any], case: Case, precision: str) -> Non
     twin = Twin(case, precision, steps=1)
     told = run(RUN, twin.payload())
     loss, gradients = twin.gradients()
-    assert told["names"] == list(twin.population.module.state_dict()), case
+    assert told["names"] == list(twin.model.state_dict()), case
     assert told["trouble"] is None, case
     assert error([told["losses"][0]], [loss]) <= LOSS[precision], case
     whole = torch.cat([torch.tensor(one) for one in gradients.values()]).norm().item()
@@ -216,8 +216,8 @@ def test_files_pass_between_page_and_library(
     assert "scaled_householder" in notes["design"]
     model = case.build().to(torch.float64 if precision == "float64" else torch.float32)
     model.load_state_dict(tensors)
-    want = twin.population.logits(tokens[None])[0]
     with torch.no_grad():
+        want = twin.loss.logits(tokens)
         torch.testing.assert_close(model(tokens), want)
     assert error(told["logits"], want.flatten().tolist()) <= COEFFICIENTS[precision]
 

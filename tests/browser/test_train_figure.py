@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 from browser.explorer_pages import Open, number, open_page, text  # noqa: F401
 
+from coefdyn.lab.contest import TASKS
 from coefdyn.lab.films import TrainingFilm
 from coefdyn.lab.films.film import Film
 from coefdyn.lab.train import PageTraining
 from coefdyn.lab.train.kept import kept_run
-from coefdyn.lab.train.offers import CONTESTS, EVERY, ROWS
+from coefdyn.lab.train.offers import EVERY, ROWS
 
 pytestmark = pytest.mark.browser
 #: for what waits a fixed time, in which a busy machine may do no step, or trains for many steps
@@ -105,7 +106,7 @@ def test_a_step_is_one_step_and_the_same_from_the_same_seed(open_page: Open) -> 
     assert losses[0] == losses[1] != losses[2]
 
 
-@pytest.mark.parametrize("task", CONTESTS)
+@pytest.mark.parametrize("task", TASKS)
 def test_every_contest_takes_a_step(task: str, open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining("mamba2", task=task))
     steps(page, 1)

@@ -26,7 +26,7 @@ from coefdyn.lab.tasks import (
 from coefdyn.lab.tasks.base import split_generator
 from coefdyn.lab.train.offers import offered
 from coefdyn.lab.train.source import trainer_source
-from coefdyn.lab.training.data import GroupData
+from coefdyn.lab.training.data import RunData
 from coefdyn.lab.training.seeds import derive_seed
 
 pytestmark = pytest.mark.browser
@@ -99,7 +99,7 @@ def test_tokens_have_the_librarys_names(name: str, page: Any) -> None:
 def test_batches_come_in_the_trainings_order(seed: int, page: Any) -> None:
     """Three epochs of a training set whose last batch is incomplete."""
     config = NoisyRecallConfig.quick().with_changes({"train_examples": 50, "test_examples": 9})
-    data = GroupData(config, [seed], 16, torch.device("cpu"))
+    data = RunData(config, seed, 16, torch.device("cpu"))
     order = """([config, seed, steps]) => {
       const data = new TaskData(config, seed, 16);
       const batches = steps.map((t) => data.trainBatch(t));

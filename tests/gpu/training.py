@@ -1,4 +1,4 @@
-"""Train on this machine's GPU: replicas against runs in sequence, then a figure at paper scale.
+"""Train on this machine's GPU: runs in sequence, in processes, then a figure at paper scale.
 
     python tests/gpu/training.py [--budget SECONDS] [--only throughput|figure] [--fresh]
 
@@ -26,6 +26,7 @@ from coefdyn.lab.experiments import EXPERIMENTS, get_experiment  # noqa: E402
 from coefdyn.lab.experiments.plan import PROFILES  # noqa: E402
 from coefdyn.lab.throughput import Throughput, seconds_of, table, ways  # noqa: E402
 from coefdyn.lab.training import RunOptions, Stopped  # noqa: E402
+from coefdyn.lab.training.loop import MODES  # noqa: E402
 from coefdyn.lab.training.provenance import provenance  # noqa: E402
 
 TABLE = ROOT / "data" / "benchmarks" / "training.json"
@@ -40,13 +41,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", choices=("throughput", "figure"))
     parser.add_argument("--device", help="default: the GPU")
     parser.add_argument("--steps", type=int, default=1000, help="of each run of the table")
-    parser.add_argument("--replicas", type=int, default=10, help="runs of the table")
+    parser.add_argument("--runs", type=int, default=8, help="runs of the table")
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     parser.add_argument("--fresh", action="store_true", help="forget the earlier table")
     parser.add_argument("--table", type=Path, default=TABLE, metavar="FILE")
     parser.add_argument("--experiment", default="principle-3", choices=list(EXPERIMENTS))
     parser.add_argument("--profile", default="paper", choices=PROFILES)
-    parser.add_argument("--max-replicas", type=int, default=RunOptions.max_replicas)
+    parser.add_argument("--workers", type=int, help="processes that share the device; default: 1")
+    parser.add_argument("--mode", choices=MODES, default="eager")
     parser.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
     parser.add_argument("--checkpoints", type=Path, default=CHECKPOINTS, metavar="DIR")
     return parser
@@ -64,7 +66,7 @@ def begun(path: Path, header: dict, fresh: bool) -> dict:
 
 def throughput(options: argparse.Namespace, until: float) -> dict:
     """Time what is not timed yet until time runs out, print the table, and return it."""
-    settings = {"steps": options.steps, "replicas": options.replicas}
+    settings = {"steps": options.steps, "runs": options.runs}
     content = begun(options.table, {**provenance(options.device), **settings}, options.fresh)
     known = ways(options.device, **settings, compiled=not options.no_compile)
     for name, way in known:
@@ -78,7 +80,7 @@ def throughput(options: argparse.Namespace, until: float) -> dict:
             print("FAIL", name, content["failed"][name], flush=True)
         options.table.parent.mkdir(parents=True, exist_ok=True)
         options.table.write_text(json.dumps(content, indent=1) + "\n")
-    times, steps = content["seconds"], options.steps * options.replicas
+    times, steps = content["seconds"], options.steps * options.runs
     if known[0][0] in times:  # the yardstick
         rows = [Throughput(name, times[name], steps) for name, _ in known if name in times]
         print(table(rows), flush=True)
@@ -93,7 +95,8 @@ def figure(options: argparse.Namespace, until: float) -> bool:
     kept = importlib.util.find_spec("safetensors") is not None
     settings = RunOptions(
         device=options.device,
-        max_replicas=options.max_replicas,
+        workers=options.workers,
+        mode=options.mode,
         budget_s=max(0.0, until - time.monotonic()),
         checkpoint_folder=options.checkpoints if kept else None,
         should_stop=lambda: time.monotonic() > until,

@@ -9,7 +9,15 @@ import pytest
 import torch
 from made_up_results import result_of
 
-from coefdyn.lab.contest import CONTESTS, Contest, Entrant, guessing, opening, standard_words
+from coefdyn.lab.contest import (
+    CONTESTS,
+    TASKS,
+    Contest,
+    Entrant,
+    guessing,
+    opening,
+    standard_words,
+)
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.tasks import IGNORE, ForgetConfig, MqarConfig, splits
@@ -38,6 +46,35 @@ def test_entrants_differ_in_the_mixer_and_its_positions_alone(name: str) -> None
     assert len({(one.task, one.train, one.seed, one.model.width) for one in configs}) == 1
     assert len({(one.model.layers, one.model.mlp, one.model.block) for one in configs}) == 1
     assert len({one.key for one in configs}) == len(configs)
+
+
+#: a row of the page -> the mixer that it is
+MIXERS = {
+    "softmax_attention": "SoftmaxAttention",
+    "linear_attention": "LinearAttention",
+    "normalized_attention": "NormalizedAttention",
+    "gla": "GLA",
+    "mamba2": "Mamba2",
+    "deltanet": "DeltaNet",
+    "gated_deltanet": "GatedDeltaNet",
+    "mlstm": "MLSTM",
+}
+#: trains another task in the page than in its cell, and says so
+ANOTHER = {"linear_attention": "The price in a size that the page itself can train: at every token"}
+
+
+@pytest.mark.parametrize("name", sorted(CONTESTS))
+def test_the_page_trains_an_entrant_of_the_cell_on_the_cells_task(name: str) -> None:
+    """A smaller size of it, so that a reader who presses Train sees the contest just read."""
+    contest = CONTESTS[name]
+    task = TASKS[contest.page["task"]]
+    if name in ANOTHER:
+        assert ANOTHER[name] in (BOOK / f"{name}.md").read_text("utf-8")
+    else:
+        assert task.cell == contest.task and type(task.page) is type(task.cell)
+    row = contest.page.get("left", "softmax_attention")
+    assert MIXERS[row] in {one.mixer for one in contest.entrants.values()}
+    assert task.page.seq_len < contest.task.seq_len
 
 
 def test_a_contest_trains_everyone_and_keeps_what_they_read() -> None:

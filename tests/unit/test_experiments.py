@@ -33,8 +33,7 @@ from coefdyn.lab.pages.throughput import throughput_markdown
 from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
 from coefdyn.lab.tasks.base import sample, split_generator
-from coefdyn.lab.training import RunOptions, train_group
-from coefdyn.lab.training.groups import grouped
+from coefdyn.lab.training import RunOptions, train_run
 from coefdyn.lab.training.results import config_key
 from coefdyn.models import SequenceModel
 
@@ -97,21 +96,18 @@ def test_every_design_and_task_of_a_quick_plan_trains_a_step_with_its_diagnostic
         run = plan.runs_of(variant)[0]
         task = run.task.with_changes({"train_examples": 8, "test_examples": 4})
         train = replace(run.train, steps=1, batch=8, warmup=0)
-        (record,) = train_group([replace(run, task=task, train=train)])
+        record = train_run(replace(run, task=task, train=train))
         assert record["steps_done"] == 1
         for diagnostic in run.diagnostics:
             assert diagnostic in record["diagnostics"]["normalized"]
 
 
-def test_figure_1_of_the_paper_is_120_runs_of_12_models_in_two_programs():
+def test_figure_1_of_the_paper_is_120_runs_of_12_models():
     """2 evolutions x 3 readouts x 2 embeddings x 5 learning rates x 2 weight decays."""
     runs = [run for _, run in principle_3.EXPERIMENT.plan("paper").runs()]
     assert len(runs) == 120
-    first, second = grouped(runs, RunOptions.max_replicas)
-    assert len(first) == len(second) == 60
-    models = [[config_key(run.model.to_dict()) for run in part] for part in (first, second)]
-    assert [len(set(part)) for part in models] == [6, 6]
-    assert not set(models[0]) & set(models[1])
+    assert len({run.key for run in runs}) == 120
+    assert len({config_key(run.model.to_dict()) for run in runs}) == 12
     assert {run.train.steps for run in runs} == {5000}
     assert {run.train.learning_rate for run in runs} == {1e-4, 5e-4, 1e-3, 5e-3, 1e-2}
     assert {run.train.weight_decay for run in runs} == {0.0, 0.1}
@@ -562,22 +558,23 @@ def test_the_throughput_table_compares_with_runs_in_sequence(
         return few_core_seconds
 
     monkeypatch.setattr("coefdyn.lab.core_seconds.core_seconds", kept)
-    command = ["throughput", "--device", "cpu", "--steps", "2", "--replicas", "2", "--no-compile"]
+    monkeypatch.setattr("coefdyn.lab.throughput.usable_cores", lambda: 2)
+    command = ["throughput", "--device", "cpu", "--steps", "2", "--runs", "2", "--no-compile"]
     assert main([*command, "--rounds", "3", "--keep", str(tmp_path / "kept")]) == 0
-    replicas, cores = capsys.readouterr().out.split("\n\n")
+    runs, cores = capsys.readouterr().out.split("\n\n")
     assert asked == [(2, False, 3)]
     written = json.loads((tmp_path / "kept" / "throughput.json").read_text())
     assert [row["name"] for row in written["core_seconds"]] == [x.name for x in few_core_seconds]
     assert written["core_seconds"][-1]["steps"] == few_core_seconds[-1].steps
-    assert (written["steps"], written["rounds"], len(written["ways"])) == (2, 3, 3)
+    assert (written["steps"], written["rounds"], len(written["ways"])) == (2, 3, 2)
     assert {"device", "torch", "revision", "cores", "threads"} <= set(written["provenance"])
     told = throughput_markdown(written)
     assert "of a core" in told and "plain torch" in told
     assert "s per 1500 steps" in cores and "plain torch, fused attention" in cores
-    head, first, *others = replicas.splitlines()
+    head, first, *others = runs.splitlines()
     assert head.split() == ["way", "seconds", "steps/s", "factor"]
     assert first.split()[-1] == "1.00"
-    assert len(others) == 2
+    assert len(others) == 1
 
 
 @pytest.mark.parametrize(
@@ -595,7 +592,7 @@ def test_the_throughput_table_compares_with_runs_in_sequence(
         ("show principle-3 --figure a.xyz", "a file that ends in .png, .svg or .pdf"),
         ("show principle-3 --figure {folder}", "a file that ends in .png, .svg or .pdf"),
         ("film principle-3 --out {file}", "is a file; name a folder"),
-        ("throughput --replicas 0", "a whole number from 1 on; got '0'"),
+        ("throughput --runs 0", "a whole number from 1 on; got '0'"),
     ],
 )
 def test_wrong_arguments_are_refused_in_one_line(command, words, tmp_path, capsys):
@@ -617,11 +614,11 @@ def test_a_folder_that_cannot_be_made_is_told_before_training(command, tmp_path,
 
 
 def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
-    """A mode for a GPU on a CPU, and a damaged result file."""
+    """A method for a GPU on a CPU, and a damaged result file."""
     (tmp_path / "principle-3").mkdir()
     command = ["run", "principle-3", "--profile", "live", "--device", "cpu", "--out", str(tmp_path)]
-    assert main([*command, "--workers", "1", "--mode", "graph", "--quiet"]) == 1
-    assert "needs a CUDA device" in capsys.readouterr().err
+    assert main([*command, "--workers", "1", "--method", "triton", "--quiet"]) == 1
+    assert "needs tensors on a CUDA device" in capsys.readouterr().err
     (tmp_path / "principle-3" / "quick.jsonl").write_text("7\n")
     assert main(["show", "principle-3", "--out", str(tmp_path)]) == 1
     assert "line 1 of" in capsys.readouterr().err

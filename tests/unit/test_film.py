@@ -10,13 +10,12 @@ import pytest
 import torch
 
 from book.tools.stills import still_of
-from coefdyn.lab.films.catalogue import FILMS
 from coefdyn.lab.films.figure import film_still
 from coefdyn.lab.films.film import Film, dequantise, films_folder, quantise
-from coefdyn.lab.films.recording import coefficients_of, record_film, record_run
+from coefdyn.lab.films.recording import FILMS, coefficients_of, record_film
 from coefdyn.lab.films.widget import TrainingFilm, saved_film
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
-from coefdyn.lab.training import RunConfig, Stopped, TrainConfig, TrainOptions, train_group
+from coefdyn.lab.training import RunConfig, Stopped, TrainConfig, TrainOptions, train_run
 from coefdyn.models import ModelConfig
 from coefdyn.plots import use_style
 
@@ -64,10 +63,10 @@ def test_recorded_matrices_are_the_models_own(film: Film) -> None:
     config, seen = _run(), []
     tokens = splits(config.task, config.seed).test.inputs[0]
 
-    def look(step: int, rows: list, population) -> None:
-        seen.append(coefficients_of(population.model(0), tokens, HEADS).double())
+    def look(step: int, row: dict, model) -> None:
+        seen.append(coefficients_of(model, tokens, HEADS).double())
 
-    (record,) = train_group([config], TrainOptions(on_evaluation=look))
+    record = train_run(config, TrainOptions(on_evaluation=look))
     kept = film.coefficients(1)
     assert film.steps == (0, 2, 4)
     for mine, want in zip(kept[1:], seen, strict=True):
@@ -107,7 +106,7 @@ def test_runs_of_different_seeds_are_refused() -> None:
 
 def test_recording_stops_when_asked() -> None:
     with pytest.raises(Stopped):
-        record_run(_run(), "cut", heads=1, on_step=lambda done, total: done == 1)
+        record_film({"cut": _run()}, "no film", on_step=lambda done, total: done == 1)
 
 
 def test_broken_sizes_are_told(film: Film) -> None:

@@ -12,13 +12,13 @@ import pytest
 
 from book.tools.chapters import ROOT
 from coefdyn.lab import train
+from coefdyn.lab.contest import TASKS as CONTEST_TASKS
 from coefdyn.lab.tasks import config_from_dict
 from coefdyn.lab.train import PageTraining
 from coefdyn.lab.train.kept import kept_run, kept_still
 from coefdyn.lab.train.offers import (
     CHAPTERS,
     CHOICES,
-    CONTESTS,
     ROWS,
     SIZE,
     contests,
@@ -76,6 +76,12 @@ def test_an_unknown_chapter_is_named_with_the_nearest() -> None:
         PageTraining.contest("mamba3")
 
 
+def test_the_benchs_name_is_the_figures() -> None:
+    with pytest.warns(DeprecationWarning, match="use coefdyn.lab.train.PageTraining"):
+        from coefdyn.lab.bench import TrainingBench
+    assert TrainingBench is PageTraining
+
+
 def test_equal_figures_share_a_module() -> None:
     assert PageTraining("gla")._esm == PageTraining("mamba2", seed=4)._esm
     text = json.dumps(offered(), ensure_ascii=False)
@@ -112,7 +118,7 @@ def test_every_choice_is_a_mixers() -> None:
 
 def test_contests_carry_their_configuration_and_what_a_guess_scores() -> None:
     for name, contest in contests().items():
-        assert config_from_dict(contest["config"]) == CONTESTS[name][2]
+        assert config_from_dict(contest["config"]) == CONTEST_TASKS[name].page
         assert 1 / contest["config"]["vocab_size"] < contest["base"] < 0.8  # a fifth to learn
 
 

@@ -61,18 +61,6 @@ def test_nothing_scored_gives_nan():
     assert macro_accuracy(predictions, targets, 3).isnan()
 
 
-def test_replicas_are_scored_at_once():
-    cases = [random_case(seed) for seed in range(4)]
-    predictions, targets = (torch.stack(tensors) for tensors in zip(*cases, strict=True))
-    micro = torch.func.vmap(micro_accuracy)(predictions, targets)
-    macro = torch.func.vmap(lambda p, t: macro_accuracy(p, t, 7))(predictions, targets)
-    shared = torch.func.vmap(lambda p: macro_accuracy(p, targets[0], 7))(predictions)
-    for i, (p, t) in enumerate(cases):
-        assert micro[i] == micro_accuracy(p, t)
-        assert macro[i] == macro_accuracy(p, t, 7)
-        assert shared[i] == macro_accuracy(p, targets[0], 7)
-
-
 def test_mean_over_batches_is_the_value_mad_logs():
     predictions, targets = random_case(3, n=50)
     parts = [macro_accuracy(predictions[i : i + 20], targets[i : i + 20], 7) for i in (0, 20, 40)]

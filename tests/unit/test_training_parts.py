@@ -15,86 +15,20 @@ from torch.nn import functional
 from training_runs import TASK
 
 from coefdyn.lab.tasks import WikiTextConfig, hub_text, splits
-from coefdyn.lab.training.adamw import StackedAdamW, clip_by_norm
 from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
-from coefdyn.lab.training.data import GroupData
-from coefdyn.lab.training.metrics import PredictionTally, masked_loss
+from coefdyn.lab.training.data import RunData
+from coefdyn.lab.training.metrics import PredictionTally, StepMeter, masked_loss
 from coefdyn.lab.training.progress import Progress, clock_text
 from coefdyn.lab.training.schedule import learning_rates
 from coefdyn.lab.training.seeds import derive_seed, generator
 
 
-def test_stacked_adamw_equals_torchs_for_every_row():
-    torch.manual_seed(0)
-    rates, decays = [1e-2, 3e-3], [0.1, 0.0]
-    rows = torch.randn(2, 5, dtype=torch.float64)
-    table = torch.tensor(rates, dtype=torch.float64)[:, None].expand(2, 20)
-    stacked = StackedAdamW(
-        rows.clone(),
-        torch.ones(5),
-        learning_rates=table,
-        weight_decay=decays,
-        betas=(0.9, 0.98),
-        epsilon=1e-8,
-    )
-    references = [torch.nn.Parameter(row.clone()) for row in rows]
-    optimizers = [
-        torch.optim.AdamW([p], lr=lr, weight_decay=wd, betas=(0.9, 0.98))
-        for p, lr, wd in zip(references, rates, decays, strict=True)
-    ]
-    alive = torch.ones(2, dtype=torch.bool)
-    for t in range(20):
-        gradients = torch.randn(2, 5, dtype=torch.float64)
-        stacked.step(gradients, alive, stacked.scalars(t))
-        for reference, optimizer, gradient in zip(references, optimizers, gradients, strict=True):
-            reference.grad = gradient
-            optimizer.step()
-    torch.testing.assert_close(stacked.parameters, torch.stack([p.detach() for p in references]))
-
-
-def test_weight_decay_leaves_exempt_parameters_alone():
-    adam = StackedAdamW(
-        torch.ones(1, 2),
-        torch.tensor([1.0, 0.0]),
-        learning_rates=torch.full((1, 1), 0.5),
-        weight_decay=[0.2],
-        betas=(0.9, 0.98),
-        epsilon=1e-8,
-    )
-    adam.step(torch.zeros(1, 2), torch.tensor([True]), adam.scalars(0))
-    assert adam.parameters.tolist() == [[pytest.approx(0.9), 1.0]]
-
-
-def test_a_dead_row_keeps_its_parameters_whatever_its_gradient():
-    adam = StackedAdamW(
-        torch.ones(2, 3),
-        torch.ones(3),
-        learning_rates=torch.full((2, 4), 0.1),
-        weight_decay=[0.1, 0.1],
-        betas=(0.9, 0.98),
-        epsilon=1e-8,
-    )
-    alive = torch.tensor([True, False])
-    for t in range(4):
-        gradients = torch.tensor([[1.0, 2.0, 3.0], [math.nan, math.inf, 1.0]])
-        adam.step(gradients, alive, adam.scalars(t))
-    assert adam.parameters[1].tolist() == [1.0, 1.0, 1.0]
-    assert torch.isfinite(adam.parameters).all()
-    assert (adam.parameters[0] < 1).all()
-
-
-def test_clip_acts_per_replica():
-    gradients = torch.tensor([[3.0, 4.0], [0.3, 0.4]])
-    clipped = clip_by_norm(gradients, gradients.norm(dim=1), 1.0)
-    torch.testing.assert_close(clipped, torch.tensor([[0.6, 0.8], [0.3, 0.4]]))
-
-
 def test_cosine_schedule_with_warmup_is_its_formula():
-    table = learning_rates([1.0, 0.1], steps=10, warmup=4, floor=0.01)
-    assert table.shape == (2, 10)
-    assert table[0, :4].tolist() == pytest.approx([0.25, 0.5, 0.75, 1.0])
-    expected = 0.01 + (0.1 - 0.01) * (1 + math.cos(math.pi * 3 / 6)) / 2
-    assert table[1, 7].item() == pytest.approx(expected)
+    rates = learning_rates(0.1, steps=10, warmup=4, floor=0.01)
+    assert len(rates) == 10
+    assert rates[:4] == pytest.approx([0.025, 0.05, 0.075, 0.1])
+    assert rates[7] == pytest.approx(0.01 + (0.1 - 0.01) * (1 + math.cos(math.pi * 3 / 6)) / 2)
+    assert learning_rates(0.1, steps=4, warmup=1, kind="constant") == [0.1] * 4
 
 
 def test_cosine_held_per_epoch_equals_torchs_scheduler():
@@ -106,41 +40,48 @@ def test_cosine_held_per_epoch_equals_torchs_scheduler():
         expected += [optimizer.param_groups[0]["lr"]] * 3
         optimizer.step()
         scheduler.step()
-    table = learning_rates([1e-2], steps=15, floor=1e-6, steps_per_epoch=3)
-    assert table[0].tolist() == pytest.approx(expected)
+    rates = learning_rates(1e-2, steps=15, floor=1e-6, steps_per_epoch=3)
+    assert rates == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("bad", [{"kind": "linear"}, {"warmup": 5}])
 def test_schedule_refuses(bad):
     with pytest.raises(ValueError, match=r"schedule|warmup"):
-        learning_rates([1.0], steps=5, **bad)
+        learning_rates(1.0, steps=5, **bad)
 
 
 def test_tally_agrees_with_the_tasks_metrics_and_with_chunks():
     torch.manual_seed(1)
-    logits, targets = torch.randn(2, 6, 5, 4), torch.randint(0, 4, (2, 6, 5))
-    targets[:, :, ::2] = -100
-    tally = PredictionTally(2, 4, torch.device("cpu"))
+    logits, targets = torch.randn(6, 5, 4), torch.randint(0, 4, (6, 5))
+    targets[:, ::2] = -100
+    tally = PredictionTally(4, torch.device("cpu"))
     for start in (0, 2, 4):
-        tally.add(logits[:, start : start + 2], targets[:, start : start + 2])
-    for replica, found in enumerate(tally.results()):
-        guess = logits[replica].argmax(-1)
-        loss = masked_loss(logits[replica], targets[replica]).item()
-        assert found["accuracy"] == pytest.approx(micro_accuracy(guess, targets[replica]).item())
-        expected = macro_accuracy(guess, targets[replica], 4).item()
-        assert found["accuracy_macro"] == pytest.approx(expected)
-        assert found["loss"] == pytest.approx(loss, rel=1e-6)
-        assert found["perplexity"] == pytest.approx(math.exp(loss), rel=1e-6)
+        tally.add(logits[start : start + 2], targets[start : start + 2])
+    found, guess = tally.results(), logits.argmax(-1)
+    loss = masked_loss(logits, targets).item()
+    assert found["accuracy"] == pytest.approx(micro_accuracy(guess, targets).item())
+    assert found["accuracy_macro"] == pytest.approx(macro_accuracy(guess, targets, 4).item())
+    assert found["loss"] == pytest.approx(loss, rel=1e-6)
+    assert found["perplexity"] == pytest.approx(math.exp(loss), rel=1e-6)
 
 
 def test_tally_counts_nan_as_wrong():
-    logits = functional.one_hot(torch.zeros(1, 2, 3, dtype=torch.int64), 4).float()
-    logits[0, 0] = math.nan
-    tally = PredictionTally(1, 4, torch.device("cpu"))
-    tally.add(logits, torch.zeros(1, 2, 3, dtype=torch.int64))
-    found = tally.results()[0]
+    logits = functional.one_hot(torch.zeros(2, 3, dtype=torch.int64), 4).float()
+    logits[0] = math.nan
+    tally = PredictionTally(4, torch.device("cpu"))
+    tally.add(logits, torch.zeros(2, 3, dtype=torch.int64))
+    found = tally.results()
     assert found["accuracy"] == 0.5
     assert math.isnan(found["loss"])
+
+
+def test_the_meter_counts_from_one_evaluation_to_the_next():
+    meter = StepMeter()
+    for loss, norm in ((1.0, 5.0), (2.0, 3.0)):
+        meter.add(loss, norm)
+    names = ("train_loss", "gradient_norm", "gradient_norm_max")
+    assert meter.take() == dict(zip(names, (1.5, 4.0, 5.0), strict=True))
+    assert all(math.isnan(value) for value in meter.take().values())
 
 
 def test_seeds_differ_by_label_and_repeat():
@@ -150,19 +91,18 @@ def test_seeds_differ_by_label_and_repeat():
     assert first.equal(second)
 
 
-def test_data_is_kept_small_and_handed_out_as_the_task_draws_it():
-    data = GroupData(TASK, [3, 5, 3], 16, torch.device("cpu"))
+@pytest.mark.parametrize("seed", [3, 5])
+def test_data_is_kept_small_and_handed_out_as_the_task_draws_it(seed):
+    data = RunData(TASK, seed, 16, torch.device("cpu"))
     assert {tensor.dtype for tensor in (*data._train, *data._held["test"])} == {torch.int16}
     inputs, targets = data.train_batch(0)
     assert (inputs.dtype, targets.dtype) == (torch.int64, torch.int64)
-    assert inputs[0].equal(inputs[2]) and not inputs[0].equal(inputs[1])
-    for row, seed in enumerate((3, 5)):
-        drawn = splits(TASK, seed)
-        order = torch.randperm(TASK.train_examples, generator=generator(seed, "order", 0))[:16]
-        assert inputs[row].equal(drawn.train.inputs[order])
-        assert targets[row].equal(drawn.train.targets[order])
-        shown = torch.cat([chunk[0][row] for chunk in data.chunks("test", 10)])
-        assert shown.equal(drawn.test.inputs)
+    drawn = splits(TASK, seed)
+    order = torch.randperm(TASK.train_examples, generator=generator(seed, "order", 0))[:16]
+    assert inputs.equal(drawn.train.inputs[order])
+    assert targets.equal(drawn.train.targets[order])
+    shown = torch.cat([chunk[0] for chunk in data.chunks("test", 10)])
+    assert shown.equal(drawn.test.inputs)
 
 
 def test_an_endless_task_is_drawn_anew_at_each_step(monkeypatch):
@@ -170,18 +110,20 @@ def test_an_endless_task_is_drawn_anew_at_each_step(monkeypatch):
     text = np.arange(50_000, dtype=np.uint16)
     monkeypatch.setattr(hub_text, "wikitext_ids", lambda split: text)
     task = WikiTextConfig(train_examples=115_000, test_examples=4)
-    data = GroupData(task, [0, 1], 8, torch.device("cpu"))
-    assert data._train is None
-    assert data._held["test"].inputs.dtype == torch.int32
-    first, late = data.train_batch(0), data.train_batch(129_999)
-    for inputs, targets in (first, late):
-        assert inputs.shape == (2, 8, 1024)
-        assert targets.equal(inputs + 1)
-    starts = torch.cat([batch[0][:, :, 0].flatten() for batch in (first, late)])
-    assert len(starts.unique()) == 32
-    again = GroupData(task, [1, 0], 8, torch.device("cpu")).train_batch(129_999)
-    assert again[0].flip(0).equal(late[0])
-    assert data.steps_per_epoch == 115_000 // 8
+    several = [RunData(task, seed, 8, torch.device("cpu")) for seed in (0, 1)]
+    starts = []
+    for data in several:
+        assert data._train is None
+        assert data._held["test"].inputs.dtype == torch.int32
+        for t in (0, 129_999):
+            inputs, targets = data.train_batch(t)
+            assert inputs.shape == (8, 1024)
+            assert targets.equal(inputs + 1)
+            starts.append(inputs[:, 0])
+    assert len(torch.cat(starts).unique()) == 32
+    again = RunData(task, 1, 8, torch.device("cpu")).train_batch(129_999)
+    assert again[0].equal(several[1].train_batch(129_999)[0])
+    assert several[0].steps_per_epoch == 115_000 // 8
 
 
 def test_progress_is_quiet_without_a_terminal_and_tells_the_time_left(capsys):

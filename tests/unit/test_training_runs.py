@@ -11,7 +11,6 @@ import time
 from dataclasses import replace
 
 import pytest
-import torch
 from training_runs import tiny_model, tiny_run
 
 from coefdyn.lab.training import (
@@ -19,14 +18,11 @@ from coefdyn.lab.training import (
     ResultsNotWritten,
     RunOptions,
     Stopped,
-    train_group,
+    train_run,
     train_runs,
 )
 from coefdyn.lab.training import runs as runs_module
-from coefdyn.lab.training.groups import fitting, grouped, halves
-from coefdyn.lab.training.loop import _Group
 from coefdyn.lab.training.pool import WorkerFailed, WorkerPool
-from coefdyn.lab.training.runs import _Book, _train_here
 from coefdyn.lab.training.turns import Turns
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
@@ -81,7 +77,7 @@ def test_two_processes_on_one_file_share_the_runs_instead_of_repeating_them(tmp_
 def test_a_run_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(runs_module, "WAIT_S", 0.01)
     file, run = ResultFile(tmp_path / "r.jsonl"), tiny_run()
-    (record,) = train_group([run])
+    record = train_run(run)
     other, looks = Turns(file.path), []
     assert other.take(run.key)
 
@@ -200,85 +196,24 @@ def test_a_failing_run_shows_the_workers_traceback():
         list(pool.run([broken], lambda config: True))
 
 
-def test_grouping_joins_models_and_the_sweep_and_cuts_at_the_limit():
-    runs = [tiny_run(seed=seed, learning_rate=rate) for seed in (0, 1) for rate in (1e-3, 1e-2)]
-    others = [tiny_run(seed=seed, model=tiny_model(readout="relu")) for seed in (0, 1)]
-    longer = tiny_run(steps=13)
-    mixed = [runs[0], others[0], longer, *runs[1:], others[1]]
-    assert grouped(mixed, limit=6) == [[*runs, *others], [longer]]
-    assert grouped(mixed, limit=5) == [runs, others, [longer]]
-    assert grouped(mixed, limit=3) == [runs[:3], [runs[3], *others], [longer]]
-
-
-def test_a_group_is_halved_where_the_model_changes():
-    first, second = ([tiny_run(seed=s, model=tiny_model(readout=phi)) for s in range(3)]
-                     for phi in ("exp", "relu"))  # fmt: skip
-    assert halves([*first[:2], *second]) == (first[:2], second)
-    assert halves([*first, second[0]]) == (first, second[:1])
-    assert halves(first) == (first[:2], first[2:])
-
-
-def test_a_group_that_does_not_fit_is_halved(monkeypatch):
-    sizes = []
-
-    def train(group, settings):
-        sizes.append(len(group))
-        if len(group) > 1:
-            raise torch.OutOfMemoryError("too large")
-        record = {"key": group[0].key, "config": group[0].to_dict(), "seed": group[0].seed}
-        settings.on_record(record)
-        return [record]
-
-    monkeypatch.setattr("coefdyn.lab.training.runs.train_group", train)
-    runs = [tiny_run(seed=seed) for seed in range(3)]
-    book = _Book({run.key: run for run in runs}, None, QUIET)
-    _train_here(runs, book, QUIET)
-    assert sizes == [3, 2, 1, 1, 1]
-    assert len(book.found) == 3
-
-
-def test_a_single_run_that_does_not_fit_raises():
-    def train(group):
-        raise torch.OutOfMemoryError("too large")
-
-    with pytest.raises(torch.OutOfMemoryError, match="too large"):
-        fitting([tiny_run(seed=seed) for seed in range(3)], train)
-
-
-def test_a_stopped_group_goes_on_without_its_finished_replicas(tmp_path, monkeypatch):
-    """Two models in one program; one replica is solved before the stop, the others resume."""
-    runs = [
-        tiny_run(seed=seed, model=tiny_model(readout=phi, position=position))
-        for seed, phi, position in ((0, "exp", "none"), (1, "exp", "none"), (0, "relu", "learned"))
-    ]
-    file, book = ResultFile(tmp_path / "r.jsonl"), {run.key: run for run in runs}
-    stops = iter([False] * 7 + [True])
-    first = replace(QUIET, checkpoint_folder=tmp_path, should_stop=lambda: next(stops))
-
-    def evaluate(self, done, plain=_Group._evaluate):
-        plain(self, done)
-        if done == 6:
-            self.stepper.alive[0] = False
-            self._finish(0, done, -1, True)
-
-    monkeypatch.setattr(_Group, "_evaluate", evaluate)
-    stopped = _Book(book, file, first)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_stopped_runs_go_on_from_their_checkpoints(tmp_path, workers):
+    """In this process or in workers: what a stop left is read, and gone when the run is done."""
+    runs, looks = [tiny_run(seed=seed) for seed in (0, 1)], iter([False] * 7 + [True])
+    kept = replace(QUIET, checkpoint_folder=tmp_path)
     with pytest.raises(Stopped, match="step 8 of 12"):
-        _train_here(runs, stopped, first)
-    stopped.turns.close()  # as train_runs does, whatever ended it
-    monkeypatch.undo()
-    assert file.keys() == {runs[0].key}
-    assert len(list(tmp_path.glob("*.safetensors"))) == 1
-    steps = []
-    again = replace(first, should_stop=lambda: bool(steps.append(1)))
-    _train_here(runs, _Book(book, file, again), again)
-    assert len(steps) == 4
+        train_runs(runs, options=replace(kept, should_stop=lambda: next(looks)))
+    (path,) = tmp_path.glob("*.safetensors")
+    assert path.stem == runs[0].key
+    again = replace(kept, workers=workers)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1])
+    with pytest.raises((ValueError, WorkerFailed), match="is not a readable safetensors file"):
+        train_runs(runs, options=again)
+    path.write_bytes(whole)
+    records = train_runs(runs, options=again)
     assert not list(tmp_path.glob("*.safetensors"))
-    found = {record["key"]: record for record in file.records()}
-    for run in runs[1:]:
-        (alone,) = train_group([run])
-        for name, values in alone["metrics"].items():
-            assert found[run.key]["metrics"][name] == pytest.approx(values, rel=1e-4), name
+    assert [one["metrics"] for one in records] == [train_run(run)["metrics"] for run in runs]
 
 
 def test_processes_apply_the_method_that_was_asked_for():

@@ -42,7 +42,7 @@ def arguments(tmp_path, monkeypatch):
     monkeypatch.setattr(Principle3, "plan", lambda self, profile: plan)
     names = {"table": "table.json", "out": "results", "checkpoints": "checkpoints"}
     paths = [part for name, file in names.items() for part in (f"--{name}", str(tmp_path / file))]
-    return [*paths, "--device", "cpu", "--steps", "2", "--replicas", "2", "--no-compile"]
+    return [*paths, "--device", "cpu", "--steps", "2", "--runs", "2", "--no-compile"]
 
 
 def two_ways(calls, broken=()):
@@ -55,7 +55,7 @@ def two_ways(calls, broken=()):
 
         return name, way
 
-    return lambda device, *, steps, replicas, compiled: [make("alone"), make("together")]
+    return lambda device, *, steps, runs, compiled: [make("alone"), make("processes")]
 
 
 def test_the_figure_goes_on_where_a_spent_budget_stopped_it(script, arguments, tmp_path, capsys):
@@ -75,18 +75,18 @@ def test_the_table_keeps_what_was_timed_and_tries_again_what_failed(
     script, arguments, tmp_path, monkeypatch, capsys
 ):
     table, calls = [*arguments, "--only", "throughput"], []
-    monkeypatch.setattr(script, "ways", two_ways(calls, broken=("together",)))
+    monkeypatch.setattr(script, "ways", two_ways(calls, broken=("processes",)))
     assert script.main([*table, "--budget", "-1"]) == 0
     assert calls == []
     assert script.main(table) == 1
     content = json.loads((tmp_path / "table.json").read_text())
-    assert content["failed"] == {"together": "RuntimeError: no room"}
+    assert content["failed"] == {"processes": "RuntimeError: no room"}
     monkeypatch.setattr(script, "ways", two_ways(calls))
     assert script.main(table) == 0
-    assert calls == ["alone", "together", "together"]
+    assert calls == ["alone", "processes", "processes"]
     assert "factor" in capsys.readouterr().out
     content = json.loads((tmp_path / "table.json").read_text())
-    assert set(content["seconds"]) == {"alone", "together"}
+    assert set(content["seconds"]) == {"alone", "processes"}
     assert content["failed"] == {}
     assert content["provenance"]["torch"] == torch.__version__
 
@@ -96,7 +96,7 @@ def test_another_setting_begins_another_table(script, arguments, monkeypatch):
     monkeypatch.setattr(script, "ways", two_ways(calls))
     script.main(table)
     script.main([*table, "--steps", "3"])
-    assert calls == ["alone", "together"] * 2
+    assert calls == ["alone", "processes"] * 2
 
 
 def test_without_a_gpu_it_says_so(script, capsys, monkeypatch):

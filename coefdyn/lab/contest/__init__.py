@@ -9,14 +9,16 @@ One seed and a small size decide nothing in general; what was decided at which s
 evidence. A contest shows the failure and what mends it.
 """
 
-from coefdyn.lab.contest.catalogue import CONTESTS
+from coefdyn.lab.contest.catalogue import CONTESTS, TASKS, ContestTask
 from coefdyn.lab.contest.contest import Contest, ContestResult, Entrant, Trained, guessing
 from coefdyn.lab.contest.standard import opening, standard_words
 
 __all__ = [
     "CONTESTS",
+    "TASKS",
     "Contest",
     "ContestResult",
+    "ContestTask",
     "Entrant",
     "Trained",
     "guessing",

@@ -1,12 +1,14 @@
-"""The contests of the architecture chapters: which task, which predecessor, which size.
+"""The book's contests: which task, which predecessor, which size, in a cell and in the page.
 
 Each task was made small until one of the rows learns it within the steps; the others then have the
 same steps, learning rate and width. What they reach is whatever they reach; on selective copying
-the earlier row wins.
+the earlier row wins. What a cell trains in a kernel is too long for a browser, so that the figure
+that trains in the page (``coefdyn.lab.train``) has the same task in a smaller size beside it.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from coefdyn.lab.contest.contest import Contest, Entrant
@@ -14,16 +16,97 @@ from coefdyn.lab.tasks import (
     ForgetConfig,
     LongMemoryConfig,
     MqarConfig,
+    NoisyRecallConfig,
     OverwriteConfig,
     ParityConfig,
     PositionConfig,
     SelectiveCopyingConfig,
+    TaskConfig,
 )
 
-__all__ = ["CONTESTS"]
+__all__ = ["CONTESTS", "OTHER_FIGURES", "TASKS", "ContestTask"]
 
-#: sequences of every contest; the test set makes a share good to about two points
-DRAWN: dict[str, Any] = {"train_examples": 12_800, "test_examples": 320}
+#: sequences of a cell's contest (its test set makes a share good to about two points), and of the
+#: page's
+CELL: dict[str, Any] = {"train_examples": 12_800, "test_examples": 320}
+PAGE: dict[str, Any] = {"train_examples": 6_400, "test_examples": 128}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContestTask:
+    """A task in the two sizes in which the book trains it.
+
+    Args:
+        label: its name in the page's list.
+        about: what is asked at the page's size, in a sentence.
+        page: the sequences of the figure that trains in the page.
+        cell: those of a chapter's cell; None where no cell trains it.
+    """
+
+    label: str
+    about: str
+    page: TaskConfig
+    cell: TaskConfig | None = None
+
+
+#: by the name that the page's address gives it
+TASKS: dict[str, ContestTask] = {
+    "noisy-recall": ContestTask(
+        label="Noisy recall, 16 tokens",
+        about="Two keys and two values in pairs, eight noise ids between them: at a key that came "
+        "before, recall its value.",
+        page=NoisyRecallConfig(vocab_size=12, seq_len=16, noise_vocab=8, **PAGE),
+    ),
+    "noisy-recall-32": ContestTask(
+        label="Noisy recall, 32 tokens",
+        about="The same over twice the length, with six keys, six values and six noise ids.",
+        page=NoisyRecallConfig(vocab_size=18, seq_len=32, noise_vocab=6, **PAGE),
+    ),
+    "mqar": ContestTask(
+        label="Many questions (MQAR)",
+        about="Three pairs first; later each key comes once more, and its value is asked.",
+        page=MqarConfig(vocab_size=18, seq_len=16, pairs=3, **PAGE),
+        cell=MqarConfig(vocab_size=34, seq_len=32, pairs=8, **CELL),
+    ),
+    "selective-copying": ContestTask(
+        label="Selective copying",
+        about="After “copy”, repeat the four content tokens in order, without the blanks between "
+        "them.",
+        page=SelectiveCopyingConfig(vocab_size=8, seq_len=16, tokens_to_copy=4, **PAGE),
+        cell=SelectiveCopyingConfig(vocab_size=8, seq_len=24, tokens_to_copy=4, **CELL),
+    ),
+    "overwrite": ContestTask(
+        label="Overwritten facts",
+        about="Each of two keys is written twice; at the end give each key's last value.",
+        page=OverwriteConfig(vocab_size=8, pairs=2, writes=2, seq_len=10, **PAGE),
+        cell=OverwriteConfig(vocab_size=32, pairs=4, writes=3, **CELL),
+    ),
+    "forget": ContestTask(
+        label="Forget at a reset",
+        about="Three keys are written; after “/” one of them again. Asked at the end, the others "
+        "have the answer “/”, nothing.",
+        page=ForgetConfig(vocab_size=12, pairs=3, seq_len=12, **PAGE),
+        cell=ForgetConfig(vocab_size=16, **CELL),
+    ),
+    "position": ContestTask(
+        label="Three places back",
+        about="At every token, name the one that stood three places before it.",
+        page=PositionConfig(vocab_size=8, seq_len=16, distance=3, **PAGE),
+        cell=PositionConfig(vocab_size=8, seq_len=24, distance=3, **CELL),
+    ),
+    "long-memory": ContestTask(
+        label="Long memory",
+        about="The value after “keep” is asked at “?”, behind noise that looks like values.",
+        page=LongMemoryConfig(vocab_size=10, seq_len=32, **PAGE),
+        cell=LongMemoryConfig(vocab_size=10, seq_len=48, **CELL),
+    ),
+    "parity": ContestTask(
+        label="Parity",
+        about="At every bit, say whether the number of ones so far is odd.",
+        page=ParityConfig(seq_len=16, **PAGE),
+        cell=ParityConfig(seq_len=24, **CELL),
+    ),
+}
 
 
 def _row(mixer: str, position: str = "none", **options: Any) -> Entrant:
@@ -33,74 +116,108 @@ def _row(mixer: str, position: str = "none", **options: Any) -> Entrant:
     )
 
 
-#: chapter -> contest
+def _contest(task: str, page: dict[str, Any], entrants: dict[str, Entrant]) -> Contest:
+    """400 steps of a task in a cell; in the page the same task, unless ``page`` names another."""
+    sequences = TASKS[task].cell
+    assert sequences is not None, f"no cell trains {task}"
+    return Contest(task=sequences, entrants=entrants, steps=400, page={"task": task, **page})
+
+
+#: chapter -> its contest, and what the page's figure there opens with, as keywords of
+#: ``PageTraining``: the row on the left is an entrant of the cell
 CONTESTS: dict[str, Contest] = {
-    "softmax_attention": Contest(
-        task=PositionConfig(vocab_size=8, seq_len=24, distance=3, **DRAWN),
-        entrants={
+    "softmax_attention": _contest(
+        "position",
+        {"positions": "rotary"},
+        {
             "softmax attention": _row("SoftmaxAttention", short_convolution=0),
             "with rotary positions": _row("SoftmaxAttention", "rotary", short_convolution=0),
         },
-        steps=400,
     ),
-    "linear_attention": Contest(
-        task=MqarConfig(vocab_size=34, seq_len=32, pairs=8, **DRAWN),
-        entrants={
+    "linear_attention": _contest(
+        "mqar",
+        {
+            "left": "linear_attention",
+            "right": "softmax_attention",
+            "task": "position",
+            "positions": "rotary",
+        },
+        {
             "softmax attention": _row("SoftmaxAttention", key_dim=8),
             "linear attention": _row("LinearAttention", key_dim=8),
         },
-        steps=400,
     ),
-    "normalized_attention": Contest(
-        task=ForgetConfig(vocab_size=16, **DRAWN),
-        entrants={
+    "normalized_attention": _contest(
+        "forget",
+        {"left": "normalized_attention", "right": "linear_attention"},
+        {
             "linear attention": _row("LinearAttention"),
             "normalized attention": _row("NormalizedAttention"),
         },
-        steps=400,
     ),
-    "gla": Contest(
-        task=ForgetConfig(vocab_size=16, **DRAWN),
-        entrants={
+    "gla": _contest(
+        "forget",
+        {"left": "gla", "right": "normalized_attention"},
+        {
             "normalized attention": _row("NormalizedAttention"),
             "GLA": _row("GLA"),
         },
-        steps=400,
     ),
-    "mamba2": Contest(
-        task=SelectiveCopyingConfig(vocab_size=8, seq_len=24, tokens_to_copy=4, **DRAWN),
-        entrants={
+    "mamba2": _contest(
+        "selective-copying",
+        {"left": "mamba2", "right": "gla", "learning_rate": 3e-3},
+        {
             "GLA": _row("GLA"),
             "Mamba-2, one head": _row("Mamba2"),
             "Mamba-2, eight heads": _row("Mamba2", n_heads=8, key_dim=32),
         },
-        steps=400,
     ),
-    "deltanet": Contest(
-        task=OverwriteConfig(vocab_size=32, pairs=4, writes=3, **DRAWN),
-        entrants={
+    "deltanet": _contest(
+        "overwrite",
+        {"left": "deltanet", "right": "linear_attention"},
+        {
             "linear attention": _row("LinearAttention"),
             "Mamba-2": _row("Mamba2"),
             "DeltaNet": _row("DeltaNet"),
         },
-        steps=400,
     ),
-    "gated_deltanet": Contest(
-        task=ParityConfig(seq_len=24, **DRAWN),
-        entrants={
+    "gated_deltanet": _contest(
+        "parity",
+        {"left": "gated_deltanet", "right": "mamba2"},
+        {
             "DeltaNet": _row("DeltaNet"),
             "Gated DeltaNet": _row("GatedDeltaNet"),
             "Gated DeltaNet, β to 2": _row("GatedDeltaNet", negative_eigenvalues=True),
         },
-        steps=400,
     ),
-    "mlstm": Contest(
-        task=LongMemoryConfig(vocab_size=10, seq_len=48, **DRAWN),
-        entrants={
+    "mlstm": _contest(
+        "long-memory",
+        {"left": "mlstm", "right": "mamba2", "learning_rate": 3e-3},
+        {
             "Gated DeltaNet": _row("GatedDeltaNet"),
             "Mamba-2": _row("Mamba2"),
             "mLSTM": _row("MLSTM"),
         },
-        steps=400,
     ),
+}
+
+_FADING = {"evolution": "constant", "constant": 0.7}
+_GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one", "scaling": "one"}
+
+#: chapter without a cell's contest -> what the page's figure there opens with
+OTHER_FIGURES: dict[str, dict[str, Any]] = {
+    "index": {"left": _FADING, "task": "noisy-recall"},
+    "principle_3": {
+        "left": {**_FADING, "constant": 0.85},
+        "right": "softmax_attention",
+        "task": "selective-copying",
+    },
+    "principle_5": {
+        "left": "softmax_attention",
+        "right": {"scaling": "one"},
+        "task": "position",
+        "positions": "learned",
+        "learning_rate": 3e-3,
+    },
+    "principle_6": {"left": _GROWING, "task": "noisy-recall-32", "learning_rate": 3e-2},
 }

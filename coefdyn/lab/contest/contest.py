@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.films.recording import coefficients_of, sequence_labels
 from coefdyn.lab.tasks import IGNORE, TaskConfig, splits
-from coefdyn.lab.training import Record, RunConfig, TrainConfig, train_group
-from coefdyn.lab.training.ensemble import Ensemble
-from coefdyn.lab.training.loop import TrainOptions
+from coefdyn.lab.training import Record, RunConfig, TrainConfig, TrainOptions, train_run
 from coefdyn.models import ModelConfig, SequenceModel
 from coefdyn.options import check_choice
 from coefdyn.plots import plot_coefficients
@@ -81,6 +78,8 @@ class Contest:
         steps: optimiser steps of the quick profile; a run that solves the task ends early.
         learning_rate: AdamW's peak, with warm-up over a twentieth of the steps and a cosine to 0.
         layers, width, mlp: of the quick profile; no SwiGLU for None.
+        page: what the page's own figure opens with, as keywords of
+            ``coefdyn.lab.train.PageTraining``.
     """
 
     task: TaskConfig
@@ -90,6 +89,7 @@ class Contest:
     layers: int = 1
     width: int = 32
     mlp: int | None = 64
+    page: dict[str, Any] = field(default_factory=dict)
 
     def config(self, name: str, profile: str = "quick", seed: int = 0) -> RunConfig:
         """The run of one entrant, as ``coefdyn.lab.training`` takes it.
@@ -141,11 +141,10 @@ class Contest:
         if count < 1:
             raise ValueError(f"seeds must be at least 1, got {seeds!r}; None for the profile's.")
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        with _float32():
-            done = {
-                name: _train([self.config(name, profile, seed) for seed in range(count)], device)
-                for name in self.entrants
-            }
+        done = {
+            name: _train([self.config(name, profile, seed) for seed in range(count)], device)
+            for name in self.entrants
+        }
         return ContestResult(contest=self, profile=profile, trained=done)
 
 
@@ -251,22 +250,10 @@ def guessing(task: TaskConfig) -> float:
     return max(counts.values()) / sum(counts.values())
 
 
-@contextmanager
-def _float32() -> Iterator[None]:
-    """Weights drawn as in a fresh process, whatever dtype the page computes in."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float32)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
-
-
 def _train(configs: list[RunConfig], device: str) -> Trained:
-    """All seeds of one entrant, one after another on a CPU and together on a GPU."""
-    groups = [configs] if device.startswith("cuda") else [[one] for one in configs]
-    done = [_train_together(group, device) for group in groups]
-    records = [record for found, _ in done for record in found]
+    """All seeds of one entrant, one after another."""
+    done = [_train_one(config, device) for config in configs]
+    records = [record for record, _ in done]
     curves = records[0]["metrics"]
     return Trained(
         accuracy=tuple(one["final"]["accuracy"] for one in records),
@@ -277,12 +264,9 @@ def _train(configs: list[RunConfig], device: str) -> Trained:
     )
 
 
-def _train_together(group: list[RunConfig], device: str) -> tuple[list[Record], SequenceModel]:
-    """The records of a group, and the first replica's model as the last evaluation saw it."""
+def _train_one(config: RunConfig, device: str) -> tuple[Record, SequenceModel]:
+    """The record of a run, and its model as the last evaluation saw it."""
     seen: list[SequenceModel] = []
-
-    def look(_: int, __: object, ensemble: Ensemble) -> None:
-        seen[:] = [cast(SequenceModel, ensemble.model(0))]
-
-    records = train_group(group, TrainOptions(device=device, on_evaluation=look))
-    return records, seen[0].cpu()
+    options = TrainOptions(device=device, on_evaluation=lambda *last: seen.append(last[2]))
+    record = train_run(config, options)
+    return record, seen[-1].cpu()

@@ -21,7 +21,7 @@ def film_still(
 
     Args:
         film: such as ``Film.load("principle-3")``.
-        run: from 0; layer, head: from 1, as in ``coefdyn.widgets.TrainingFilm``.
+        run: from 0; layer, head: from 1, as in ``coefdyn.lab.films.TrainingFilm``.
         frames: which ones, from 0; None for the first, the last and two between.
 
     Raises:

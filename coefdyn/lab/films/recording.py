@@ -1,25 +1,28 @@
-"""Record a training film: the coefficients of a model on one test sequence while it learns."""
+"""Record a training film: the coefficients of models on one test sequence while they learn.
+
+``python -m coefdyn.lab film NAME`` writes data/films/NAME.json.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from coefdyn.lab.films.film import LONGEST, Film, FilmRun, quantise
+from coefdyn.lab.films.film import LONGEST, Film, FilmRun, films_folder, quantise
 from coefdyn.lab.tasks import IGNORE, splits, task_of
-from coefdyn.lab.training.config import RunConfig
-from coefdyn.lab.training.data import GroupData
-from coefdyn.lab.training.ensemble import Ensemble
-from coefdyn.lab.training.loop import TrainOptions, build_model, numerics, train_group
+from coefdyn.lab.training import Progress, RunConfig, TrainOptions, train_run
+from coefdyn.lab.training.loop import initial_model, numerics
 from coefdyn.lab.training.metrics import PredictionTally
 from coefdyn.lab.training.provenance import provenance
+from coefdyn.options import check_choice
 from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["coefficients_of", "record_film", "record_run", "sequence_labels"]
+__all__ = ["FILMS", "FilmPlan", "coefficients_of", "record", "record_film", "sequence_labels"]
 
 
 @torch.no_grad()
@@ -47,44 +50,79 @@ def sequence_labels(config: RunConfig, sequence: int = 0) -> tuple[list[str], li
     return inputs, [name(config.task, one) if one != IGNORE else "" for one in asked]
 
 
-def record_run(
-    config: RunConfig,
-    name: str,
+def record_film(
+    runs: dict[str, RunConfig],
+    title: str,
     *,
-    heads: int | None = None,
-    sequence: int = 0,
+    heads: int = 4,
     device: str = "cpu",
     on_step: Callable[[int, int], object] | None = None,
-) -> tuple[FilmRun, tuple[int, ...]]:
-    """Train one run and keep its coefficients before step 1 and at every evaluation.
+) -> Film:
+    """Train runs one after another; keep their coefficients on the first test sequence.
 
-    The run trains as ``train_runs`` trains it, to its last step even when the task is solved.
+    A frame is kept before the first step and at every evaluation. A run trains as ``train_run``
+    trains it, and to its last step even when the task is solved.
 
     Args:
-        config: the run; ``train.evaluate_every`` sets the distance of the frames in steps.
-        name: what sets the run apart.
-        heads: how many heads of each layer are kept, the first ones; None for all.
-        sequence: which test sequence is looked at.
-        device: where it trains.
-        on_step: called with (finished steps, all steps); a true answer stops.
-
-    Returns:
-        The run, and the step of each frame; the last one is early if the run diverged.
+        runs: by name; of one task, seed, ``steps`` and ``evaluate_every``, at most ``LONGEST``
+            tokens long.
+        title: what the figure shows.
+        heads: how many heads of each layer are kept, the first ones.
+        device: where they train.
+        on_step: called with (finished steps, all steps) of all runs together; a true answer stops.
 
     Raises:
+        ValueError: for runs that differ in more than their models, a sequence too long, or a run
+            that diverged.
         Stopped: when ``on_step`` asked for it.
-        ValueError: if the coefficients become NaN or infinite.
     """
+    first = _same_sequence(list(runs.values()))
+    steps, kept = first.train.steps, []
+    for place, (name, config) in enumerate(runs.items()):
+        tell = on_step and (
+            lambda done, total, p=place: on_step(p * total + done, total * len(runs))
+        )
+        at, run = _recorded(name, config, heads, device, tell)
+        if at[-1] != steps:
+            raise ValueError(
+                f"run {name!r} diverged by step {at[-1]} of {steps}; lower its learning rate or "
+                "leave it out of the film."
+            )
+        kept.append(run)
+    tokens, targets = sequence_labels(first)
+    return Film(
+        title=title,
+        steps=at,
+        layers=first.model.layers,
+        heads=len(kept[0].scales) // len(at) // first.model.layers,
+        tokens=tuple(tokens),
+        targets=tuple(targets),
+        runs=tuple(kept),
+    )
+
+
+def _recorded(
+    name: str,
+    config: RunConfig,
+    heads: int,
+    device: str,
+    on_step: Callable[[int, int], object] | None,
+) -> tuple[tuple[int, ...], FilmRun]:
+    """The steps of the frames, and the run."""
     config = replace(config, train=replace(config.train, stop_accuracy=None))
-    tokens = splits(config.task, config.seed).test.inputs[sequence].to(device)
+    test = splits(config.task, config.seed).test
+    tokens = test.inputs[0].to(device)
     frames: list[tuple[int, dict[str, Any], Tensor]] = []
 
-    def look(step: int, rows: list[dict[str, Any]], ensemble: Ensemble) -> None:
-        frames.append((step, rows[0], coefficients_of(ensemble.model(0), tokens, heads)))
+    def look(step: int, row: dict[str, float], model: nn.Module) -> None:
+        frames.append((step, row, coefficients_of(model, tokens, heads)))
 
-    with numerics(torch.device(device), config.train.precision):
-        look(0, *_untrained(config, torch.device(device)))
-    train_group([config], TrainOptions(device=device, on_step=on_step, on_evaluation=look))
+    with numerics(torch.device(device), config.train.precision), torch.no_grad():
+        untrained = initial_model(config).to(device)
+        tally = PredictionTally(config.task.num_classes, torch.device(device))
+        tally.add(untrained(test.inputs.to(device), method="parallel"), test.targets.to(device))
+        look(0, tally.results(), untrained)
+    train_run(config, TrainOptions(device=device, on_step=on_step, on_evaluation=look))
     packed, scales = quantise(torch.stack([matrices for _, _, matrices in frames]))
     run = FilmRun(
         name=name,
@@ -95,71 +133,7 @@ def record_run(
         config=config.to_dict(),
         provenance=provenance(device),
     )
-    return run, tuple(step for step, _, _ in frames)
-
-
-def _untrained(config: RunConfig, device: torch.device) -> tuple[list[dict[str, Any]], Ensemble]:
-    """Test metrics and the model before the first step: the weights that training starts from."""
-    ensemble = Ensemble([config], build_model, device, config.train.precision)
-    data = GroupData(config.task, [config.seed], config.train.batch, device)
-    tally = PredictionTally(1, config.task.num_classes, device)
-    for inputs, targets in data.chunks("test", 64):
-        tally.add(ensemble.logits(inputs), targets)
-    return tally.results(), ensemble
-
-
-def record_film(
-    runs: dict[str, RunConfig],
-    title: str,
-    *,
-    heads: int = 4,
-    sequence: int = 0,
-    device: str = "cpu",
-    on_step: Callable[[str, int, int], object] | None = None,
-) -> Film:
-    """Train the runs one after another and keep their coefficients on the same test sequence.
-
-    Args:
-        runs: by name; of one task and one seed, at most ``LONGEST`` tokens long.
-        title: what the figure shows.
-        heads, sequence, device: as for ``record_run``.
-        on_step: called with (name, finished steps, all steps); a true answer stops.
-
-    Raises:
-        ValueError: for runs of different tasks, seeds or steps, a sequence too long, or a run that
-            diverged.
-        Stopped: when ``on_step`` asked for it.
-    """
-    first = _same_sequence(list(runs.values()))
-    tokens, targets = sequence_labels(first, sequence)
-    done = {}
-    for name, config in runs.items():
-        tell = None if on_step is None else lambda *at, name=name: on_step(name, *at)
-        done[name] = record_run(
-            config, name, heads=heads, sequence=sequence, device=device, on_step=tell
-        )
-    steps = _same_steps({name: at for name, (_, at) in done.items()}, first.train.steps)
-    kept = tuple(run for run, _ in done.values())
-    return Film(
-        title=title,
-        steps=steps,
-        layers=first.model.layers,
-        heads=len(kept[0].scales) // len(steps) // first.model.layers,
-        tokens=tuple(tokens),
-        targets=tuple(targets),
-        runs=kept,
-    )
-
-
-def _same_steps(frames: dict[str, tuple[int, ...]], steps: int) -> tuple[int, ...]:
-    """The steps of the frames, if every run reached its end."""
-    for name, at in frames.items():
-        if at[-1] != steps:
-            raise ValueError(
-                f"run {name!r} diverged by step {at[-1]} of {steps}; lower its learning rate or "
-                "leave it out of the film."
-            )
-    return next(iter(frames.values()))
+    return tuple(step for step, _, _ in frames), run
 
 
 def _same_sequence(configs: list[RunConfig]) -> RunConfig:
@@ -176,3 +150,70 @@ def _same_sequence(configs: list[RunConfig]) -> RunConfig:
             "record a task with shorter sequences."
         )
     return configs[0]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FilmPlan:
+    """What a film of the book records.
+
+    Args:
+        title: what the figure shows.
+        runs: makes the runs, by name.
+        heads: how many heads of each layer are kept.
+    """
+
+    title: str
+    runs: Callable[[], dict[str, RunConfig]]
+    heads: int = 4
+
+
+def _principle_3() -> dict[str, RunConfig]:
+    """Three designs of the quick profile, first seed, a frame every 125 steps."""
+    from coefdyn.lab.experiments import get_experiment
+
+    plan = get_experiment("principle-3").plan("quick")
+    names = {
+        ("exp", "identity", "none"): "A = I",
+        ("exp", "constant", "none"): "A = 0.85 I",
+        ("exp", "identity", "rotary"): "A = I, rotary positions",
+    }
+    found = {}
+    for variant, run in plan.with_seeds([0]).runs():
+        name = names.get(tuple(variant.facets.values()))
+        if name is not None:
+            found[name] = replace(run, train=replace(run.train, evaluate_every=125))
+    return {name: found[name] for name in names.values()}
+
+
+FILMS: dict[str, FilmPlan] = {
+    "principle-3": FilmPlan(
+        title="Noisy recall: α/η of one test sequence while the model learns", runs=_principle_3
+    ),
+}
+
+
+def record(name: str, out: Path | str | None = None, *, device: str = "cpu") -> tuple[Film, Path]:
+    """Train the runs of a film and write it; an interrupted recording writes nothing.
+
+    Args:
+        name: a key of ``FILMS``.
+        out: folder of the file; None for ``data/films``.
+        device: where it trains.
+
+    Raises:
+        ValueError: for an unknown name, naming the nearest one.
+    """
+    check_choice("film", name, tuple(FILMS))
+    plan = FILMS[name]
+    runs = plan.runs()
+    with Progress(sum(run.train.steps for run in runs.values()), "recording") as bar:
+        film = record_film(
+            runs,
+            plan.title,
+            heads=plan.heads,
+            device=device,
+            on_step=lambda done, _: bar.update(done),
+        )
+    path = (films_folder() if out is None else Path(out)) / f"{name}.json"
+    film.save(path)
+    return film, path

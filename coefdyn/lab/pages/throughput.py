@@ -35,8 +35,8 @@ def load_throughput(folder: Path | str | None = None) -> dict[str, Any] | None:
 def throughput_markdown(found: Mapping[str, Any] | None) -> str:
     """Core-seconds of a standard run of Principle 3 beside both goals, and a row for each way.
 
-    A standard run is compiled where a C++ compiler is there, so that row is held against the goals
-    where it was measured, and else the eager one.
+    Most kept standard runs were compiled, so that row is held against the goals where it was
+    measured, and else the eager one.
 
     Args:
         found: what ``load_throughput`` returns.

@@ -11,11 +11,11 @@ from urllib.parse import quote
 import anywidget
 import traitlets
 
+from coefdyn.lab.contest.catalogue import TASKS
 from coefdyn.lab.train.kept import kept_run
 from coefdyn.lab.train.offers import (
     CHAPTERS,
     CHOICES,
-    CONTESTS,
     MOST_CONSTANT,
     POSITIONS,
     RATES,
@@ -51,7 +51,7 @@ class PageTraining(anywidget.AnyWidget):
             ``coefdyn.mixers.design.DesignMixer``, and "constant", lambda of A_t = lambda I, in
             magnitude at most 1.2 and not 0.
         right: a second design beside it, from the same seed; None for none.
-        task: one of ``coefdyn.lab.train.offers.CONTESTS``.
+        task: one of ``coefdyn.lab.contest.TASKS``.
         learning_rate: of AdamW, constant after 20 steps: 1e-3, 3e-3, 1e-2 or 3e-2.
         seed: of sequences, weights and order, 0 to 9999.
         positions: "none", "rotary" or "learned".
@@ -68,8 +68,6 @@ class PageTraining(anywidget.AnyWidget):
     settings = traitlets.Dict().tag(sync=True)
     contests = traitlets.Dict().tag(sync=True)
     name = traitlets.Unicode("train").tag(sync=True)
-    #: whether a kernel answers, too: ``coefdyn.lab.bench.TrainingBench``
-    kernel = traitlets.Bool(False).tag(sync=True)
 
     def __init__(
         self,
@@ -121,7 +119,7 @@ class PageTraining(anywidget.AnyWidget):
         known = ("task", "left", "right", "rate", "seed", "positions")
         for key in settings:
             check_name("setting", key, (*known, "layer", "head", "sequence", "speed"))
-        check_choice("task", settings["task"], tuple(CONTESTS))
+        check_choice("task", settings["task"], tuple(TASKS))
         check_choice("positions", settings["positions"], tuple(POSITIONS))
         check_choice("speed", settings["speed"], tuple(SPEEDS))
         if settings["rate"] not in RATES:
@@ -150,7 +148,7 @@ class PageTraining(anywidget.AnyWidget):
         base = self.contests[s["task"]]["base"]
         return (
             f"A figure that trains in the page: {' beside '.join(designs)}, on "
-            f"{CONTESTS[s['task']][0].lower()}, seed {s['seed']}, learning rate {s['rate']:g}. "
+            f"{TASKS[s['task']].label.lower()}, seed {s['seed']}, learning rate {s['rate']:g}. "
             f"A guess scores {base:.2f}. {kept.words() if kept else ''}"
             "The figure needs a screen and JavaScript."
         )

@@ -1,27 +1,16 @@
-"""What the page can train: contests, rows of Table 1 as far as its mixer reaches, and choices."""
+"""What the page can train: the contests' tasks, rows of Table 1 and choices of its mixer."""
 
 from __future__ import annotations
 
 from functools import cache
 from typing import Any
 
+from coefdyn.lab.contest.catalogue import CONTESTS, OTHER_FIGURES, TASKS
 from coefdyn.lab.experiments.baselines import baseline
-from coefdyn.lab.tasks import (
-    IGNORE,
-    ForgetConfig,
-    LongMemoryConfig,
-    MqarConfig,
-    NoisyRecallConfig,
-    OverwriteConfig,
-    ParityConfig,
-    PositionConfig,
-    SelectiveCopyingConfig,
-    TaskConfig,
-)
+from coefdyn.lab.tasks import IGNORE
 
 __all__ = [
     "CHAPTERS",
-    "CONTESTS",
     "MOST_CONSTANT",
     "POSITIONS",
     "RATES",
@@ -31,59 +20,6 @@ __all__ = [
     "design_words",
     "offered",
 ]
-
-_SETS = {"train_examples": 6_400, "test_examples": 128}
-
-#: label, what is asked, and the sequences
-CONTESTS: dict[str, tuple[str, str, TaskConfig]] = {
-    "noisy-recall": (
-        "Noisy recall, 16 tokens",
-        "Two keys and two values in pairs, eight noise ids between them: at a key that came "
-        "before, recall its value.",
-        NoisyRecallConfig(vocab_size=12, seq_len=16, noise_vocab=8, **_SETS),
-    ),
-    "noisy-recall-32": (
-        "Noisy recall, 32 tokens",
-        "The same over twice the length, with six keys, six values and six noise ids.",
-        NoisyRecallConfig(vocab_size=18, seq_len=32, noise_vocab=6, **_SETS),
-    ),
-    "mqar": (
-        "Many questions (MQAR)",
-        "Three pairs first; later each key comes once more, and its value is asked.",
-        MqarConfig(vocab_size=18, seq_len=16, pairs=3, **_SETS),
-    ),
-    "selective-copying": (
-        "Selective copying",
-        "After “copy”, repeat the four content tokens in order, without the blanks between them.",
-        SelectiveCopyingConfig(vocab_size=8, seq_len=16, tokens_to_copy=4, **_SETS),
-    ),
-    "overwrite": (
-        "Overwritten facts",
-        "Each of two keys is written twice; at the end give each key's last value.",
-        OverwriteConfig(vocab_size=8, pairs=2, writes=2, seq_len=10, **_SETS),
-    ),
-    "forget": (
-        "Forget at a reset",
-        "Three keys are written; after “/” one of them again. Asked at the end, the others have "
-        "the answer “/”, nothing.",
-        ForgetConfig(vocab_size=12, pairs=3, seq_len=12, **_SETS),
-    ),
-    "position": (
-        "Three places back",
-        "At every token, name the one that stood three places before it.",
-        PositionConfig(vocab_size=8, seq_len=16, distance=3, **_SETS),
-    ),
-    "long-memory": (
-        "Long memory",
-        "The value after “keep” is asked at “?”, behind noise that looks like values.",
-        LongMemoryConfig(vocab_size=10, seq_len=32, **_SETS),
-    ),
-    "parity": (
-        "Parity",
-        "At every bit, say whether the number of ones so far is odd.",
-        ParityConfig(seq_len=16, **_SETS),
-    ),
-}
 
 #: the model and the batch of every run: two layers of four heads, each with a SwiGLU
 SIZE = {"width": 32, "layers": 2, "heads": 4, "mlp": 64, "batch": 16}
@@ -186,56 +122,10 @@ CHOICES: dict[str, dict[str, str]] = {
     },
 }
 
-FADING = {"evolution": "constant", "constant": 0.7}
-GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one", "scaling": "one"}
-
 #: chapter -> what its figure opens with, as keywords of ``PageTraining``
 CHAPTERS: dict[str, dict[str, Any]] = {
-    "index": {"left": FADING, "task": "noisy-recall"},
-    "softmax_attention": {"task": "position", "positions": "rotary"},
-    "linear_attention": {
-        "left": "linear_attention",
-        "right": "softmax_attention",
-        "task": "position",
-        "positions": "rotary",
-    },
-    "normalized_attention": {
-        "left": "normalized_attention",
-        "right": "linear_attention",
-        "task": "forget",
-    },
-    "gla": {"left": "gla", "right": "normalized_attention", "task": "forget"},
-    "mamba2": {
-        "left": "mamba2",
-        "right": "gla",
-        "task": "selective-copying",
-        "learning_rate": 3e-3,
-    },
-    "deltanet": {"left": "deltanet", "right": "linear_attention", "task": "overwrite"},
-    "gated_deltanet": {"left": "gated_deltanet", "right": "mamba2", "task": "parity"},
-    "mlstm": {
-        "left": "mlstm",
-        "right": "mamba2",
-        "task": "long-memory",
-        "learning_rate": 3e-3,
-    },
-    "principle_3": {
-        "left": {**FADING, "constant": 0.85},
-        "right": "softmax_attention",
-        "task": "selective-copying",
-    },
-    "principle_5": {
-        "left": "softmax_attention",
-        "right": {"scaling": "one"},
-        "task": "position",
-        "positions": "learned",
-        "learning_rate": 3e-3,
-    },
-    "principle_6": {
-        "left": GROWING,
-        "task": "noisy-recall-32",
-        "learning_rate": 3e-2,
-    },
+    **OTHER_FIGURES,
+    **{chapter: contest.page for chapter, contest in CONTESTS.items()},
 }
 
 SPEEDS: dict[str, tuple[str, float]] = {
@@ -248,9 +138,7 @@ SPEEDS: dict[str, tuple[str, float]] = {
 def offered() -> dict[str, Any]:
     """All of it as plain values, for the page and its worker."""
     return {
-        "tasks": {
-            name: {"label": label, "about": about} for name, (label, about, _) in CONTESTS.items()
-        },
+        "tasks": {name: {"label": one.label, "about": one.about} for name, one in TASKS.items()},
         "rows": ROWS,
         "choices": CHOICES,
         "positions": POSITIONS,
@@ -266,11 +154,11 @@ def offered() -> dict[str, Any]:
 
 @cache
 def contests() -> dict[str, dict[str, Any]]:
-    """Each contest's configuration, and what a guess scores on 1000 test sequences of it."""
+    """Each task's configuration, and what a guess scores on 1000 test sequences of it."""
     found = {}
-    for name, (_, _, config) in CONTESTS.items():
-        base, guess = baseline(config.with_changes({"test_examples": 1_000}))
-        found[name] = {"config": config.to_dict(), "base": round(base, 4), "guess": guess}
+    for name, task in TASKS.items():
+        base, guess = baseline(task.page.with_changes({"test_examples": 1_000}))
+        found[name] = {"config": task.page.to_dict(), "base": round(base, 4), "guess": guess}
     return found
 
 

@@ -1,9 +1,12 @@
-"""Training: one loop for one replica or many, runs that survive, results on disk."""
+"""Training: one loop, runs that survive a kill, results on disk.
+
+An optimiser step is read in ``config.py``, ``loop.py`` and ``data.py``, in this order.
+"""
 
 from __future__ import annotations
 
 from coefdyn.lab.training.config import RunConfig, TrainConfig
-from coefdyn.lab.training.loop import Stopped, TrainOptions, build_model, train_group
+from coefdyn.lab.training.loop import Stopped, TrainOptions, build_model, train_group, train_run
 from coefdyn.lab.training.pool import WorkerFailed
 from coefdyn.lab.training.progress import Progress
 from coefdyn.lab.training.results import Record, ResultFile, ResultsNotWritten
@@ -22,5 +25,6 @@ __all__ = [
     "WorkerFailed",
     "build_model",
     "train_group",
+    "train_run",
     "train_runs",
 ]

@@ -32,7 +32,7 @@ class TrainConfig:
         cosine_per_epoch: hold the rate constant within an epoch, as MAD does.
         clip: largest gradient norm, or None.
         evaluate_every: steps between two evaluations; the last step is always evaluated.
-        stop_accuracy: a replica is finished once its accuracy at an evaluation exceeds this; None
+        stop_accuracy: a run is finished once its accuracy at an evaluation exceeds this; None
             for never.
         validation: sequences of the validation split. Curves, early stop and the choice of a
             learning rate then rest on these, and the test split is looked at once, at the end; 0:
@@ -75,13 +75,9 @@ class TrainConfig:
         check_choice("precision", self.precision, PRECISIONS)
 
 
-#: the training settings that may differ between replicas of one program
-PER_REPLICA = ("learning_rate", "weight_decay")
-
-
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """One replica: everything that fixes its numbers.
+    """One run: everything that fixes its numbers.
 
     Args:
         task: which sequences, from ``coefdyn.lab.tasks``.
@@ -152,19 +148,6 @@ class RunConfig:
         """Whether a record is of this run: equal keys, and equal values of all fields it knows."""
         old = {name: value for name, value in record["config"].items() if name != "method"}
         return record["key"] == self.key and _agrees(old, plain(self.to_dict()))
-
-    @cached_property
-    def group(self) -> str:
-        """Equal for runs that can train as one program: one task, and equal training settings.
-
-        They may differ in model, learning rate, weight decay, seed and diagnostics.
-        """
-        values = {"task": self.task.to_dict(), "train": self.to_dict()["train"]}
-        if self.method is not None:
-            values["method"] = {"name": self.method}
-        for name in PER_REPLICA:
-            del values["train"][name]
-        return config_key(values)
 
 
 def _without_defaults(config: Any) -> dict[str, Any]:

@@ -1,69 +1,81 @@
-"""The training loop: one group of replicas, from first step to finished records."""
+"""One training run: configuration, data, model, optimiser, loop, record.
+
+``_Run`` is the whole of it, in the order in which it happens; ``data.py`` draws the sequences and
+``schedule.py`` the learning rates.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
+from torch import nn
+from torch.nn.utils import get_total_norm
 
 from coefdyn.lab.tasks import Split
-from coefdyn.lab.training.adamw import StackedAdamW
-from coefdyn.lab.training.checkpoint import (
-    load_checkpoint,
-    require_safetensors,
-    save_checkpoint,
-)
-from coefdyn.lab.training.config import RunConfig
-from coefdyn.lab.training.data import GroupData
+from coefdyn.lab.training.checkpoint import load_run, require_safetensors, save_run
+from coefdyn.lab.training.compiled import compiled
+from coefdyn.lab.training.config import RunConfig, TrainConfig
+from coefdyn.lab.training.data import RunData
 from coefdyn.lab.training.diagnostics import run_diagnostics
-from coefdyn.lab.training.ensemble import Ensemble
 from coefdyn.lab.training.memory import keep_freed_memory
-from coefdyn.lab.training.metrics import PredictionTally
+from coefdyn.lab.training.metrics import PredictionTally, StepMeter, masked_loss
 from coefdyn.lab.training.provenance import provenance
-from coefdyn.lab.training.results import Record, plain
+from coefdyn.lab.training.results import Record, config_key, plain
 from coefdyn.lab.training.schedule import learning_rates
 from coefdyn.lab.training.seeds import derive_seed
-from coefdyn.lab.training.step import Stepper
 from coefdyn.models import SequenceModel
+from coefdyn.options import check_choice
+from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["Stopped", "TrainOptions", "build_model", "initial_model", "train_group"]
+__all__ = [
+    "MODES",
+    "Stopped",
+    "TrainOptions",
+    "build_model",
+    "initial_model",
+    "train_group",
+    "train_run",
+]
 
-
+#: how loss and gradient are computed: as torch runs them, or through torch.compile
+MODES = ("eager", "compiled")
 #: numbers of the largest block of logits that an evaluation forms
 LOGITS_AT_ONCE = 2**27
 
 
 class Stopped(Exception):
-    """Training was stopped by the caller; unfinished replicas left no record."""
+    """Training was stopped by the caller; an unfinished run left no record."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """How a group is run; none of it changes what is computed beyond rounding.
+    """How a run is computed; none of it changes what is computed beyond rounding.
 
     Args:
         device: "cpu", "cuda" or "cuda:1".
-        mode: how a step is run, one of ``coefdyn.lab.training.step.MODES``.
+        mode: "eager", or "compiled": loss and gradient through torch.compile, which needs a C++
+            compiler on a CPU and takes up to a minute per architecture before the first step.
         method: how coefficients are applied. "parallel" forms the L x L matrix: the fastest at the
-            lengths of the papers' tasks, and the one that several replicas can share.
-        on_step: called with (finished steps, all steps) after every step; a true answer stops.
-        on_evaluation: called with (step, list of the replicas' metrics, ensemble).
-        on_record: called with each record as soon as its replica is finished.
+            lengths of the papers' tasks.
+        on_step: called with (finished steps, all steps) after every step, and when the run is
+            finished with (all steps, all steps); a true answer stops what is not finished.
+        on_evaluation: called with (step, metrics, model) after every evaluation.
         checkpoint: a safetensors file to continue from and to write to, or None.
         checkpoint_every: steps between two checkpoints.
     """
 
     device: str = "cpu"
-    mode: str = "auto"
+    mode: str = "eager"
     method: str = "parallel"
     on_step: Callable[[int, int], object] | None = None
-    on_evaluation: Callable[[int, list[dict[str, float]], Ensemble], object] | None = None
-    on_record: Callable[[Record], object] | None = None
+    on_evaluation: Callable[[int, dict[str, float], SequenceModel], object] | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 2000
 
@@ -83,251 +95,253 @@ def initial_model(config: RunConfig) -> SequenceModel:
         return build_model(config)
 
 
-@contextmanager
-def numerics(device: torch.device, precision: str):
-    """On a CPU one thread (more only wait on small matrices) and a heap that is not given back.
+def train_run(config: RunConfig, options: TrainOptions | None = None) -> Record:
+    """Train one run to its last step, or until it diverges or is solved.
 
-    TF32 products, if asked for; the thread and the products are as before afterwards.
+    A run diverges when its loss or its gradient's norm is NaN or infinite: its weights stay at
+    their last finite values, and it ends with the next evaluation. It is solved when its accuracy
+    at an evaluation exceeds ``stop_accuracy``.
+
+    Args:
+        config: task, model, settings and seed.
+        options: device, callbacks and checkpoint.
+
+    Returns:
+        The record: curves, final metrics, diagnostics and provenance, as JSON can hold them.
+
+    Raises:
+        ImportError: if a checkpoint is asked for and safetensors is absent.
+        ValueError: for an unknown mode or method, a batch larger than the data, and a checkpoint
+            that is damaged or of another run.
+        Stopped: when ``on_step`` asked for it.
+    """
+    options = options or TrainOptions()
+    check_choice("mode", options.mode, MODES)
+    if options.checkpoint is not None:
+        require_safetensors()
+    with numerics(torch.device(options.device), config.train.precision):
+        return _Run(config, options).train()
+
+
+def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = None) -> list[Record]:
+    """``train_run`` of each; deprecated.
+
+    Raises:
+        ValueError: for several runs and one checkpoint.
+    """
+    warnings.warn("train_group is deprecated; use train_run.", DeprecationWarning, stacklevel=2)
+    if options is not None and options.checkpoint is not None and len(configs) > 1:
+        raise ValueError("a checkpoint is of one run; use train_runs with a checkpoint_folder.")
+    return [train_run(config, options) for config in configs]
+
+
+@contextmanager
+def numerics(device: torch.device, precision: str) -> Iterator[None]:
+    """What a fresh process has, whatever the caller's settings are; they come back afterwards.
+
+    Weights and constants in float32, TF32 products only if asked for, and on a CPU one thread (more
+    only wait on small matrices) and a heap that is not given back.
     """
     threads, products = torch.get_num_threads(), torch.get_float32_matmul_precision()
+    dtype = torch.get_default_dtype()
     if device.type == "cpu":
         torch.set_num_threads(1)
         keep_freed_memory()
+    torch.set_default_dtype(torch.float32)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
         yield
     finally:
         torch.set_num_threads(threads)
+        torch.set_default_dtype(dtype)
         torch.set_float32_matmul_precision(products)
 
 
-def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = None) -> list[Record]:
-    """Train replicas of one task and equal training settings together.
-
-    They may differ in model, seed, learning rate, weight decay and diagnostics. Neighbours with
-    equal models are computed as one batch, so put these side by side.
-
-    A replica is finished, and its record made, when the last step is done, when it diverged, or
-    when its accuracy exceeded ``stop_accuracy``; later its weights stay as they are.
+class ModelLoss(nn.Module):
+    """Mean cross-entropy of a model in nats, over the scored positions.
 
     Args:
-        configs: runs with equal ``RunConfig.group``.
-        options: device, callbacks and checkpoints.
-
-    Returns:
-        One record per run, in the order of ``configs``.
-
-    Raises:
-        ImportError: if a checkpoint is asked for and safetensors is absent.
-        ValueError: for runs of different groups, and for a checkpoint that is damaged or holds
-            other runs.
-        Stopped: when ``on_step`` asked for it.
+        model: tokens to logits.
+        method: how coefficients are applied.
+        precision: one of ``PRECISIONS``; "bfloat16" runs the model under torch's autocast.
     """
-    if len({config.group for config in configs}) != 1:
-        raise ValueError(
-            "train_group takes runs of one task with equal training settings, learning rate and "
-            "weight decay aside; use train_runs for a list of any runs."
+
+    def __init__(self, model: SequenceModel, method: str, precision: str) -> None:
+        super().__init__()
+        self.model, self.method, self.in_bfloat16 = model, method, precision == "bfloat16"
+
+    def logits(self, inputs: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L classes"]:
+        """Float32 or float64, never bfloat16: perplexities differ in the third digit."""
+        kind = inputs.device.type
+        with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.in_bfloat16):
+            logits = self.model(inputs, method=self.method)
+        return logits.float() if self.in_bfloat16 else logits
+
+    def forward(
+        self, inputs: Int[Tensor, "batch L"], targets: Int[Tensor, "batch L"]
+    ) -> Float[Tensor, ""]:
+        return masked_loss(self.logits(inputs), targets)
+
+
+class _Run:
+    """A run while it is trained."""
+
+    def __init__(self, config: RunConfig, options: TrainOptions) -> None:
+        self.config, self.settings, self.options = config, config.train, options
+        self.device, self.started = torch.device(options.device), time.perf_counter()
+        self.data = RunData(
+            config.task, config.seed, self.settings.batch, self.device, self.settings.validation
         )
-    options = options or TrainOptions()
-    if options.checkpoint is not None:
-        require_safetensors()
-    with numerics(torch.device(options.device), configs[0].train.precision):
-        return _Group(list(configs), options).run()
-
-
-@dataclass
-class _Replica:
-    config: RunConfig
-    curve: dict[str, list[float]] = field(default_factory=dict)
-    record: Record | None = None
-
-
-class _Group:
-    """The state of one call of ``train_group``."""
-
-    def __init__(self, configs: list[RunConfig], options: TrainOptions) -> None:
-        self.options, self.device = options, torch.device(options.device)
-        self.replicas = [_Replica(config) for config in configs]
-        first = configs[0]
-        self.settings, self.started = first.train, time.perf_counter()
-        seeds = [config.seed for config in configs]
-        self.data = GroupData(
-            first.task, seeds, self.settings.batch, self.device, self.settings.validation
+        dtype = torch.float64 if self.settings.precision == "float64" else torch.float32
+        self.model = initial_model(config).to(self.device, dtype)
+        self.optimizer = _optimizer(self.model, self.settings)
+        self.rates = learning_rates(
+            self.settings.learning_rate,
+            steps=self.settings.steps,
+            kind=self.settings.schedule,
+            warmup=self.settings.warmup,
+            floor=self.settings.final_learning_rate,
+            steps_per_epoch=self.data.steps_per_epoch if self.settings.cosine_per_epoch else 1,
         )
-        self.ensemble = Ensemble(
-            configs,
-            build_model,
-            self.device,
-            self.settings.precision,
-            first.method or options.method,
-        )
-        self.stepper = Stepper(
-            self.ensemble, self._optimizer(configs), clip=self.settings.clip, mode=options.mode
-        )
+        method = config.method or options.method
+        self.loss = ModelLoss(self.model, method, self.settings.precision)
+        self.loss_of: Callable[..., Tensor] = self.loss
+        if options.mode == "compiled":
+            self.loss_of = compiled(self.loss, self._architecture(method))
+        self.meter = StepMeter()
+        self.curve: dict[str, list[float]] = {}
+        self.diverged_at: int | None = None
 
-    def _optimizer(self, configs: list[RunConfig]) -> StackedAdamW:
-        s = self.settings
-        rates = learning_rates(
-            [config.train.learning_rate for config in configs],
-            steps=s.steps,
-            kind=s.schedule,
-            warmup=s.warmup,
-            floor=s.final_learning_rate,
-            steps_per_epoch=self.data.steps_per_epoch if s.cosine_per_epoch else 1,
-        )
-        return StackedAdamW(
-            self.ensemble.flat,
-            self.ensemble.decayed,
-            learning_rates=rates,
-            weight_decay=[config.train.weight_decay for config in configs],
-            betas=s.betas,
-            epsilon=s.epsilon,
-        )
+    def _architecture(self, method: str) -> str:
+        """Equal for runs that may share what is compiled."""
+        shapes = {"batch": self.settings.batch, "precision": self.settings.precision}
+        parts = {"task": self.config.task.to_dict(), "model": self.config.model.to_dict()}
+        return config_key({**parts, **shapes, "method": method, "device": str(self.device)})
 
-    def run(self) -> list[Record]:
-        steps = self.settings.steps
-        for t in range(self._resume(), steps):
-            self.stepper(*self.data.train_batch(t), t)
-            done = t + 1
-            if done % self.settings.evaluate_every == 0 or done == steps:
-                self._evaluate(done)
-                if all(replica.record for replica in self.replicas):
-                    self._tell(steps)
+    def train(self) -> Record:
+        """Every step that is left, and the record."""
+        steps, every = self.settings.steps, self.settings.evaluate_every
+        for done in range(self._resume() + 1, steps + 1):
+            if self.diverged_at is None:
+                self._step(done)
+            if done % every == 0 or done == steps:
+                row = self._evaluate(done)
+                goal = self.settings.stop_accuracy
+                solved = goal is not None and row["accuracy"] > goal
+                if solved or self.diverged_at is not None or done == steps:
+                    record = self._record(done, solved)
                     break
             self._tell(done)
-            if done % self.options.checkpoint_every == 0 and done < steps:
+            if done % self.options.checkpoint_every == 0:
                 self._save(done)
         if self.options.checkpoint is not None:
             self.options.checkpoint.unlink(missing_ok=True)
-        return [replica.record for replica in self.replicas if replica.record is not None]
+        if self.options.on_step is not None:
+            self.options.on_step(steps, steps)
+        return record
+
+    def _step(self, number: int) -> None:
+        """One optimiser step, the first being number 1."""
+        inputs, targets = self.data.train_batch(number - 1)
+        self.optimizer.zero_grad()
+        loss = self.loss_of(inputs, targets)
+        loss.backward()
+        gradients = [one.grad for one in self.model.parameters() if one.grad is not None]
+        norm, limit = get_total_norm(gradients).item(), self.settings.clip
+        if not (math.isfinite(loss.item()) and math.isfinite(norm)):
+            self.diverged_at = number
+            return
+        if limit is not None and norm > limit:
+            for gradient in gradients:
+                gradient.mul_(limit / norm)
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.rates[number - 1]
+        self.optimizer.step()
+        self.meter.add(loss.item(), norm)
+
+    def _evaluate(self, done: int) -> dict[str, float]:
+        """A further point of every curve."""
+        watched: Split = "validation" if self.settings.validation else "test"
+        row = {"step": done, **self.meter.take(), **self._measure(watched)}
+        for name, value in row.items():
+            self.curve.setdefault(name, []).append(value)
+        if self.options.on_evaluation is not None:
+            self.options.on_evaluation(done, row, self.model)
+        return row
+
+    @torch.no_grad()
+    def _measure(self, split: Split) -> dict[str, float]:
+        """Loss and accuracies on a split."""
+        task = self.config.task
+        tally = PredictionTally(task.num_classes, self.device)
+        per_sequence = task.input_length * task.num_classes
+        size = max(1, min(max(self.settings.batch, 64), LOGITS_AT_ONCE // per_sequence))
+        for inputs, targets in self.data.chunks(split, size):
+            tally.add(self.loss.logits(inputs), targets)
+        return tally.results()
+
+    def _record(self, done: int, solved: bool) -> Record:
+        config = self.config
+        final = {name: values[-1] for name, values in self.curve.items()}
+        looked_at = {}
+        if self.settings.validation:
+            looked_at["validation"] = final
+            final = {**final, **self._measure("test")}
+        inputs, _ = self.data.chunks("test", 64)[0]
+        return plain(
+            {
+                "key": config.key,
+                "config": config.to_dict(),
+                "seed": config.seed,
+                "metrics": self.curve,
+                "final": final,
+                **looked_at,
+                "diagnostics": run_diagnostics(
+                    config.diagnostics,
+                    self.model,
+                    inputs,
+                    untrained=lambda: initial_model(config).to(self.device),
+                    task=config.task,
+                    seed=config.seed,
+                ),
+                "diverged_at": self.diverged_at,
+                "solved": solved,
+                "steps_done": self.diverged_at or done,
+                "wall_s": round(time.perf_counter() - self.started, 3),
+                "mode": self.options.mode,
+                **provenance(self.device),
+            }
+        )
 
     def _tell(self, done: int) -> None:
         steps = self.settings.steps
         if self.options.on_step is not None and self.options.on_step(done, steps):
-            if done < steps:
-                self._save(done)
+            self._save(done)
             raise Stopped(f"stopped at step {done} of {steps}")
 
-    def _evaluate(self, done: int) -> None:
-        """Metrics of every replica; finish those that diverged, are solved, or are at the end."""
-        counts, results = self.stepper.take_counts(), self._measure(self.watched)
-        rows = [{"step": done, **a, **b} for a, b in zip(counts, results, strict=True)]
-        died = self.stepper.diverged_at.tolist()
-        goal = self.settings.stop_accuracy
-        for index, (replica, row) in enumerate(zip(self.replicas, rows, strict=True)):
-            if replica.record is not None:
-                continue
-            for name, value in row.items():
-                replica.curve.setdefault(name, []).append(value)
-            solved = goal is not None and row["accuracy"] > goal
-            if died[index] >= 0 or solved or done == self.settings.steps:
-                self.stepper.alive[index] = False
-                self._finish(index, done, died[index], solved)
-        if self.options.on_evaluation is not None:
-            self.options.on_evaluation(done, rows, self.ensemble)
-
-    @property
-    def watched(self) -> Split:
-        """The split that evaluations during training look at."""
-        return "validation" if self.settings.validation else "test"
-
-    def _measure(self, split: Split) -> list[dict[str, float]]:
-        """Every replica's metrics on its own sequences of a split."""
-        task = self.replicas[0].config.task
-        tally = PredictionTally(self.ensemble.replicas, task.num_classes, self.device)
-        per_sequence = task.input_length * task.num_classes * self.ensemble.replicas
-        size = max(1, min(max(self.settings.batch, 64), LOGITS_AT_ONCE // per_sequence))
-        for inputs, targets in self.data.chunks(split, size):
-            tally.add(self.ensemble.logits(inputs), targets)
-        return tally.results()
-
-    def _finish(self, index: int, done: int, diverged_at: int, solved: bool) -> None:
-        replica = self.replicas[index]
-        config = replica.config
-        inputs = self.data.chunks("test", 64)[0][0][index]
-        final = {name: values[-1] for name, values in replica.curve.items()}
-        looked_at = {}
-        if self.settings.validation:
-            looked_at["validation"] = final
-            final = {**final, **self._measure("test")[index]}
-        record = {
-            "key": config.key,
-            "config": config.to_dict(),
-            "seed": config.seed,
-            "metrics": replica.curve,
-            "final": final,
-            **looked_at,
-            "diagnostics": run_diagnostics(
-                config.diagnostics,
-                self.ensemble.model(index),
-                inputs,
-                untrained=lambda: initial_model(config).to(self.device),
-                task=config.task,
-                seed=config.seed,
-            ),
-            "diverged_at": diverged_at + 1 if diverged_at >= 0 else None,
-            "solved": solved,
-            "steps_done": diverged_at + 1 if diverged_at >= 0 else done,
-            "wall_s": round(time.perf_counter() - self.started, 3),
-            "replicas": len(self.replicas),
-            "mode": self.stepper.mode,
-            **provenance(self.device),
-        }
-        replica.record = plain(record)
-        if self.options.on_record is not None:
-            self.options.on_record(replica.record)
-
-    def _state(self) -> dict[str, Any]:
-        return {**self.stepper.optimizer.state(), **self.stepper.books()}
-
     def _save(self, done: int) -> None:
-        if self.options.checkpoint is None:
-            return
-        state = self._state()
-        for replica in self.replicas:
-            for name, values in replica.curve.items():
-                curve = torch.tensor(values, dtype=torch.float64)
-                state[f"curve.{replica.config.key}.{name}"] = curve
-        keys = ",".join(replica.config.key for replica in self.replicas)
-        save_checkpoint(self.options.checkpoint, state, {"step": str(done), "runs": keys})
+        if self.options.checkpoint is not None:
+            save_run(self.options.checkpoint, self, done)
 
     def _resume(self) -> int:
-        """Load the checkpoint if there is one; the number of steps done.
-
-        It may hold more runs than these: replicas finished since are no longer asked for.
-
-        Raises:
-            ValueError: if it is damaged, or lacks one of these runs; it is left as it is.
-        """
+        """Take up the checkpoint if there is one; the number of steps done."""
         path = self.options.checkpoint
-        if path is None or not path.exists():
-            return 0
-        tensors, notes = load_checkpoint(path)
-        held = notes.get("runs", "").split(",")
-        keys = [replica.config.key for replica in self.replicas]
-        lacking = [key for key in keys if key not in held]
-        if lacking:
-            raise ValueError(
-                f"the checkpoint {path} holds the runs {', '.join(held)} and not {lacking[0]}, "
-                "which is to be trained; finish those runs first, or delete the file."
-            )
-        try:
-            return self._restore(tensors, notes, [held.index(key) for key in keys])
-        except (KeyError, IndexError, RuntimeError, ValueError) as error:
-            raise ValueError(
-                f"the checkpoint {path} is damaged or was written by other code ({error!r}); "
-                "delete it to start these runs afresh."
-            ) from error
+        return 0 if path is None or not path.exists() else load_run(path, self)
 
-    def _restore(
-        self, tensors: dict[str, torch.Tensor], notes: dict[str, str], rows: list[int]
-    ) -> int:
-        """Take these rows of a checkpoint; the number of steps done."""
-        for name, tensor in self._state().items():
-            saved = tensors[name][rows]
-            tensor.copy_(saved[:, : tensor.shape[1]] if saved.ndim == 2 else saved)
-        for replica in self.replicas:
-            for name, values in tensors.items():
-                if name.startswith(f"curve.{replica.config.key}."):
-                    replica.curve[name.rpartition(".")[2]] = values.tolist()
-        return int(notes["step"])
+
+def _optimizer(model: SequenceModel, settings: TrainConfig) -> torch.optim.AdamW:
+    """AdamW; weight decay leaves alone what a mixer's authors exempt from it."""
+    exempt = model.no_weight_decay_names()
+    named = list(model.named_parameters())
+    decayed = [parameter for name, parameter in named if name not in exempt]
+    others = [parameter for name, parameter in named if name in exempt]
+    groups = [
+        {"params": decayed, "weight_decay": settings.weight_decay},
+        {"params": others, "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(
+        [group for group in groups if group["params"]],
+        betas=settings.betas,
+        eps=settings.epsilon,
+        fused=True,
+    )

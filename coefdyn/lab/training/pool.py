@@ -1,4 +1,4 @@
-"""Single-threaded worker processes, one per CPU core, that train replicas side by side.
+"""Worker processes that train runs side by side: one per CPU core, or several on one GPU.
 
 They are separate programs that exchange JSON lines, so nothing is pickled, no ``__main__`` guard is
 needed, a notebook can start them, and stopping them stops the work.
@@ -13,12 +13,13 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from coefdyn.lab.places import PACKAGE
 from coefdyn.lab.training.config import RunConfig
 
-__all__ = ["WorkerFailed", "WorkerPool", "usable_cores"]
+__all__ = ["WorkerFailed", "WorkerPool", "checkpoint_path", "usable_cores"]
 
 Event = dict[str, Any]
 
@@ -37,6 +38,11 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
+def checkpoint_path(folder: Path | None, config: RunConfig) -> Path | None:
+    """Where a run keeps its checkpoint, if there is a folder for it."""
+    return None if folder is None else folder / f"{config.key}.safetensors"
+
+
 def _environment() -> dict[str, str]:
     """The parent's, with one thread per process and this package importable."""
     paths = [str(PACKAGE.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
@@ -50,12 +56,20 @@ class WorkerPool:
     Args:
         workers: number of processes.
         device, mode, method: passed to each run, see ``TrainOptions``.
+        checkpoint_folder: where each unfinished run keeps its checkpoint; None for none.
     """
 
     def __init__(
-        self, workers: int, *, device: str = "cpu", mode: str = "auto", method: str = "parallel"
+        self,
+        workers: int,
+        *,
+        device: str = "cpu",
+        mode: str = "eager",
+        method: str = "parallel",
+        checkpoint_folder: Path | None = None,
     ) -> None:
         self.options = {"device": device, "mode": mode, "method": method}
+        self.folder = checkpoint_folder
         self._events: queue.Queue[tuple[int, Event]] = queue.Queue()
         self._processes = [self._start(index) for index in range(workers)]
 
@@ -81,7 +95,8 @@ class WorkerPool:
     ) -> Iterator[tuple[RunConfig, Event]]:
         """Train every run, each alone in a process; yields (run, event) as events come.
 
-        Where all are silent for a while the event is "waiting", of any of the runs.
+        Events are "step" and at last "record"; "waiting", of any of the runs, where all workers
+        are silent for a while.
 
         Args:
             configs: the runs, started in this order.
@@ -115,12 +130,14 @@ class WorkerPool:
             if event["event"] == "failed":
                 raise WorkerFailed(f"run {config.key} failed:\n{event['message']}")
             yield config, event
-            if event["event"] == "done":
+            if event["event"] == "record":
                 del busy[index]
                 feed(index)
 
     def _send(self, index: int, config: RunConfig) -> None:
-        job = {"runs": [config.to_dict()], **self.options}
+        path = checkpoint_path(self.folder, config)
+        kept = {"checkpoint": None if path is None else str(path)}
+        job = {"run": config.to_dict(), **self.options, **kept}
         stream = self._processes[index].stdin
         assert stream is not None, "the worker's input is a pipe"
         try:

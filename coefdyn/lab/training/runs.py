@@ -1,4 +1,4 @@
-"""Train any list of runs: grouped on a GPU, one process per core on a CPU, with resume."""
+"""Train any list of runs, in this process or in several on one device, with resume."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 import torch
 
 from coefdyn.lab.training.config import RunConfig
-from coefdyn.lab.training.groups import fitting, grouped
-from coefdyn.lab.training.loop import TrainOptions, train_group
-from coefdyn.lab.training.pool import WorkerPool, usable_cores
+from coefdyn.lab.training.loop import Stopped, TrainOptions, train_run
+from coefdyn.lab.training.pool import WorkerPool, checkpoint_path, usable_cores
 from coefdyn.lab.training.progress import Progress
 from coefdyn.lab.training.results import Record, ResultFile
 from coefdyn.lab.training.turns import Turns
@@ -30,23 +29,21 @@ class RunOptions:
 
     Args:
         device: "cpu", "cuda" or "cuda:1"; None for a GPU if there is one, else the CPU.
-        workers: processes on a CPU; None for one per core, at most one per run.
-        max_replicas: largest number of replicas trained as one program on a GPU, of one model or
-            of several; a group that does not fit into its memory is halved.
-        mode: how a step is run, one of ``coefdyn.lab.training.step.MODES``.
+        workers: processes that share the device, at most one per run; 1 trains in this process.
+            None for one per core on a CPU, and 1 on a GPU.
+        mode: "eager" or "compiled", see ``TrainOptions``.
         method: how coefficients are applied, see ``TrainOptions``.
         budget_s: no run is started once this many seconds have passed; None for no limit.
         progress: show a bar; None for "on a terminal or in a notebook".
         should_stop: asked after every step; a true answer stops all training at once.
         extra: entries added to every record (experiment, profile, variant), by run key.
-        checkpoint_folder: where a group trained in this process keeps its checkpoint, so that it
-            goes on from there after a kill; None for none. Worker processes keep none.
+        checkpoint_folder: where unfinished runs keep their checkpoints, so that they go on from
+            there after a kill; None for none.
     """
 
     device: str | None = None
     workers: int | None = None
-    max_replicas: int = 64
-    mode: str = "auto"
+    mode: str = "eager"
     method: str = "parallel"
     budget_s: float | None = None
     progress: bool | None = None
@@ -80,9 +77,9 @@ def train_runs(
 ) -> list[Record]:
     """Train the runs that ``results`` does not hold yet; return the records of all finished ones.
 
-    Each finished replica is appended to ``results`` at once, so a killed call loses at most the
-    replicas in flight. On CPU cores several calls may fill one file: each run is trained by one of
-    them, and all wait for the last. Runs left out for lack of time have no record in the answer.
+    Each record is appended to ``results`` at once, so a killed call loses at most the runs in
+    flight. Several calls may fill one file: each run is trained by one of them, and all wait for
+    the last. Runs left out for lack of time have no record in the answer.
 
     Args:
         configs: any runs; equal ones are trained once.
@@ -102,36 +99,24 @@ def train_runs(
         with Progress(sum(one.train.steps for one in missing), "training", options.progress) as bar:
             book.bar = bar
             try:
-                _train(wanted, missing, book, options)
+                _train(missing, book, options)
             finally:
                 book.turns.close()
     return [book.found[key] for key in wanted if key in book.found]
 
 
-def _train(
-    wanted: dict[str, RunConfig], missing: list[RunConfig], book: _Book, options: RunOptions
-) -> None:
-    if options.local_device().type == "cpu":
-        while missing:
-            book.elsewhere.clear()
-            _train_on_cores(missing, book, options)
-            missing = [one for one in missing if one.key in book.elsewhere]
-            if missing:
-                time.sleep(WAIT_S)
-    else:
-        # grouped with the finished ones, so that a later call makes the same groups and finds
-        # their checkpoints
-        for group in grouped(list(wanted.values()), options.max_replicas):
-            _train_here(group, book, options)
-
-
-def _train_on_cores(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
-    workers = min(options.workers or usable_cores(), len(missing))
-    if workers > 1:
-        _train_in_processes(missing, book, options, workers)
-        return
-    for config in missing:
-        _train_here([config], book, options)
+def _train(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
+    on_gpu = options.local_device().type == "cuda"
+    while missing:
+        book.elsewhere.clear()
+        workers = min(options.workers or (1 if on_gpu else usable_cores()), len(missing))
+        if workers > 1:
+            _train_in_processes(missing, book, options, workers)
+        else:
+            _train_here(missing, book, options)
+        missing = [one for one in missing if one.key in book.elsewhere]
+        if missing:
+            time.sleep(WAIT_S)
 
 
 class _Book:
@@ -190,40 +175,34 @@ class _Book:
         return self.options.should_stop is not None and self.options.should_stop()
 
 
-def _train_here(group: list[RunConfig], book: _Book, options: RunOptions) -> None:
-    """Train what is missing of a group in this process, in halves if it does not fit."""
-    fitting(group, lambda part: _train_missing(part, book, options))
+def _train_here(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
+    """One run after another, in this process."""
+    for config in filter(book.may_start, missing):
 
+        def on_step(done: int, _: int, key: str = config.key) -> bool:
+            book.count(key, done)
+            return book.stopping()
 
-def _train_missing(group: list[RunConfig], book: _Book, options: RunOptions) -> list[Record]:
-    missing = [config for config in group if book.may_start(config)]
-    if not missing:
-        return []
-
-    def on_step(done: int, _: int) -> bool:
-        for config in missing:
-            if config.key not in book.found:
-                book.count(config.key, done)
-        return book.stopping()
-
-    folder = options.checkpoint_folder
-    settings = TrainOptions(
-        device=options.resolved_device(),
-        mode=options.mode,
-        method=options.method,
-        on_step=on_step,
-        on_record=book.add,
-        checkpoint=None if folder is None else folder / f"{group[0].key}.safetensors",
-    )
-    return train_group(missing, settings)
+        settings = TrainOptions(
+            device=options.resolved_device(),
+            mode=options.mode,
+            method=options.method,
+            on_step=on_step,
+            checkpoint=checkpoint_path(options.checkpoint_folder, config),
+        )
+        book.add(train_run(config, settings))
 
 
 def _train_in_processes(
     missing: list[RunConfig], book: _Book, options: RunOptions, workers: int
 ) -> None:
-    from coefdyn.lab.training.loop import Stopped
-
-    with WorkerPool(workers, mode=options.mode, method=options.method) as pool:
+    with WorkerPool(
+        workers,
+        device=options.resolved_device(),
+        mode=options.mode,
+        method=options.method,
+        checkpoint_folder=options.checkpoint_folder,
+    ) as pool:
         for config, event in pool.run(missing, book.may_start):
             if event["event"] == "record":
                 book.add(event["record"])

@@ -12,12 +12,14 @@ import queue
 import sys
 import threading
 import traceback
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from coefdyn.lab.training.config import RunConfig
-from coefdyn.lab.training.loop import TrainOptions, train_group
+from coefdyn.lab.training.loop import TrainOptions, train_run
+from coefdyn.lab.training.results import Record
 
 __all__ = ["main"]
 
@@ -28,23 +30,23 @@ def _read_jobs(jobs: queue.Queue[str]) -> None:
     os._exit(0)
 
 
-def _run(job: dict[str, Any], send: Any) -> None:
-    configs = [RunConfig.from_dict(values) for values in job["runs"]]
-    every = max(1, configs[0].train.steps // 200)
+def _run(job: dict[str, Any], send: Any) -> Record:
+    config = RunConfig.from_dict(job["run"])
+    every = max(1, config.train.steps // 200)
 
     def on_step(done: int, total: int) -> None:
         if done % every == 0 or done == total:
             send({"event": "step", "done": done})
 
+    checkpoint = None if job["checkpoint"] is None else Path(job["checkpoint"])
     options = TrainOptions(
         device=job["device"],
         mode=job["mode"],
         method=job["method"],
         on_step=on_step,
-        on_evaluation=lambda step, rows, _: send({"event": "evaluation", "rows": rows}),
-        on_record=lambda record: send({"event": "record", "record": record}),
+        checkpoint=checkpoint,
     )
-    train_group(configs, options)
+    return train_run(config, options)
 
 
 def main() -> None:
@@ -61,8 +63,7 @@ def main() -> None:
     while True:
         job = json.loads(jobs.get())
         try:
-            _run(job, send)
-            send({"event": "done"})
+            send({"event": "record", "record": _run(job, send)})
         except Exception:
             send({"event": "failed", "message": traceback.format_exc()})
 

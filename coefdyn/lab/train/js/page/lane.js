@@ -1,6 +1,5 @@
 // One design on its way: its worker, and everything that it has told so far.
 
-import { freshId } from "../../../../widgets/js/dom.js";
 import TRAIN from "coefdyn:offered";
 
 // A worker that runs this text.
@@ -8,25 +7,6 @@ export function pageWorker(text) {
   const url = URL.createObjectURL(new Blob([text], { type: "text/javascript" }));
   const worker = new Worker(url);
   worker.addEventListener("message", () => URL.revokeObjectURL(url), { once: true });
-  return worker;
-}
-
-// The notebook's kernel, spoken to like a worker; `bytes` and `file` travel beside the message.
-export function kernelWorker(widget) {
-  const lane = freshId("lane");
-  const hear = (data, buffers) => {
-    if (data.lane !== lane) return;
-    const [file] = buffers || [];
-    worker.onmessage({ data: file ? { ...data, file: new Uint8Array(file.buffer, file.byteOffset, file.byteLength) } : data });
-  };
-  const worker = {
-    postMessage: ({ bytes, ...message }) => widget.send({ lane, ...message }, undefined, bytes ? [bytes.buffer] : []),
-    terminate() {
-      widget.off("msg:custom", hear);
-      widget.send({ lane, kind: "end" });
-    },
-  };
-  widget.on("msg:custom", hear);
   return worker;
 }
 

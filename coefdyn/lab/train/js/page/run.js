@@ -1,7 +1,7 @@
 // Starting, pausing and ending runs. Training goes on by messages: each asks for some steps, and the next one is sent
 // when the page has drawn the answer.
 
-import { kernelWorker, Lane, pageWorker } from "./lane.js";
+import { Lane, pageWorker } from "./lane.js";
 import { decodeTraining, encodeTraining, mixerOptions } from "./settings.js";
 import TRAIN from "coefdyn:offered";
 import WORKER from "coefdyn:worker";
@@ -23,8 +23,7 @@ export function bindRuns(app) {
     app.wish = false;
     app.onBegin.forEach((call) => call());
     app.runs = [app.settings.left, app.settings.right].filter(Boolean).map(runOf);
-    const worker = () => (app.where === "kernel" ? kernelWorker(app.widget) : pageWorker(WORKER));
-    app.lanes = app.runs.map((run) => new Lane(worker(), run, looking(), hear));
+    app.lanes = app.runs.map((run) => new Lane(pageWorker(WORKER), run, looking(), hear));
     app.schedule();
   };
 
@@ -67,7 +66,7 @@ export function bindRuns(app) {
     app.running = true;
     app.pace.times = [];
     app.lanes.forEach((lane) => (lane.pacing = []));
-    app.tell(`Training in ${app.where === "kernel" ? "the kernel" : "this page"}. Pause or hide the tab, and it waits.`);
+    app.tell("Training in this page. Pause or hide the tab, and it waits.");
     if (!beat) beat = requestAnimationFrame(watch);
     app.schedule();
     go();

@@ -38,17 +38,6 @@ export function trainContest(app) {
     element("div", { class: "cdx-control cdx-choice" }, element("label", { for: seedId, text: "Seed" }), seed));
 }
 
-// In a live notebook the kernel can train as well; a page has none.
-export function trainWhere(app) {
-  if (app.widget.get("kernel") !== true || app.widget.get("_in_page") === true) return "";
-  const id = freshId("where");
-  const select = element("select", { id, "data-cd": "control-where", onchange: () => {
-    app.where = select.value;
-    app.reset("Another place: press Train.");
-  } }, element("option", { value: "page", text: "in this page" }), element("option", { value: "kernel", text: "in the kernel, with torch" }));
-  return element("div", { class: "cdx-control cdx-choice cdx-train-where" }, element("label", { for: id, text: "Computed" }), select);
-}
-
 // Chips of the rows, and the four ingredients of one's own.
 export function trainDesign(side, app) {
   const chips = [...Object.entries(TRAIN.rows).map(([name, row]) => [name, row.short, row.label]), ["own", "Your own", "Choose the four ingredients"]];

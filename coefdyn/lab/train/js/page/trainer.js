@@ -10,7 +10,7 @@ import { drawLook } from "./look.js";
 import { mindBattery, Pace } from "./pace.js";
 import { bindRuns, listenToTrainAddress, listenToVisibility } from "./run.js";
 import { trainName } from "./settings.js";
-import { trainButtons, trainContest, trainDesign, trainLooking, trainWhere } from "./train_controls.js";
+import { trainButtons, trainContest, trainDesign, trainLooking } from "./train_controls.js";
 import { sequenceWords, troubleWords } from "./words.js";
 import STYLE from "coefdyn:style";
 import TRAIN from "coefdyn:offered";
@@ -18,7 +18,7 @@ import TRAIN from "coefdyn:offered";
 function renderTrainer({ model: widget, el }) {
   const home = { ...widget.get("settings") };
   const app = { widget, home, settings: { ...home }, lanes: [], cleanups: [], updaters: [], onBegin: [], running: false, hidden: false,
-    where: "page", pace: new Pace(), model: true, contests: widget.get("contests") };
+    pace: new Pace(), model: true, contests: widget.get("contests") };
   const sides = ["left", "right"].map((side, m) => makeSide(side, m, app));
   const curves = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "train-curves" });
   const status = element("p", { class: "cdx-sentence cdx-train-status", role: "status", "data-cd": "train-status" });
@@ -26,7 +26,7 @@ function renderTrainer({ model: widget, el }) {
   bindRuns(app);
   app.root = element("section", { class: "cdx cdx-train", "data-cd": "trainer", "aria-label": "Train in the page" },
     element("style", { text: STYLE }),
-    trainContest(app), trainWhere(app), element("p", { class: "cdx-hint", "data-cd": "train-about" }),
+    trainContest(app), element("p", { class: "cdx-hint", "data-cd": "train-about" }),
     element("div", { class: "cdx-train-designs" }, trainDesign("left", app), trainDesign("right", app)),
     trainButtons(app), status, element("p", { class: "cdx-hint cdx-train-pace", "data-cd": "train-pace" }),
     trainLooking(app),

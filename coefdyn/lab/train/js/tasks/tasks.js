@@ -46,7 +46,7 @@ function batchRows(batch, rows) {
   return { n: rows.length, length, inputs, targets };
 }
 
-// The training and test sequences of a seed, and the batch of a step: those of coefdyn.lab.training.data.GroupData.
+// The training and test sequences of a seed, and the batch of a step: those of coefdyn.lab.training.data.RunData.
 export class TaskData {
   constructor(config, seed, batch) {
     this.config = config;

@@ -1,4 +1,4 @@
-"""Stacked replicas through the Triton kernels: vmap folds them into the kernels' batch."""
+"""Stacked models through the Triton kernels: vmap folds them into the kernels' batch."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ import json
 import torch
 from training_runs import TASK, tiny_model, tiny_run
 from tolerances import relative_error
+from torch.func import functional_call, grad_and_value, stack_module_state, vmap
 from coefdyn.lab.tasks import sample, split_generator
-from coefdyn.lab.training import build_model
-from coefdyn.lab.training.ensemble import Ensemble
+from coefdyn.lab.training.loop import initial_model
+from coefdyn.lab.training.metrics import masked_loss
 
 torch.set_num_threads(1)
 DESIGNS = {
@@ -33,15 +34,22 @@ DESIGNS = {
 drawn = sample(TASK, 4, split_generator(0, "train"))
 inputs, targets = (x.reshape(2, 2, -1) for x in drawn)
 
-def both(runs, precision, method):
-    ensemble = Ensemble(runs, build_model, torch.device("cpu"), precision, method)
-    return ensemble.loss_and_gradients(inputs, targets)
+def both(runs, dtype, method):
+    models = [initial_model(run).to(dtype) for run in runs]
+    stacked, _ = stack_module_state(models)
+
+    def loss(parameters, inputs, targets):
+        logits = functional_call(models[0], parameters, (inputs,), {"method": method})
+        return masked_loss(logits, targets)
+
+    gradients, losses = vmap(grad_and_value(loss))(stacked, inputs, targets)
+    return losses, torch.cat([one.flatten(1) for one in gradients.values()], dim=1)
 
 for name, design in DESIGNS.items():
     model = tiny_model(layers=1, mlp=None, n_heads=1, width=8, **design)
     runs = [tiny_run(seed=seed, model=model) for seed in (0, 1)]
-    losses, gradients = both(runs, "float32", "triton")
-    exact_losses, exact = both(runs, "float64", "parallel")
+    losses, gradients = both(runs, torch.float32, "triton")
+    exact_losses, exact = both(runs, torch.float64, "parallel")
     print(json.dumps({
         "design": name,
         "output": relative_error(losses, exact_losses),
@@ -50,7 +58,7 @@ for name, design in DESIGNS.items():
 """
 
 
-def test_stacked_replicas_through_the_kernels_agree_with_float64():
+def test_stacked_models_through_the_kernels_agree_with_float64():
     pytest.importorskip("triton", "3.5", reason="the kernels need triton 3.5, a Linux package")
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
     environment = {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
