@@ -4,12 +4,14 @@ A clone gives every file a new time, so ages are told by digests kept in the not
 
 text     all cells of the source as they stand, with their tags
 code     the code cells alone
-library  the library files those cells reach, without comments and docstrings
+library  the definitions of the library that those cells reach (`book.tools.imports` says how),
+         without comments and docstrings
 data     the files below `data/` that the code cells name
 pins     the pins of the library and the book
 
 A chapter whose text alone changed takes the new text and keeps its outputs; any other change
-makes it stale.
+makes it stale. Beside these stands `modules`, four digits for each module with something reached,
+which tells whose definitions changed and decides nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +22,6 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 
 import jupytext
@@ -29,7 +30,7 @@ import nbformat
 from book.tools import pins
 from book.tools.alone import is_note
 from book.tools.chapters import ROOT, Chapter, front_matter, read
-from book.tools.imports import library_at, parse
+from book.tools.imports import library_at, module_of
 
 KEY = "coefdyn"
 DATA_PATH = re.compile(r"\bdata/[\w./-]*[\w]")
@@ -47,10 +48,12 @@ class Digest:
     library: str
     data: str
     pins: str
+    modules: str = ""
 
     def changes(self, recorded: dict[str, str]) -> list[str]:
         """The names of the parts that differ from a recorded digest."""
-        return [name for name, value in asdict(self).items() if recorded.get(name) != value]
+        parts = {name: value for name, value in asdict(self).items() if name != "modules"}
+        return [name for name, value in parts.items() if recorded.get(name) != value]
 
 
 def short(parts: Iterable[str | bytes]) -> str:
@@ -87,10 +90,30 @@ def digest(chapter: Chapter, root: Path = ROOT) -> Digest:
     return Digest(
         text=text_digest(notebook),
         code=short(code),
-        library=short(part for path in library for part in (_name(path, root), _meaning(path))),
+        library=short(part for pair in library.items() for part in pair),
         data=short(part for path in data_files(code, root) for part in _content(path, root)),
         pins=short([pins.book_section((root / "pins.txt").read_text(encoding="utf-8"))]),
+        modules="".join(by_module(library).values()),
     )
+
+
+def by_module(library: dict[str, str]) -> dict[str, str]:
+    """Four digits for each module, of the digests of its definitions that are reached."""
+    found: dict[str, list[str]] = {}
+    for name, value in library.items():
+        found.setdefault(module_of(name), []).append(value)
+    return {name: short(values)[:4] for name, values in sorted(found.items())}
+
+
+def changed_modules(chapter: Chapter, root: Path = ROOT) -> list[str]:
+    """The modules whose reached definitions are others than when the chapter was executed.
+
+    One that is no longer reached is not named.
+    """
+    said = (recorded(chapter) or {}).get("modules", "")
+    known = {said[i : i + 4] for i in range(0, len(said), 4)}
+    now = by_module(library_at(root).reached(code_cells(read_source(chapter))))
+    return [name for name, value in now.items() if value not in known]
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
@@ -152,33 +175,6 @@ def _name(path: Path, root: Path) -> str:
 
 def _content(path: Path, root: Path) -> tuple[str, bytes]:
     return _name(path, root), path.read_bytes() if path.is_file() else b"absent"
-
-
-def _meaning(path: Path) -> str | bytes:
-    """A Python file without comments, docstrings and layout; any other file as it is."""
-    return _meaning_of(parse(path)) if path.suffix == ".py" else path.read_bytes()
-
-
-@cache
-def _meaning_of(tree: ast.Module) -> str:
-    return meaning(tree)
-
-
-def meaning(tree: object) -> str:
-    """A syntax tree as text, the same on every Python version, docstrings left out."""
-    if isinstance(tree, list):
-        return f"[{','.join(map(meaning, tree))}]"
-    if not isinstance(tree, ast.AST):
-        return repr(tree)
-    fields = dict(ast.iter_fields(tree))
-    if isinstance(tree, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-        has_docstring = ast.get_docstring(tree, clean=False) is not None
-        fields["body"] = fields["body"][1:] if has_docstring else fields["body"]
-    # Fields that some Python versions have and others lack are empty in the code they share.
-    said = {
-        k: v for k, v in fields.items() if v is not None and v != [] and k not in ("ctx", "kind")
-    }
-    return f"{type(tree).__name__}({','.join(f'{k}={meaning(v)}' for k, v in said.items())})"
 
 
 def data_files(cells: list[str], root: Path = ROOT) -> list[Path]:

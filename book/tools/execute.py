@@ -196,6 +196,8 @@ def plan(chapters: list[Chapter], options: Options) -> list[Chapter]:
         elif parts or options.force:
             todo.append(chapter)
             why = f"stale ({', '.join(parts)})" if parts else "forced"
+            if "library" in parts:
+                why += f": other definitions in {', '.join(digests.changed_modules(chapter))}"
             print(f"{chapter.name}: {why}")
     return todo
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from book.tools.chapters import BUILD, ROOT
 from book.tools.digest import short
-from book.tools.imports import Library
+from book.tools.imports import library_at
 from book.tools.rooms import key_of, room
 from book.tools.saved import records_of
 
@@ -169,8 +169,7 @@ def _key(still: Still, record: Mapping[str, Any]) -> str:
 
 @cache
 def _drawing_code() -> str:
-    files = [path for path in Library(ROOT).reached([CODE]) if path.suffix in (".py", ".mplstyle")]
-    return short([Path(__file__).read_bytes(), *(path.read_bytes() for path in files)])
+    return short([Path(__file__).read_bytes(), *library_at(ROOT).reached([CODE]).values()])
 
 
 def _png(draw: Callable[[], Figure]) -> bytes:

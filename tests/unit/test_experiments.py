@@ -622,3 +622,10 @@ def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
     (tmp_path / "principle-3" / "quick.jsonl").write_text("7\n")
     assert main(["show", "principle-3", "--out", str(tmp_path)]) == 1
     assert "line 1 of" in capsys.readouterr().err
+
+
+def test_experiments_that_read_one_result_file_name_each_other():
+    every = {name: get_experiment(name) for name in EXPERIMENTS}
+    readers = {name: one.stored_as for name, one in every.items() if one.stored_as}
+    named = {reader: name for name, one in every.items() for reader in one.read_by}
+    assert readers == named

@@ -6,10 +6,12 @@ import ast
 import textwrap
 from pathlib import Path
 
+import nbformat
 import pytest
 
 from book.tools import digest as digests
 from book.tools.chapters import Chapter, find_chapters, select
+from book.tools.definitions import meaning
 from book.tools.imports import Library
 from book.tools.pins import BOOK_TITLE, REST_TITLE
 
@@ -93,45 +95,136 @@ def test_what_makes_a_chapter_stale(project: Path, name: str, text: str, parts: 
 
 
 def reached(project: Path, code: str) -> set[str]:
-    paths = Library(project).reached([textwrap.dedent(code)])
-    return {path.relative_to(project).as_posix() for path in paths}
+    """The definitions that code reaches, without the package's name before them."""
+    found = Library(project).reached([textwrap.dedent(code)])
+    return {name.removeprefix("coefdyn.") for name in found if not name.startswith("<cells>")}
 
 
-def test_imports_are_followed_to_the_module_that_defines_the_name(project: Path) -> None:
-    first, core = "coefdyn/mixers/first.py", "coefdyn/core.py"
+def write(project: Path, **files: str) -> None:
+    """Modules of the package by name, `__` for a dot."""
+    for name, text in files.items():
+        path = project.joinpath("coefdyn", *name.split("__")).with_suffix(".py")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (path.parent / "__init__.py").touch()
+        path.write_text(textwrap.dedent(text))
+
+
+def test_names_are_followed_to_where_they_are_defined(project: Path) -> None:
+    first, core = "mixers.first:First", "core:Core"
     assert reached(project, "from coefdyn.mixers import First") == {first, core}
     assert reached(project, "from coefdyn import Core") == {core}
+    assert reached(project, "import coefdyn.core as c\nc.Core()") == {core}
+    assert reached(project, "import coefdyn.mixers\ncoefdyn.mixers.Second") == {
+        "mixers.second:Second"
+    }
     assert reached(project, "import numpy as np") == set()
 
 
-def test_a_package_taken_whole_reaches_all_it_imports(project: Path) -> None:
-    files = reached(project, "%matplotlib inline\nfrom coefdyn import mixers")
-    assert files >= {f"coefdyn/mixers/{name}.py" for name in ("__init__", "first", "second")}
+def test_a_definition_reaches_what_it_names_and_nothing_beside_it(project: Path) -> None:
+    code = """
+        from __future__ import annotations
+        from coefdyn.core import Core as Made
+        A = 1
+        B = A
+        C = 3
+        def f(C, x: Made = B): return [A for A in x]
+        class G:
+            size = C
+            def build(self): return Made()
+        """
+    write(project, parts=code)
+    assert reached(project, "from coefdyn.parts import f") == {"parts:f", "parts:A", "parts:B"}
+    assert reached(project, "from coefdyn.parts import G") == {"parts:G", "parts:C", "core:Core"}
 
 
-def test_modules_named_in_strings_and_scripts_beside_them_count(project: Path) -> None:
-    files = reached(project, "from coefdyn.widgets.explorer import Explorer")
-    widget = {"coefdyn/widgets/explorer.py", "coefdyn/widgets/js/explorer.js"}
-    assert files == widget | {"coefdyn/core.py"}
+def test_a_module_handed_on_is_taken_whole(project: Path) -> None:
+    names = {"mixers.first:First", "mixers.second:Second", "core:Core"}
+    assert reached(project, "%matplotlib inline\nfrom coefdyn import mixers\nf(mixers)") == names
+    assert reached(project, "from coefdyn.mixers import *") == names
+    assert reached(project, "load('coefdyn.mixers.second')") == {"mixers.second:Second"}
 
 
-def test_a_list_of_submodules_reaches_them_all(project: Path) -> None:
-    package = project / "coefdyn" / "lazy"
-    package.mkdir()
-    (package / "__init__.py").write_text('ALL: dict[str, str] = {"one": "first", "2": "no"}\n')
-    (package / "first.py").write_text("from coefdyn.core import Core\n")
-    (project / "coefdyn" / "page.py").write_text("from coefdyn.lazy import ALL\n")
-    init = "coefdyn/lazy/__init__.py"
-    listed = {init, "coefdyn/lazy/first.py", "coefdyn/core.py"}
-    assert reached(project, "from coefdyn.lazy import ALL") == listed
-    assert reached(project, "import coefdyn.page") == {init, "coefdyn/page.py"}
+def test_getattr_on_a_package_reaches_the_names_that_are_spelled(project: Path) -> None:
+    code = "from coefdyn import mixers\ngetattr(mixers, name)\n"
+    assert reached(project, code) == set()
+    assert reached(project, code + "name = 'Second'") == {"mixers.second:Second"}
+    code = "from coefdyn.mixers import second\ngetattr(second, name)\n"
+    assert reached(project, code) == {"mixers.second:Second"}
+
+
+def test_modules_named_by_an_f_string_count_where_they_are_spelled(project: Path) -> None:
+    code = "load(f'coefdyn.mixers.{name}')\n"
+    assert reached(project, code) == set()
+    assert reached(project, code + "name = 'second'") == {"mixers.second:Second"}
+
+
+def test_a_catalogue_that_is_looked_into_counts_by_entry(project: Path) -> None:
+    code = """
+        def one(): ...
+        def two(): ...
+        _ALL = (Task(name="one", f=one), Task(name="two", f=two))
+        TASKS = {task.name: task for task in (*_ALL,)}
+        NAMED = {"one": one, "two": two}
+        WORDS = {"one" + "!": 1, "three": "one"}
+        def get(name):
+            if name not in NAMED:
+                raise ValueError(f"choose from {NAMED}")
+            return check_choice("task", name, TASKS), TASKS[name], NAMED.get(name), WORDS[name]
+        """
+    write(project, tasks=code)
+    found = reached(project, "from coefdyn.tasks import get\nget('two')")
+    assert found >= {"tasks:two", "tasks:_ALL['two']", "tasks:NAMED['two']", "tasks:one"}
+    assert "tasks:WORDS['three']" in found, "words are found by keys that nobody spells"
+    write(project, tasks=code.replace('"three": "one"', '"one": "three"'))
+    found = reached(project, "from coefdyn.tasks import get\nget('two')")
+    assert "tasks:one" not in found, "a key is handed to nobody who looks for it"
+    assert "tasks:one" in reached(project, "from coefdyn.tasks import NAMED")
+    whole = reached(project, "from coefdyn import tasks\nfor name in tasks.TASKS: print(name)")
+    assert whole >= {"tasks:one", "tasks:two"}
+
+
+def test_a_statement_belongs_to_the_variable_that_it_changes(project: Path) -> None:
+    write(
+        project,
+        base="ALL = {}\ndef register(task): ALL[task.name] = task\ndef get(name): return ALL[name]",
+        one="from coefdyn.base import register\ndef f(): ...\nregister(Task(name='one', f=f))\n",
+        two="from coefdyn.base import ALL\ndef f(): ...\nALL['two'] = f\n",
+        use="import torch\ntorch.set_flag(True)\nX = 1\nY = 2\n",
+    )
+    assert reached(project, "from coefdyn.base import get\nget('one')") >= {"one:", "one:f"}
+    assert "one:" not in reached(project, "from coefdyn.base import get\nget('two')")
+    assert reached(project, "from coefdyn.base import ALL") >= {"one:f", "two:f"}
+    assert reached(project, "from coefdyn.use import X") == {"use:", "use:X"}
+
+
+def test_what_a_name_stands_for_counts(project: Path) -> None:
+    """The same definitions, reached under each other's names, are another library."""
+    write(project, a="def f(): ...\ndef g(): ...\n")
+    for imports in ("f as x, g as y", "g as x, f as y"):
+        write(project, b=f"from coefdyn.a import {imports}\ndef run(): return x() - y()\n")
+        found = Library(project).reached(["from coefdyn.b import run"])
+        assert found != locals().get("before")
+        before = found
+
+
+def test_files_count_where_they_are_named_and_scripts_never(project: Path) -> None:
+    write(project, plots__style='STYLE = "own.mplstyle"\nSCRIPT = "own.js"\nOTHER = 1\n')
+    (project / "coefdyn/plots/own.mplstyle").write_text("a: 1\n")
+    (project / "coefdyn/plots/own.js").write_text("1")
+    found = reached(project, "from coefdyn.plots.style import STYLE, SCRIPT")
+    assert found == {"plots.style:STYLE", "plots.style:SCRIPT", "own.mplstyle"}
+    write(project, figure="def join(): ...\nclass F:\n    _esm = join()\n    x = 1\n")
+    assert reached(project, "from coefdyn.figure import F") == {"figure:F"}
+    assert reached(project, "from coefdyn.plots.style import OTHER") == {"plots.style:OTHER"}
 
 
 def test_gpu_kernels_count_only_when_a_cell_names_them(project: Path) -> None:
-    (project / "coefdyn/core.py").write_text("from coefdyn.execution.triton import scalar\n")
-    assert reached(project, "import coefdyn.core") == {"coefdyn/core.py"}
-    named = reached(project, "import coefdyn.core\nimport coefdyn.execution.triton.scalar")
-    assert "coefdyn/execution/triton/scalar.py" in named
+    (project / "coefdyn/core.py").write_text(
+        "from coefdyn.execution.triton import scalar\ndef Core(): return scalar.kernel\n"
+    )
+    assert reached(project, "from coefdyn import Core") == {"core:Core"}
+    named = "from coefdyn import Core\nfrom coefdyn.execution.triton.scalar import kernel"
+    assert reached(project, named) == {"core:Core", "execution.triton.scalar:kernel"}
 
 
 def test_data_named_by_path_folder_or_word(project: Path) -> None:
@@ -152,8 +245,8 @@ def test_meaning_leaves_out_comments_docstrings_and_layout() -> None:
     dressed = (
         '"""M."""\nclass A:\n    """D."""\n    # c\n    def f(self):\n        return f"{1:.2f}"\n'
     )
-    assert digests.meaning(ast.parse(plain)) == digests.meaning(ast.parse(dressed))
-    assert digests.meaning(ast.parse("x = 1")) != digests.meaning(ast.parse("x = 1.0"))
+    assert meaning(ast.parse(plain)) == meaning(ast.parse(dressed))
+    assert meaning(ast.parse("x = 1")) != meaning(ast.parse("x = 1.0"))
 
 
 def test_meaning_is_the_same_text_on_every_python() -> None:
@@ -165,7 +258,7 @@ def test_meaning_is_the_same_text_on_every_python() -> None:
         "kwonlyargs=[arg(arg='y')],kw_defaults=[Constant()]),body=[Return(value=Subscript("
         "value=Name(id='x'),slice=Slice(lower=Constant(value=1))))])])"
     )
-    assert digests.meaning(ast.parse(code)) == told
+    assert meaning(ast.parse(code)) == told
 
 
 def test_only_markdown_with_a_kernel_is_a_chapter(project: Path) -> None:
@@ -178,3 +271,15 @@ def test_chapters_are_named_loosely_and_wrong_names_get_the_nearest(project: Pat
         assert select(chapters, name) == chapters
     with pytest.raises(ValueError, match=r"chaptre is no chapter. Did you mean part/chapter"):
         select(chapters, "chaptre")
+
+
+def test_the_modules_whose_definitions_changed_are_named(project: Path) -> None:
+    chapter = chapter_of(project)
+    notebook = digests.read_source(chapter)
+    made_from = vars(digests.digest(chapter, project))
+    notebook.metadata[digests.KEY] = {"digest": made_from}
+    nbformat.write(notebook, chapter.notebook)
+    assert digests.changed_modules(chapter, project) == []
+    (project / "coefdyn/core.py").write_text("def Core():\n    return 2\n")
+    assert digests.changed_modules(chapter, project) == ["coefdyn.core"]
+    assert len(made_from["modules"]) == 4 * len({"<cells>", "coefdyn.core", "coefdyn.mixers.first"})

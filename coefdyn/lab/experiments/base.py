@@ -52,6 +52,8 @@ class Experiment(ABC):
     profiles: ClassVar[tuple[str, ...]] = ("live", "quick", "paper")
     #: the id whose result file is used; another one's where both look at the same trained models
     stored_as: ClassVar[str | None] = None
+    #: the ids of those that name this one so
+    read_by: ClassVar[tuple[str, ...]] = ()
     #: an id whose finished runs are taken over where they are the very same runs
     borrows_from: ClassVar[str | None] = None
 
@@ -240,11 +242,11 @@ class Experiment(ABC):
 
     def _sharing(self) -> list[Experiment]:
         """Every experiment that looks at this one's result file, itself included."""
-        from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
+        from coefdyn.lab.experiments import get_experiment
 
-        stored, others = self.stored_as or self.id, map(get_experiment, EXPERIMENTS)
-        found = [one for one in others if stored in (one.id, one.stored_as) and one.id != self.id]
-        return [self, *found]
+        owner = get_experiment(self.stored_as) if self.stored_as else self
+        found = [owner, *map(get_experiment, owner.read_by)]
+        return [self, *(one for one in found if one.id != self.id)]
 
 
 def judged_by_accuracy(task: TaskConfig) -> bool:

@@ -56,6 +56,7 @@ class Principle21(Experiment):
     title = "Feature maps set fewer coefficients near zero and are less accurate"
     source = "coefficient-dynamics paper, Figure 8"
     profiles = ("live", "quick", "standard", "paper")
+    read_by = ("principle-2.2",)
     about = (
         "As principle-2 with alpha = psi(q)^T psi(b k) for psi in {ReLU, ELU + 1, softplus, exp}; "
         "exp and the identity as pointwise readouts are the two lines. Quick and live as in "
