@@ -121,6 +121,9 @@ class Mixer(nn.Module, ABC):
             None.
         output: module from (heads y, x) to the output; one linear map if None.
 
+    Half precision: ``mixer.half()`` or ``.bfloat16()``, or all parameters but ``float32_names()``.
+    Norms, L2 norms and the dynamics sum in float32 either way.
+
     Linear maps are initialised as torch does; what the authors initialise otherwise is in the
     docstrings of the gates. Random numbers come from torch's current generator.
 
@@ -131,6 +134,8 @@ class Mixer(nn.Module, ABC):
     symbols: ClassVar[Symbols]
     #: parameters of this module that its authors exempt from weight decay
     no_weight_decay: ClassVar[tuple[str, ...]] = ()
+    #: parameters of this module to keep in float32 where the others are of half precision
+    keep_float32: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self,
@@ -260,18 +265,37 @@ class Mixer(nn.Module, ABC):
 
     @torch.no_grad()
     def _numbers_kept(self, length: int) -> int:
-        like = next(self.parameters())
+        like = self._like()
         state = self.extend(like.new_zeros(length, self.d_model))[1]
         return state.numbers()
 
     def no_weight_decay_names(self) -> set[str]:
         """Names (as in ``named_parameters``) of the parameters to exempt from weight decay."""
+        return self._names_in("no_weight_decay")
+
+    def float32_names(self) -> set[str]:
+        """Names of the parameters to keep in float32 where a model is of half precision.
+
+        Decays and their step sizes, eigenvalues, and weights of norms: bfloat16 holds a rate to
+        8 bits, and a decay over a thousand tokens multiplies that error. A mixer takes them in
+        float32 beside all others in half precision.
+        """
+        return self._names_in("keep_float32")
+
+    def _names_in(self, attribute: str) -> set[str]:
         return {
             f"{prefix}.{name}" if prefix else name
             for prefix, module in self.named_modules()
-            for name in getattr(module, "no_weight_decay", ())
+            for name in getattr(module, attribute, ())
             if isinstance(getattr(module, name, None), nn.Parameter)
         }
+
+    def _like(self) -> Tensor:
+        """A parameter of the dtype that x has: none of those that may stay in float32."""
+        for part in (self.project, self.output, self):
+            if (found := next(part.parameters(), None)) is not None:
+                return found
+        raise ValueError(f"{type(self).__name__} has no parameter.")
 
     def check_input(self, x: Tensor, state: MixerState | None = None) -> None:
         """x fits this mixer, and the state fits both.
@@ -297,7 +321,7 @@ class Mixer(nn.Module, ABC):
     def _check_kind(self, x: Tensor) -> None:
         if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
             return
-        own = next(self.parameters())
+        own = self._like()
         if x.dtype != own.dtype or x.device != own.device:
             raise ValueError(
                 f"x has dtype {x.dtype} on {x.device}, the parameters of this "

@@ -93,7 +93,8 @@ class ChannelMixer(Mixer):
         parts, past = self.parts(x, state, "value")
         q, k = self.queries_and_keys(merge_heads(parts["value"]))
         start = 0 if state is None else state.position
-        return Tokens(x=x, q=q, k=k, v=parts["value"], start=start), past
+        v = parts["value"].to(q.dtype)  # u = x itself keeps its dtype under autocast
+        return Tokens(x=x, q=q, k=k, v=v, start=start), past
 
 
 class PlainInput(nn.Module):

@@ -1,7 +1,8 @@
 """Input-dependent scalars and vectors per head: decays, step sizes, beta, eta, exponential gates.
 
 All of them read x ``(..., L, d_model)`` and return ``(..., H, L)``, or ``(..., H, L, width)``.
-``no_weight_decay`` names the parameters that their authors exempt from weight decay.
+``no_weight_decay`` names the parameters that their authors exempt from weight decay,
+``keep_float32`` those that stay in float32 where all others are of half precision.
 """
 
 from __future__ import annotations
@@ -113,6 +114,7 @@ class TimestepDecay(nn.Module):
     """
 
     no_weight_decay: ClassVar[tuple[str, ...]] = ("log_a", "delta_bias")
+    keep_float32: ClassVar[tuple[str, ...]] = ("log_a", "delta_bias")
 
     def __init__(
         self,

@@ -31,6 +31,7 @@ class ChannelDecay(nn.Module):
     """
 
     no_weight_decay: ClassVar[tuple[str, ...]] = ("log_rate", "bias")
+    keep_float32: ClassVar[tuple[str, ...]] = ("log_rate", "bias")
 
     def __init__(self, *, d_model: int, n_heads: int, width: int) -> None:
         super().__init__()

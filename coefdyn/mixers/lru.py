@@ -45,6 +45,7 @@ class LRU(ModeMixer):
     """
 
     no_weight_decay = ("log_nu", "log_theta", "log_gamma", "skip")
+    keep_float32 = ("log_nu", "log_theta", "log_gamma")
     symbols = Symbols(
         title="Linear recurrent unit (LRU)",
         evolution=r"\mathrm{diag}(r e^{\pm i \theta})",

@@ -14,7 +14,7 @@ from coefdyn.execution.state import LinearState
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import timestep_gate
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
-from coefdyn.mixers.projections import OutputStage
+from coefdyn.mixers.projections import OutputStage, at_least_float32
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Mamba3"]
@@ -92,8 +92,9 @@ class Mamba3(HeadMixer):
         return replace(tokens, q=q, k=k), past
 
     def _normed(self, x: Tensor, weight: Tensor, bias: Tensor) -> Float[Tensor, "*heads L n"]:
-        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + cast(OutputStage, self.output).eps)
-        return (x * scale * weight + bias).to(x.dtype)
+        wide, eps = at_least_float32(x), cast(OutputStage, self.output).eps
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+        return (wide * scale * weight + bias).to(x.dtype)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         step, share, rate = (

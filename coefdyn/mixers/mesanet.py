@@ -40,6 +40,7 @@ class MesaNet(HeadMixer):
     defaults = HeadChoices(short_convolution=4, output_norm="rms")
     settled = HeadChoices(query_key_norm=True)
     no_weight_decay: ClassVar[tuple[str, ...]] = (*HeadMixer.no_weight_decay, "raw_ridge")
+    keep_float32: ClassVar[tuple[str, ...]] = ("raw_ridge",)
     symbols = Symbols(
         title="MesaNet",
         evolution=r"a_t\, \mathbb{I}_n",

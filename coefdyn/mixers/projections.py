@@ -5,6 +5,8 @@ Nothing here belongs to one architecture. Layout: x ``(..., L, d_model)``; heads
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -18,6 +20,7 @@ __all__ = [
     "HeadProjection",
     "OutputStage",
     "ShortConvolution",
+    "at_least_float32",
     "l2_normalize",
     "merge_heads",
     "rotate_positions",
@@ -38,9 +41,18 @@ def merge_heads(y: Float[Tensor, "*batch H L n"]) -> Float[Tensor, "*batch L wid
     return y.transpose(-3, -2).flatten(-2)
 
 
+def at_least_float32(x: Tensor) -> Tensor:
+    """x itself, or in float32 where it is of half precision: for sums and squares."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))
+
+
 def l2_normalize(x: Float[Tensor, "*any n"], eps: float = 1e-6) -> Float[Tensor, "*any n"]:
-    """x / sqrt(|x|^2 + eps): eps inside the root, as in fla's DeltaNet."""
-    return (x * torch.rsqrt(x.square().sum(-1, keepdim=True) + eps)).to(x.dtype)
+    """x / sqrt(|x|^2 + eps): eps inside the root, as in fla's DeltaNet.
+
+    Squares are summed in float32 at least, since those of float16 leave its range beyond 255.
+    """
+    wide = at_least_float32(x)
+    return (wide * torch.rsqrt(wide.square().sum(-1, keepdim=True) + eps)).to(x.dtype)
 
 
 def rotate_positions(
@@ -164,6 +176,8 @@ class OutputStage(nn.Module):
         bias: bias of the output projection.
     """
 
+    keep_float32: ClassVar[tuple[str, ...]] = ("norm_weight",)
+
     def __init__(
         self,
         *,
@@ -216,8 +230,8 @@ class OutputStage(nn.Module):
     def _norm(self, y: Tensor) -> Tensor:
         if self.norm_weight is None:
             return y
-        grouped = y.unflatten(-1, (self.groups, -1))
+        grouped = at_least_float32(y).unflatten(-1, (self.groups, -1))
         if self.norm_kind == "layer":
             grouped = grouped - grouped.mean(-1, keepdim=True)
         scale = torch.rsqrt(grouped.square().mean(-1, keepdim=True) + self.eps)
-        return (grouped * scale * self.norm_weight).flatten(-2)
+        return (grouped * scale * self.norm_weight).flatten(-2).to(y.dtype)

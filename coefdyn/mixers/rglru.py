@@ -43,6 +43,7 @@ class RGLRU(ChannelMixer):
         ValueError: for a sharpness that is not positive.
     """
 
+    keep_float32 = ("raw_speed",)
     symbols = Symbols(
         title="RG-LRU",
         evolution=r"e^{-c\, r_t\, \mathrm{softplus}(\lambda)}",

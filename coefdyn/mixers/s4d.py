@@ -46,6 +46,7 @@ class S4D(ModeMixer):
     """
 
     no_weight_decay = ("log_real", "frequency", "log_delta", "skip")
+    keep_float32 = ("log_real", "frequency", "log_delta")
     symbols = Symbols(
         title="S4D",
         evolution=r"\mathrm{diag}(r e^{\pm i \theta})",

@@ -49,6 +49,7 @@ class S6(ChannelMixer):
     """
 
     no_weight_decay = ("log_a", "skip")
+    keep_float32 = ("log_a",)
     symbols = Symbols(
         title="S6 (Mamba)",
         evolution=r"\mathrm{diag}(e^{-\Delta_t a})",

@@ -34,6 +34,7 @@ class SoftmaxAttention(HeadMixer):
     """
 
     no_weight_decay: ClassVar[tuple[str, ...]] = ("position_table", "sink")
+    keep_float32: ClassVar[tuple[str, ...]] = ("sink",)
     symbols = Symbols(
         title="Softmax attention",
         evolution=r"\mathbb{I}_n",

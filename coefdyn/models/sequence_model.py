@@ -223,6 +223,14 @@ class SequenceModel(nn.Module):
             for name in block.mixer.no_weight_decay_names()
         }
 
+    def float32_names(self) -> set[str]:
+        """Names of the mixers' parameters to keep in float32, see ``Mixer.float32_names``."""
+        return {
+            f"blocks.{index}.mixer.{name}"
+            for index, block in enumerate(self.blocks)
+            for name in block.mixer.float32_names()
+        }
+
 
 def _choose(
     logits: torch.Tensor, temperature: float, generator: torch.Generator | None
