@@ -6,17 +6,19 @@ plotted, diagnosed and run by every backend.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self, get_args, get_type_hints, is_typeddict
 
 import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics
+from coefdyn.mixers.initial import Resettable
 from coefdyn.mixers.projections import HeadProjection, OutputStage
-from coefdyn.options import check_count
+from coefdyn.options import check_count, did_you_mean
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Mixer", "MixerState", "Symbols", "Tokens", "head_sizes"]
@@ -86,6 +88,22 @@ def _count(value: Any) -> int:
     return 0
 
 
+def _show_constructor(form: type) -> None:
+    """Let help() show the arguments of ``__init__``; Python would show those of ``__new__``."""
+    whole = inspect.signature(form.__init__)  # type: ignore[misc]
+    form.__signature__ = whole.replace(parameters=list(whole.parameters.values())[1:])  # type: ignore[attr-defined]
+
+
+def _typed_options(form: type, name: str) -> set[str] | None:
+    """The names of ``**name: Unpack[...]`` in a constructor; None without such a type."""
+    try:
+        hint = get_type_hints(vars(form)["__init__"])[name]
+    except (KeyError, NameError, TypeError):
+        return None
+    inner = get_args(hint)
+    return set(inner[0].__annotations__) if inner and is_typeddict(inner[0]) else None
+
+
 def head_sizes(
     d_model: int, n_heads: int, key_dim: int | None, value_dim: int | None
 ) -> tuple[int, int]:
@@ -103,7 +121,7 @@ def head_sizes(
     return sizes[0], sizes[1]
 
 
-class Mixer(nn.Module, ABC):
+class Mixer(Resettable, ABC):
     """One causal sequence mixer: x ``(..., L, d_model)`` to y of the same shape.
 
         x --tokens--> q, k, v --build--> CoefficientDynamics --apply--> y --finish--> output
@@ -136,6 +154,56 @@ class Mixer(nn.Module, ABC):
     no_weight_decay: ClassVar[tuple[str, ...]] = ()
     #: parameters of this module to keep in float32 where the others are of half precision
     keep_float32: ClassVar[tuple[str, ...]] = ()
+    #: projections that are drawn after the output stage
+    late: ClassVar[tuple[str, ...]] = ()
+    #: options of a base class that this class fills itself
+    filled: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        _show_constructor(cls)
+
+    def __new__(cls, *args: object, **given: object) -> Self:
+        """An object without its parts; a keyword that the class does not offer is told at once.
+
+        Raises:
+            TypeError: naming the nearest option that it has.
+        """
+        known = cls.offered()
+        for option in given:
+            if known is not None and option not in known:
+                hint = did_you_mean(option, known)
+                listing = ", ".join(sorted(known))
+                raise TypeError(
+                    f"{cls.__name__} has no option {option!r}{hint} It takes {listing}."
+                )
+        return super().__new__(cls)
+
+    @classmethod
+    def offered(cls) -> set[str] | None:
+        """The keywords that a caller may give; None where they cannot be told.
+
+        Those of its constructor, and of the constructors that this one hands unnamed options to;
+        what an abstract base asks of its subclasses is none of them.
+        """
+        found: set[str] = set()
+        makers = [base for base in cls.__mro__ if "__init__" in vars(base)]
+        for place, base in enumerate(makers):
+            if place and inspect.isabstract(base):
+                break
+            open_ended = None
+            for name, one in inspect.signature(vars(base)["__init__"]).parameters.items():
+                if one.kind is inspect.Parameter.VAR_KEYWORD:
+                    open_ended = one
+                elif one.kind is not inspect.Parameter.VAR_POSITIONAL and name != "self":
+                    found.add(name)
+            if open_ended is None:
+                break
+            typed = _typed_options(base, open_ended.name)
+            if typed is None:
+                return None
+            found |= typed
+        return found - set(cls.filled)
 
     def __init__(
         self,
@@ -160,6 +228,11 @@ class Mixer(nn.Module, ABC):
         if output is None:
             output = OutputStage(d_model=d_model, n_heads=n_heads, value_dim=self.value_dim)
         self.output = output
+
+    def drawn(self) -> Iterable[nn.Module]:
+        early = [part for name, part in self.project.items() if name not in self.late]
+        rest = [part for part in self.children() if part not in (self.project, self.output)]
+        return (*early, self.output, *(self.project[name] for name in self.late), *rest)
 
     @abstractmethod
     def build(self, tokens: Tokens) -> CoefficientDynamics:
@@ -348,3 +421,6 @@ class Mixer(nn.Module, ABC):
             f"d_model={self.d_model}, n_heads={self.n_heads}, key_dim={self.key_dim}, "
             f"value_dim={self.value_dim}"
         )
+
+
+_show_constructor(Mixer)

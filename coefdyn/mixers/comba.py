@@ -50,8 +50,15 @@ class Comba(HeadMixer):
         super().__init__(**heads)
         self.beta = self.head_gate("sigmoid")
         self.decay = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads, a_range=(0.0, 16.0))
-        self.feedback = nn.Parameter(torch.ones(self.n_heads))
-        self.correction = nn.Parameter(torch.ones(self.n_heads))
+        self.feedback = nn.Parameter(torch.empty(self.n_heads))
+        self.correction = nn.Parameter(torch.empty(self.n_heads))
+        Comba.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill c and d with 1."""
+        self.feedback.fill_(1.0)
+        self.correction.fill_(1.0)
 
     def tokens(
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None

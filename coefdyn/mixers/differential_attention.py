@@ -54,10 +54,16 @@ class DifferentialAttention(HeadMixer):
     def __init__(self, *, layer: int = 0, **heads: Unpack[HeadOptions]) -> None:
         super().__init__(key_heads=2 * check_count("n_heads", heads.get("n_heads", 1)), **heads)
         self.first_weight = 0.8 - 0.6 * math.exp(-0.3 * check_count("layer", layer, least=0))
-        self.rates = nn.Parameter(0.1 * torch.randn(2, 2, self.key_dim))
-        weight = cast(OutputStage, self.output).norm_weight
-        if weight is not None:
-            nn.init.constant_(weight, 1 - self.first_weight)
+        self.rates = nn.Parameter(torch.empty(2, 2, self.key_dim))
+        stage = cast(OutputStage, self.output)
+        stage.norm_start = 1 - self.first_weight
+        stage.start()
+        DifferentialAttention.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill l and m, N(0, 0.1)."""
+        self.rates.copy_(0.1 * torch.randn_like(self.rates))
 
     def tokens(
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None

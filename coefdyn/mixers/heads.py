@@ -174,6 +174,12 @@ class HeadMixer(Mixer):
         self.query_key_norm = check_flag("query_key_norm", chosen["query_key_norm"])
         self.position, self.position_table = chosen["position"], table
 
+    @torch.no_grad()
+    def begin(self) -> None:
+        """Fill the learned positions, N(0, 0.02)."""
+        if self.position_table is not None:
+            self.position_table.copy_(0.02 * torch.randn_like(self.position_table))
+
     def head_gate(self, kind: str, factor: float = 1.0) -> HeadGate:
         """One learned number per head and token, see ``HeadGate``."""
         return HeadGate(d_model=self.d_model, n_heads=self.n_heads, kind=kind, factor=factor)

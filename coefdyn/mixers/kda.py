@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
-from coefdyn.mixers.gates import inverse_softplus_timestep
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.initial import Resettable, draw_timestep
 from coefdyn.mixers.projections import split_heads
 from coefdyn.options import check_flag
 from coefdyn.shapes import Float, Tensor
@@ -19,7 +19,7 @@ from coefdyn.shapes import Float, Tensor
 __all__ = ["KDA", "ChannelDecay"]
 
 
-class ChannelDecay(nn.Module):
+class ChannelDecay(Resettable):
     """log a_t = -exp(c_h) softplus(W_2 W_1 x_t + d): one rate per head, one gate per channel.
 
     W_1 has rank n and no bias; exp(c_h) is uniform in [1, 16] and softplus(d) log-uniform in
@@ -38,8 +38,15 @@ class ChannelDecay(nn.Module):
         self.n_heads = n_heads
         self.down = nn.Linear(d_model, width, bias=False)
         self.up = nn.Linear(width, n_heads * width, bias=False)
-        self.bias = nn.Parameter(inverse_softplus_timestep(n_heads * width))
-        self.log_rate = nn.Parameter(torch.empty(n_heads).uniform_(1.0, 16.0).log())
+        self.bias = nn.Parameter(torch.empty(n_heads * width))
+        self.log_rate = nn.Parameter(torch.empty(n_heads))
+        ChannelDecay.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill d, then c."""
+        draw_timestep(self.bias)
+        self.log_rate.uniform_(1.0, 16.0).log_()
 
     def forward(self, x: Float[Tensor, "*batch L d"]) -> Float[Tensor, "*heads L n"]:
         """log a_t <= 0 in nats per token, ``(..., H, L, n)``."""

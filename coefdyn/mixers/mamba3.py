@@ -71,11 +71,18 @@ class Mamba3(HeadMixer):
         self.share = self.head_gate("sigmoid")
         self.speed = nn.Linear(self.d_model, self.key_dim // 2, bias=False)
         shape = (self.n_heads, 1, self.key_dim)
-        self.query_bias = nn.Parameter(torch.ones(shape))
-        self.key_bias = nn.Parameter(torch.ones(shape))
-        self.query_weight = nn.Parameter(torch.ones(self.key_dim))
-        self.key_weight = nn.Parameter(torch.ones(self.key_dim))
-        self.skip = nn.Parameter(torch.ones(self.n_heads))
+        self.query_bias = nn.Parameter(torch.empty(shape))
+        self.key_bias = nn.Parameter(torch.empty(shape))
+        self.query_weight = nn.Parameter(torch.empty(self.key_dim))
+        self.key_weight = nn.Parameter(torch.empty(self.key_dim))
+        self.skip = nn.Parameter(torch.empty(self.n_heads))
+        Mamba3.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill the biases and weights of q and k, and D, with 1."""
+        for one in self.parameters(recurse=False):
+            one.fill_(1.0)
 
     def tokens(
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None

@@ -56,8 +56,13 @@ class MesaNet(HeadMixer):
         sizes = {"d_model": self.d_model, "n_heads": self.n_heads}
         self.decay = HeadGate(**sizes, kind="sigmoid", bias=True)
         self.beta = HeadGate(**sizes, kind="sigmoid", bias=True)
-        start = math.log(math.expm1(1 - RIDGE))
-        self.raw_ridge = nn.Parameter(torch.full((self.n_heads, self.key_dim), start))
+        self.raw_ridge = nn.Parameter(torch.empty(self.n_heads, self.key_dim))
+        MesaNet.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill Lambda with 1."""
+        self.raw_ridge.fill_(math.log(math.expm1(1 - RIDGE)))
 
     def gates(self, tokens: Tokens) -> tuple[Float[Tensor, "*h L"], Float[Tensor, "*h L"]]:
         """(log a_t in nats, beta_t), ``(..., H, L)``."""

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from coefdyn.mixers.initial import Resettable
 from coefdyn.options import check_choice, check_count, check_flag
 from coefdyn.shapes import Float, Tensor
 
@@ -75,7 +76,7 @@ def rotate_positions(
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
 
 
-class ShortConvolution(nn.Module):
+class ShortConvolution(Resettable):
     """Depthwise causal convolution over time, then SiLU (Mamba-2, DeltaNet and others).
 
         y_i = SiLU(bias + sum_{s < width} w_s * x_{i-s})            (zeros before the first token)
@@ -90,10 +91,18 @@ class ShortConvolution(nn.Module):
 
     def __init__(self, *, channels: int, width: int, bias: bool) -> None:
         super().__init__()
-        bound = width**-0.5
         self.width = width
-        self.weight = nn.Parameter(torch.empty(width, channels).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(channels).uniform_(-bound, bound)) if bias else None
+        self.weight = nn.Parameter(torch.empty(width, channels))
+        self.bias = nn.Parameter(torch.empty(channels)) if bias else None
+        ShortConvolution.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill weights and bias, uniform within 1/sqrt(width)."""
+        bound = self.width**-0.5
+        self.weight.uniform_(-bound, bound)
+        if self.bias is not None:
+            self.bias.uniform_(-bound, bound)
 
     def forward(
         self, x: Float[Tensor, "*batch L c"], past: Float[Tensor, "*batch w c"] | None = None
@@ -115,7 +124,7 @@ class ShortConvolution(nn.Module):
         return functional.silu(y).to(x.dtype), padded.narrow(-2, length, keep)
 
 
-class HeadProjection(nn.Module):
+class HeadProjection(Resettable):
     """x to one of q, k, v (or a direction z): linear map, optional short convolution, split heads.
 
     Args:
@@ -159,7 +168,7 @@ class HeadProjection(nn.Module):
         return split_heads(projected, self.n_heads), past
 
 
-class OutputStage(nn.Module):
+class OutputStage(Resettable):
     """From heads back to the model: norm, gate, merge, output projection.
 
         norm(y) * gate(W_g x), then W_o      (gate_first=False: GLA, Gated DeltaNet, mLSTM)
@@ -193,6 +202,8 @@ class OutputStage(nn.Module):
         super().__init__()
         #: what the norm adds to the mean square
         self.eps = 1e-5
+        #: what the norm's weights are at the start
+        self.norm_start = 1.0
         channels = n_heads * value_dim
         check_choice("output_gate", gate, GATES)
         check_choice("output_norm", norm, NORMS)
@@ -209,6 +220,12 @@ class OutputStage(nn.Module):
         shape = (width,) if shared else (self.groups, width)
         self.norm_weight = None if norm == "none" else nn.Parameter(torch.ones(shape))
         self.projection = nn.Linear(channels, d_model, bias=bias)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill the norm's weights with ``norm_start``."""
+        if self.norm_weight is not None:
+            self.norm_weight.fill_(self.norm_start)
 
     def forward(
         self, y: Float[Tensor, "*batch H L dv"], x: Float[Tensor, "*rest d"]

@@ -7,6 +7,7 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn import mixers
+from coefdyn.mixers.initial import Resettable
 from coefdyn.mixers.registry import REGISTERED
 from coefdyn.models.config import ModelConfig
 from coefdyn.options import check_choice
@@ -15,7 +16,7 @@ from coefdyn.shapes import Float
 __all__ = ["Block", "SwiGLU", "build_mixer", "build_norm"]
 
 
-class SwiGLU(nn.Module):
+class SwiGLU(Resettable):
     """y = W_3 (SiLU(W_1 x) * W_2 x), no biases (Shazeer, 2020).
 
     Args:
@@ -60,7 +61,7 @@ def build_mixer(config: ModelConfig) -> mixers.Mixer:
         raise ValueError(f"mixer {config.mixer!r} does not take these options: {words}.") from error
 
 
-class Block(nn.Module):
+class Block(Resettable):
     r"""Pre-norm residual block: x + mixer(norm(x)), then x + MLP(norm(x)) where there is one.
 
     Type 1 and type 2 of the paper's Figure 12 differ inside the mixer: type 2 has the short

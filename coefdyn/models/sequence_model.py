@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,7 @@ from torch import nn
 
 from coefdyn import CoefficientDynamics
 from coefdyn.mixers import MixerState
+from coefdyn.mixers.initial import Linear, Resettable
 from coefdyn.models.blocks import Block, build_norm
 from coefdyn.models.config import ModelConfig
 from coefdyn.options import check_choice, check_count, check_number
@@ -30,7 +32,20 @@ class ModelState:
         return sum(layer.numbers() for layer in self.layers)
 
 
-class SequenceModel(nn.Module):
+class TokenEmbedding(nn.Embedding):
+    """``torch.nn.Embedding`` with initial weights N(0, std)."""
+
+    def __init__(self, vocab: int, width: int, std: float) -> None:
+        self.std = std  # ahead of the first reset_parameters, which the base calls
+        super().__init__(vocab, width)
+
+    def reset_parameters(self) -> None:
+        """Torch's own draw, which a seed has always spent, then N(0, std)."""
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=self.std)
+
+
+class SequenceModel(Resettable):
     """Tokens to logits, one block after another (MAD's shell).
 
     Embedding weights are drawn from N(0, embedding_std); other linear maps as torch does; the
@@ -59,13 +74,11 @@ class SequenceModel(nn.Module):
         if classes is not None:
             check_count("classes", classes)
         self.config = config
-        self.embedding = nn.Embedding(vocab, config.width)
-        nn.init.normal_(self.embedding.weight, std=config.embedding_std)
+        self.embedding = TokenEmbedding(vocab, config.width, config.embedding_std)
         self.positions = self._position_table(length)
         self.blocks = nn.ModuleList([Block(config) for _ in range(config.layers)])
         self.norm = build_norm(config)
-        self.head = nn.Linear(config.width, classes or vocab)
-        nn.init.zeros_(self.head.bias)
+        self.head = Linear(config.width, classes or vocab, start=nn.init.zeros_)
 
     def _position_table(self, length: int | None) -> nn.Parameter | None:
         if self.config.position != "learned":
@@ -74,6 +87,17 @@ class SequenceModel(nn.Module):
             raise ValueError("position='learned' needs length, the longest input in tokens.")
         check_count("length", length)
         return nn.Parameter(self.config.embedding_std * torch.randn(length, self.config.width))
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """The embedding, and the learned positions after it."""
+        self.embedding.reset_parameters()
+        if self.positions is not None:
+            drawn = torch.randn_like(self.positions)
+            self.positions.copy_(self.config.embedding_std * drawn)
+
+    def drawn(self) -> Iterable[nn.Module]:
+        return (self.blocks, self.norm, self.head)
 
     def embed(
         self, tokens: Int[torch.Tensor, "*batch L"], start: int = 0

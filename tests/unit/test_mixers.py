@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from mixer_cases import CASES, tokens
 from mixer_cases import SIZES as CASE_SIZES
 from tolerances import assert_agree, relative_error
 
-from coefdyn import readout
+from coefdyn import mixers, readout
 from coefdyn.mixers import (
     GLA,
     MIXERS,
@@ -36,8 +37,6 @@ from coefdyn.options import check_count, check_flag
 
 F64 = torch.float64
 SIZES = {"d_model": 12, "n_heads": 3}
-#: mixers whose random draws have not changed since results were first kept
-KEPT = (*MIXERS, "Design", "QLSTM")
 INITIAL = Path(__file__).parents[1] / "golden" / "initial_weights.json"
 
 
@@ -197,7 +196,7 @@ def test_negative_eigenvalues_reach_below_zero() -> None:
     assert beta.max() < 2
 
 
-@pytest.mark.parametrize("case", [name for name in CASES if name.split("-")[0] in KEPT])
+@pytest.mark.parametrize("case", CASES)
 def test_a_seed_gives_the_weights_that_kept_results_started_from(case: str) -> None:
     """Names, order and values of all parameters, by one number each."""
     kept = json.loads(INITIAL.read_text())[case]
@@ -298,3 +297,35 @@ def test_input_that_does_not_fit() -> None:
         mixer.step(torch.zeros(12), state)
     with pytest.raises(ValueError, match="method must be one of"):
         mixer(torch.zeros(3, 12), method="fast")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("QLSTM", {"n_heads": 2}, "QLSTM has no option 'n_heads'. It takes bias, channels"),
+        ("LRU", {"n_heads": 2}, "LRU has no option 'n_heads'. It takes bias, d_model"),
+        ("S4D", {"state_dims": 2}, "no option 'state_dims'; did you mean 'state_dim'?"),
+        ("S6", {"n_heads": 2}, "S6 has no option 'n_heads'"),
+        ("RGLRU", {"key_dim": 2}, "RGLRU has no option 'key_dim'"),
+        ("SinkAttention", {"sink": False}, "SinkAttention has no option 'sink'"),
+        ("SoftmaxAttention", {"learned_direction": True}, "no option 'learned_direction'"),
+        ("RetNet", {"writes": 2}, "RetNet has no option 'writes'"),
+        ("GatedDeltaProduct", {"writes": 1}, "GatedDeltaProduct has no option 'writes'"),
+        ("GatedDeltaNet", {"query_key_norm": True}, "settles query_key_norm=True; leave it out"),
+        ("GatedDeltaNet", {"n_head": 2}, "no option 'n_head'; did you mean 'n_heads'?"),
+    ],
+)
+def test_an_option_that_a_class_fills_itself_is_told_in_words(
+    name: str, options: dict, message: str
+) -> None:
+    with pytest.raises(TypeError, match=re.escape(message)):
+        getattr(mixers, name)(d_model=8, **options)
+
+
+def test_a_class_derived_from_a_row_offers_the_rows_options() -> None:
+    class Mine(DeltaNet):
+        def __init__(self, *, extra: int = 1, **heads: object) -> None:
+            super().__init__(**heads)
+            self.extra = extra
+
+    assert Mine(**SIZES, direction="learned", extra=2).extra == 2
