@@ -9,116 +9,21 @@ from __future__ import annotations
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar, Self, get_args, get_type_hints, is_typeddict
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics
+from coefdyn.dynamics.documents import Documents, find
 from coefdyn.mixers.initial import Resettable
-from coefdyn.mixers.projections import HeadProjection, OutputStage
-from coefdyn.options import check_count, did_you_mean
+from coefdyn.mixers.offered import offered, show_constructor
+from coefdyn.mixers.projections import HeadProjection, OutputStage, head_sizes
+from coefdyn.mixers.tokens import MixerState, Symbols, Tokens, first
+from coefdyn.options import did_you_mean
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["Mixer", "MixerState", "Symbols", "Tokens", "head_sizes"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Symbols:
-    """How the paper writes this row (LaTeX), and where it derives it.
-
-    ``year`` is that of the first version; ``models`` names released models that use the row.
-    """
-
-    title: str
-    evolution: str
-    scaling: str
-    readout: str
-    normalizer: str
-    source: str
-    year: int | None = None
-    models: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tokens:
-    """What a mixer builds its dynamics from.
-
-    ``x`` (..., L, d_model); ``q``, ``k`` (..., H, L, n); ``v`` (..., H, L, d_v); ``z`` a learned
-    direction (..., H, L, n) or None; ``start`` the index of the first token, 0-based. A mixer of
-    several steps per token has more rows in q, k and v than in x.
-    """
-
-    x: Float[Tensor, "*batch tokens d"]
-    q: Float[Tensor, "*heads L n"]
-    k: Float[Tensor, "*keys L n"]
-    v: Float[Tensor, "*heads2 L dv"]
-    z: Float[Tensor, "*heads L n"] | None = None
-    start: int
-
-    def match(self, value: Tensor) -> Tensor:
-        """``value`` in the dtype of q (autocast may compute gates in another one)."""
-        return value.to(self.q.dtype)
-
-
-@dataclass(frozen=True, eq=False)
-class MixerState:
-    """What one mixer remembers between two tokens: tokens seen, convolution inputs, dynamics."""
-
-    position: int
-    past: dict[str, Tensor]
-    dynamics: Any
-
-    def numbers(self) -> int:
-        """How many numbers are kept, over all leading axes (the position not counted)."""
-        return _count(self.past) + _count(self.dynamics)
-
-
-def _count(value: Any) -> int:
-    """Elements of every tensor inside nested dicts, dataclasses and tuples."""
-    if isinstance(value, Tensor):
-        return value.numel()
-    if isinstance(value, dict):
-        return sum(_count(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return sum(_count(item) for item in value)
-    if hasattr(value, "__dataclass_fields__"):
-        return sum(_count(getattr(value, name)) for name in value.__dataclass_fields__)
-    return 0
-
-
-def _show_constructor(form: type) -> None:
-    """Let help() show the arguments of ``__init__``; Python would show those of ``__new__``."""
-    whole = inspect.signature(form.__init__)  # type: ignore[misc]
-    form.__signature__ = whole.replace(parameters=list(whole.parameters.values())[1:])  # type: ignore[attr-defined]
-
-
-def _typed_options(form: type, name: str) -> set[str] | None:
-    """The names of ``**name: Unpack[...]`` in a constructor; None without such a type."""
-    try:
-        hint = get_type_hints(vars(form)["__init__"])[name]
-    except (KeyError, NameError, TypeError):
-        return None
-    inner = get_args(hint)
-    return set(inner[0].__annotations__) if inner and is_typeddict(inner[0]) else None
-
-
-def head_sizes(
-    d_model: int, n_heads: int, key_dim: int | None, value_dim: int | None
-) -> tuple[int, int]:
-    """(n, d_v) of one head: as given, or d_model / n_heads."""
-    check_count("d_model", d_model)
-    check_count("n_heads", n_heads)
-    sizes = []
-    for name, size in (("key_dim", key_dim), ("value_dim", value_dim)):
-        if size is None and d_model % n_heads:
-            raise ValueError(
-                f"d_model={d_model} is not a multiple of n_heads={n_heads}, so {name} has no "
-                f"default; give {name} (the size of one head)."
-            )
-        sizes.append(check_count(name, d_model // n_heads if size is None else size))
-    return sizes[0], sizes[1]
+__all__ = ["Mixer", "MixerState", "Symbols", "Tokens"]
 
 
 class Mixer(Resettable, ABC):
@@ -161,7 +66,7 @@ class Mixer(Resettable, ABC):
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        _show_constructor(cls)
+        show_constructor(cls)
 
     def __new__(cls, *args: object, **given: object) -> Self:
         """An object without its parts; a keyword that the class does not offer is told at once.
@@ -169,7 +74,7 @@ class Mixer(Resettable, ABC):
         Raises:
             TypeError: naming the nearest option that it has.
         """
-        known = cls.offered()
+        known = offered(cls)
         for option in given:
             if known is not None and option not in known:
                 hint = did_you_mean(option, known)
@@ -178,32 +83,6 @@ class Mixer(Resettable, ABC):
                     f"{cls.__name__} has no option {option!r}{hint} It takes {listing}."
                 )
         return super().__new__(cls)
-
-    @classmethod
-    def offered(cls) -> set[str] | None:
-        """The keywords that a caller may give; None where they cannot be told.
-
-        Those of its constructor, and of the constructors that this one hands unnamed options to;
-        what an abstract base asks of its subclasses is none of them.
-        """
-        found: set[str] = set()
-        makers = [base for base in cls.__mro__ if "__init__" in vars(base)]
-        for place, base in enumerate(makers):
-            if place and inspect.isabstract(base):
-                break
-            open_ended = None
-            for name, one in inspect.signature(vars(base)["__init__"]).parameters.items():
-                if one.kind is inspect.Parameter.VAR_KEYWORD:
-                    open_ended = one
-                elif one.kind is not inspect.Parameter.VAR_POSITIONAL and name != "self":
-                    found.add(name)
-            if open_ended is None:
-                break
-            typed = _typed_options(base, open_ended.name)
-            if typed is None:
-                return None
-            found |= typed
-        return found - set(cls.filled)
 
     def __init__(
         self,
@@ -239,36 +118,116 @@ class Mixer(Resettable, ABC):
         """The four ingredients for these tokens: the one thing that differs between mixers."""
 
     def dynamics(
-        self, x: Float[Tensor, "*batch L d"]
+        self,
+        x: Float[Tensor, "*batch L d"],
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[CoefficientDynamics, Float[Tensor, "*heads rows dv"]]:
         """The coefficient dynamics of x and the values; heads are the last leading axis.
 
         Args:
             x: ``(..., L, d_model)``.
+            attention_mask, cu_seqlens: see ``forward``.
 
         Returns:
             dynamics with batch shape ``(..., H)``, and v ``(..., H, L, d_v)``; more heads or rows
             where ``collect`` says so.
         """
-        tokens = self.tokens(x)[0]
-        return self.build(tokens), tokens.v
+        tokens = self._told(x, None, self.documents(x, None, attention_mask, cu_seqlens))[0]
+        return tokens.apart(self.build(tokens)), tokens.v
 
     def forward(
-        self, x: Float[Tensor, "*batch L d"], method: str = "auto"
+        self,
+        x: Float[Tensor, "*batch L d"],
+        method: str = "auto",
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> Float[Tensor, "*batch L d"]:
-        """y ``(..., L, d_model)``; ``method`` as in ``CoefficientDynamics.apply``."""
-        tokens = self.tokens(x)[0]
-        y = self.build(tokens).apply(tokens.v, method=method)
+        """y ``(..., L, d_model)``.
+
+        With ``attention_mask`` or ``cu_seqlens`` every document gets the output that it would get
+        alone: convolutions, positions, states and row sums begin anew with it. That takes O(L)
+        memory more, no L x L mask.
+
+        Args:
+            x: ``(..., L, d_model)``.
+            method: as in ``CoefficientDynamics.apply``.
+            attention_mask: ``(..., L)``, 1 for a token and 0 for padding, which stands on the left
+                or on the right of a row; None for no padding.
+            cu_seqlens: boundaries of documents packed one after the other, whole numbers from 0 to
+                L, for x ``(L, d_model)`` or ``(1, L, d_model)``; None for one document.
+
+        Raises:
+            ValueError: for masks that do not fit, or a mixer that cannot tell documents apart.
+        """
+        tokens = self._told(x, None, self.documents(x, None, attention_mask, cu_seqlens))[0]
+        y = tokens.apart(self.build(tokens)).apply(tokens.v, method=method)
         return self.finish(self.collect(y), tokens)
 
     def extend(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """Continue a sequence by L more tokens; equals the whole sequence at once."""
-        tokens, past = self.tokens(x, state)
-        y, inner = self.build(tokens).extend(tokens.v, None if state is None else state.dynamics)
+        """Continue a sequence by L more tokens; equals the whole sequence at once.
+
+        Args:
+            x: ``(..., L, d_model)``.
+            state: what the previous call returned; None before the first token.
+            attention_mask: as for ``forward``, with padding on the left: of the first pieces of a
+                row. Later pieces need none.
+            cu_seqlens: as for ``forward``; the first document continues that of the state, and the
+                new state is that of the last one.
+
+        Raises:
+            ValueError: as ``forward``; for padding on the right, which a state cannot step over.
+        """
+        found = self.documents(x, state, attention_mask, cu_seqlens)
+        tokens, past = self._told(x, state, found)
+        design = tokens.apart(self.build(tokens))
+        y, inner = design.extend(tokens.v, None if state is None else state.dynamics)
         y = self.finish(self.collect(y), tokens)
-        return y, MixerState(tokens.start + x.shape[-2], past, inner)
+        after = tokens.start + x.shape[-2] if found is None else found.after()
+        return y, MixerState(after, past, inner)
+
+    def documents(
+        self,
+        x: Tensor,
+        state: MixerState | None,
+        attention_mask: Tensor | None,
+        cu_seqlens: Tensor | None,
+    ) -> Documents | None:
+        """Where the documents of x begin; None if they are not told apart."""
+        asked = attention_mask is not None or cu_seqlens is not None
+        before = None if state is None else getattr(state, "position", None)
+        if not asked and not isinstance(before, Tensor):
+            return None
+        self.check_input(x)
+        if state is not None and not isinstance(before, Tensor):
+            raise ValueError(
+                "the state was made without attention_mask or cu_seqlens, and cannot begin a "
+                "document anew; give one to the first piece already (attention_mask of ones)."
+            )
+        return find(x.shape[:-1], x.device, before, attention_mask, cu_seqlens)
+
+    def _told(
+        self, x: Tensor, state: MixerState | None, documents: Documents | None
+    ) -> tuple[Tokens, dict[str, Tensor]]:
+        """``tokens``, which learns of documents only where there are some."""
+        if documents is None:
+            return self.tokens(x, state)
+        if "documents" not in inspect.signature(self.tokens).parameters:
+            raise ValueError(
+                f"{type(self).__name__} cannot tell documents apart (attention_mask, cu_seqlens): "
+                "its tokens() takes no documents. Give it one sequence at a time, or sequences of "
+                "one length."
+            )
+        return self.tokens(x, state, documents=documents)
 
     def step(
         self, x_t: Float[Tensor, "*batch d"], state: MixerState | None = None
@@ -284,18 +243,27 @@ class Mixer(Resettable, ABC):
         return y[..., 0, :], state
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Project x to q, k, v (and z); also the convolutions' memory after these tokens."""
         self.check_input(x, state)
-        parts, past = self.parts(x, state)
+        parts, past = self.parts(x, state, documents=documents)
         q, k, v = parts["query"], parts["key"], parts["value"]
-        return Tokens(x=x, q=q, k=k, v=v, start=0 if state is None else state.position), past
+        return Tokens(x=x, q=q, k=k, v=v, start=first(state), documents=documents), past
 
     def parts(
-        self, x: Tensor, state: MixerState | None, *names: str
+        self,
+        x: Tensor,
+        state: MixerState | None,
+        *names: str,
+        documents: Documents | None = None,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """x through the named projections (all of them if none is named), and their memory.
+
+        With ``documents``, a convolution reads no token of another one.
 
         Raises:
             ValueError: for a state that another mixer made.
@@ -304,7 +272,8 @@ class Mixer(Resettable, ABC):
         past: dict[str, Tensor] = {}
         for name in names or self.project:
             before = None if state is None else state.past.get(name)
-            found[name], after = self.project[name](x, before)
+            places = () if documents is None else (documents.positions,)
+            found[name], after = self.project[name](x, before, *places)
             if after is None:
                 continue
             if state is not None and before is None:
@@ -423,4 +392,4 @@ class Mixer(Resettable, ABC):
         )
 
 
-_show_constructor(Mixer)
+show_constructor(Mixer)

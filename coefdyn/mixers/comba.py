@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import TimestepDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
@@ -61,9 +62,12 @@ class Comba(HeadMixer):
         self.correction.fill_(1.0)
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         corrected = tokens.q - tokens.match(self.correction)[:, None, None] * tokens.k
         return replace(tokens, q=corrected), past
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.mixers.projections import OutputStage
@@ -66,10 +67,13 @@ class DifferentialAttention(HeadMixer):
         self.rates.copy_(0.1 * torch.randn_like(self.rates))
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Two maps per head, with its values for each of them."""
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         return replace(tokens, v=tokens.v.repeat_interleave(2, dim=-3)), past
 
     def weight(self) -> Float[Tensor, ""]:

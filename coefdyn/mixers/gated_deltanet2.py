@@ -8,6 +8,7 @@ from typing import Unpack
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.kda import ChannelDecay
@@ -52,9 +53,12 @@ class GatedDeltaNet2(HeadMixer):
         self.decay = ChannelDecay(d_model=self.d_model, n_heads=self.n_heads, width=self.key_dim)
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         write = tokens.match(split_heads(self.write(tokens.x).sigmoid(), self.n_heads))
         return replace(tokens, v=write * tokens.v), past
 

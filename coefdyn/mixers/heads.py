@@ -9,14 +9,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from coefdyn.mixers.base import Mixer, MixerState, Tokens, head_sizes
+from coefdyn.dynamics.documents import Documents
+from coefdyn.mixers.base import Mixer, MixerState, Tokens
 from coefdyn.mixers.gates import HeadGate
 from coefdyn.mixers.projections import (
     HeadProjection,
     OutputStage,
+    head_sizes,
     l2_normalize,
     rotate_positions,
 )
+from coefdyn.mixers.tokens import first, longest
 from coefdyn.options import check_choice, check_count, check_flag, did_you_mean
 from coefdyn.shapes import Float, Tensor
 
@@ -200,31 +203,41 @@ class HeadMixer(Mixer):
             raise TypeError(f"{name} needs {' and '.join(missing)}.")
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Any]]:
         self.check_input(x, state)
-        start = 0 if state is None else state.position
+        start: int | Tensor = first(state)
+        places: Tensor | None = None if documents is None else documents.positions
         if self.position_table is not None:
-            x = x + self._learned_positions(self.position_table, start, x.shape[-2])
-        parts, past = self.parts(x, state)
+            x = x + self._learned_positions(self.position_table, first(state), x.shape[-2], places)
+        parts, past = self.parts(x, state, documents=documents)
         for name in self.activated:
             parts[name] = functional.silu(parts[name])
         q, k, v = parts["query"], parts["key"], parts["value"]
         if self.query_key_norm:
             q, k = l2_normalize(q), l2_normalize(k)
+        if places is not None:
+            start = places[..., None, :]
         if self.position == "rotary":
             q, k = rotate_positions(q, start), rotate_positions(k, start)
-        return Tokens(x=x, q=q, k=k, v=v, z=parts.get("direction"), start=start), past
+        z = parts.get("direction")
+        return Tokens(x=x, q=q, k=k, v=v, z=z, start=first(state), documents=documents), past
 
-    def _learned_positions(self, table: Tensor, start: int, length: int) -> Tensor:
+    def _learned_positions(
+        self, table: Tensor, start: int, length: int, places: Tensor | None
+    ) -> Tensor:
         limit = table.shape[0]
-        if start + length > limit:
+        end = start + length if places is None else longest(places)
+        if end > limit:
             raise ValueError(
                 f"position='learned' holds max_length={limit} positions, but token "
-                f"{start + length} was asked for; build the mixer with a larger "
+                f"{end} was asked for; build the mixer with a larger "
                 "max_length, or use position='rotary'."
             )
-        return table[start : start + length]
+        return table[start:end] if places is None else table[places]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, position={self.position!r}"

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.execution.state import LinearState
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import timestep_gate
@@ -85,10 +86,13 @@ class Mamba3(HeadMixer):
             one.fill_(1.0)
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """q and k, turned; the memory is the angle, and the last token's key and value."""
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         angle = self.timestep(x)[..., None] * self.speed(x)[..., None, :, :]
         angle = angle.to(torch.promote_types(angle.dtype, torch.float32)).cumsum(-2)
         if state is not None:
@@ -120,7 +124,12 @@ class Mamba3(HeadMixer):
         )
 
     def extend(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
         """Continue a sequence; the last token seen is first written with the half now known."""
         self.check_input(x, state)
@@ -131,7 +140,7 @@ class Mamba3(HeadMixer):
             late = half * past["value"][..., :, None] * past["key"][..., None, :]
             inner = replace(inner, matrix=inner.matrix + late.to(inner.matrix.dtype))
             state = replace(state, dynamics=inner)
-        return super().extend(x, state)
+        return super().extend(x, state, attention_mask=attention_mask, cu_seqlens=cu_seqlens)
 
 
 def turned(x: Float[Tensor, "*heads L n"], angle: Tensor) -> Float[Tensor, "*heads L n"]:

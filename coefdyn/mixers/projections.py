@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from coefdyn.mixers.initial import Resettable
 from coefdyn.options import check_choice, check_count, check_flag
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = [
     "GATES",
@@ -22,6 +22,7 @@ __all__ = [
     "OutputStage",
     "ShortConvolution",
     "at_least_float32",
+    "head_sizes",
     "l2_normalize",
     "merge_heads",
     "rotate_positions",
@@ -30,6 +31,23 @@ __all__ = [
 
 GATES = ("none", "silu", "sigmoid")
 NORMS = ("none", "rms", "layer")
+
+
+def head_sizes(
+    d_model: int, n_heads: int, key_dim: int | None, value_dim: int | None
+) -> tuple[int, int]:
+    """(n, d_v) of one head: as given, or d_model / n_heads."""
+    check_count("d_model", d_model)
+    check_count("n_heads", n_heads)
+    sizes = []
+    for name, size in (("key_dim", key_dim), ("value_dim", value_dim)):
+        if size is None and d_model % n_heads:
+            raise ValueError(
+                f"d_model={d_model} is not a multiple of n_heads={n_heads}, so {name} has no "
+                f"default; give {name} (the size of one head)."
+            )
+        sizes.append(check_count(name, d_model // n_heads if size is None else size))
+    return sizes[0], sizes[1]
 
 
 def split_heads(x: Float[Tensor, "*batch L width"], n_heads: int) -> Float[Tensor, "*batch H L n"]:
@@ -57,20 +75,23 @@ def l2_normalize(x: Float[Tensor, "*any n"], eps: float = 1e-6) -> Float[Tensor,
 
 
 def rotate_positions(
-    x: Float[Tensor, "*batch L n"], start: int, base: float = 1e4
+    x: Float[Tensor, "*batch L n"], start: int | Int[Tensor, "*#batch L"], base: float = 1e4
 ) -> Float[Tensor, "*batch L n"]:
     """Rotary positions (Su et al., 2021): channels r and r + n/2 turned by i base^(-2r/n).
 
     Args:
         x: queries or keys; n even.
-        start: index of the first token.
+        start: index of the first token, or of every token.
         base: the longest period is about 2 pi base tokens.
     """
     half = x.shape[-1] // 2
     exact = torch.promote_types(x.dtype, torch.float32)
-    index = torch.arange(start, start + x.shape[-2], device=x.device, dtype=exact)
+    if isinstance(start, int):
+        index = torch.arange(start, start + x.shape[-2], device=x.device, dtype=exact)
+    else:
+        index = start.to(exact)
     speed = base ** (-torch.arange(half, device=x.device, dtype=exact) / half)
-    angle = index[:, None] * speed
+    angle = index[..., None] * speed
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second = x[..., :half], x[..., half:]
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)
@@ -105,11 +126,15 @@ class ShortConvolution(Resettable):
             self.bias.uniform_(-bound, bound)
 
     def forward(
-        self, x: Float[Tensor, "*batch L c"], past: Float[Tensor, "*batch w c"] | None = None
+        self,
+        x: Float[Tensor, "*batch L c"],
+        past: Float[Tensor, "*batch w c"] | None = None,
+        positions: Int[Tensor, "*batch L"] | None = None,
     ) -> tuple[Float[Tensor, "*batch L c"], Float[Tensor, "*batch w c"]]:
         """The convolved tokens, and the last ``width - 1`` inputs for the tokens to come.
 
-        Both keep the dtype of x, also under autocast, where the parameters have another one.
+        ``positions`` of the tokens in their documents let each document begin with zeros. Both
+        results keep the dtype of x, also under autocast, where the parameters have another one.
         """
         keep = self.width - 1
         if past is None:
@@ -118,7 +143,10 @@ class ShortConvolution(Resettable):
         length = x.shape[-2]
         y = self.weight[0] * x
         for lag in range(1, self.width):
-            y = y + self.weight[lag] * padded.narrow(-2, keep - lag, length)
+            earlier = padded.narrow(-2, keep - lag, length)
+            if positions is not None:
+                earlier = earlier.masked_fill((positions < lag)[..., None], 0.0)
+            y = y + self.weight[lag] * earlier
         if self.bias is not None:
             y = y + self.bias
         return functional.silu(y).to(x.dtype), padded.narrow(-2, length, keep)
@@ -159,12 +187,15 @@ class HeadProjection(Resettable):
         )
 
     def forward(
-        self, x: Float[Tensor, "*batch L d"], past: Tensor | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        past: Tensor | None = None,
+        positions: Int[Tensor, "*batch L"] | None = None,
     ) -> tuple[Float[Tensor, "*batch2 L n"], Tensor | None]:
         """Heads ``(..., H, L, n)``, and the convolution's memory (None without one)."""
         projected = self.linear(x)
         if self.convolution is not None:
-            projected, past = self.convolution(projected, past)
+            projected, past = self.convolution(projected, past, positions)
         return split_heads(projected, self.n_heads), past
 
 

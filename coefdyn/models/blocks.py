@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -13,7 +15,23 @@ from coefdyn.models.config import ModelConfig
 from coefdyn.options import check_choice
 from coefdyn.shapes import Float
 
-__all__ = ["Block", "SwiGLU", "build_mixer", "build_norm"]
+__all__ = ["Block", "Masks", "SwiGLU", "build_mixer", "build_norm"]
+
+
+class Masks(TypedDict, total=False):
+    """Where documents begin, see ``Mixer.forward``.
+
+    attention_mask: ``(..., L)``, 1 for a token and 0 for padding, or None.
+    cu_seqlens: boundaries of packed documents, or None.
+    """
+
+    attention_mask: torch.Tensor | None
+    cu_seqlens: torch.Tensor | None
+
+
+def given(masks: Masks) -> Masks:
+    """Those that are there: a mixer of one's own need not know the others."""
+    return {name: value for name, value in masks.items() if value is not None}  # type: ignore[return-value]
 
 
 class SwiGLU(Resettable):
@@ -76,16 +94,22 @@ class Block(Resettable):
         self.mlp = SwiGLU(width=config.width, inner=config.mlp) if config.mlp else None
 
     def forward(
-        self, x: Float[torch.Tensor, "*batch L d"], method: str = "auto"
+        self,
+        x: Float[torch.Tensor, "*batch L d"],
+        method: str = "auto",
+        **masks: Unpack[Masks],
     ) -> Float[torch.Tensor, "*batch L d"]:
-        """``method`` as in ``CoefficientDynamics.apply``."""
-        return self._feed(x + self.mixer(self.mixer_norm(x), method=method))
+        """``method`` as in ``CoefficientDynamics.apply``, ``masks`` as in ``Mixer.forward``."""
+        return self._feed(x + self.mixer(self.mixer_norm(x), method=method, **given(masks)))
 
     def extend(
-        self, x: Float[torch.Tensor, "*batch L d"], state: mixers.MixerState | None = None
+        self,
+        x: Float[torch.Tensor, "*batch L d"],
+        state: mixers.MixerState | None = None,
+        **masks: Unpack[Masks],
     ) -> tuple[Float[torch.Tensor, "*batch L d"], mixers.MixerState]:
         """Continue a sequence by L more tokens; only the mixer remembers anything."""
-        y, state = self.mixer.extend(self.mixer_norm(x), state)
+        y, state = self.mixer.extend(self.mixer_norm(x), state, **given(masks))
         return self._feed(x + y), state
 
     def _feed(self, x: torch.Tensor) -> torch.Tensor:
