@@ -4,4 +4,12 @@ from coefdyn.dynamics import CoefficientDynamics, documents, evolution, mask, no
 
 __version__ = "0.1.0"
 
-__all__ = ["CoefficientDynamics", "__version__", "documents", "evolution", "mask", "normalizer", "readout"]
+__all__ = [
+    "CoefficientDynamics",
+    "__version__",
+    "documents",
+    "evolution",
+    "mask",
+    "normalizer",
+    "readout",
+]

@@ -12,7 +12,7 @@ from coefdyn.mixers.gated_deltanet import GatedDeltaNet
 from coefdyn.mixers.gated_deltanet2 import GatedDeltaNet2
 from coefdyn.mixers.gla import GLA
 from coefdyn.mixers.gsa import GSA
-from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.hgrn2 import HGRN2
 from coefdyn.mixers.kda import KDA
 from coefdyn.mixers.lightning_attention import LightningAttention
@@ -115,6 +115,7 @@ __all__ = [
     "GatedDeltaNet",
     "GatedDeltaNet2",
     "GatedDeltaProduct",
+    "HeadChoices",
     "HeadMixer",
     "HeadOptions",
     "Levels",

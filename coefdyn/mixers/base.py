@@ -54,6 +54,7 @@ class Mixer(Resettable, ABC):
         ValueError: for sizes that do not fit.
     """
 
+    #: how the paper writes the row, for the tables; a mixer of one's own needs none
     symbols: ClassVar[Symbols]
     #: parameters of this module that its authors exempt from weight decay
     no_weight_decay: ClassVar[tuple[str, ...]] = ()
@@ -202,7 +203,16 @@ class Mixer(Resettable, ABC):
         attention_mask: Tensor | None,
         cu_seqlens: Tensor | None,
     ) -> Documents | None:
-        """Where the documents of x begin; None if they are not told apart."""
+        """Where the documents of x begin; None if they are not told apart.
+
+        Args:
+            x: ``(..., L, d_model)``.
+            state: what the previous call returned, or None.
+            attention_mask, cu_seqlens: see ``forward``.
+
+        Raises:
+            ValueError: for masks that do not fit, or a state that was made without one.
+        """
         asked = attention_mask is not None or cu_seqlens is not None
         before = None if state is None else getattr(state, "position", None)
         if not asked and not isinstance(before, Tensor):

@@ -10,8 +10,8 @@ from torch import nn
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.gates import ChannelDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
-from coefdyn.mixers.kda import ChannelDecay
 from coefdyn.mixers.projections import split_heads
 from coefdyn.shapes import Float, Tensor
 

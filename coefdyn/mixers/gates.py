@@ -18,7 +18,7 @@ from coefdyn.mixers.initial import Linear, Resettable, draw_timestep
 from coefdyn.mixers.projections import split_heads
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["ETA_MAPS", "HeadGate", "LowRankDecay", "TimestepDecay", "timestep_gate"]
+__all__ = ["ETA_MAPS", "ChannelDecay", "HeadGate", "LowRankDecay", "TimestepDecay", "timestep_gate"]
 
 #: the eta maps of normalized attention (DSF paper, eq. 22, 29, 30) and the other per-head gates
 ETA_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -70,6 +70,9 @@ class LowRankDecay(Resettable):
         width: decays per head; None for one scalar per head.
         rank: inner size of W_2 W_1.
         temperature: the 16 above; larger forgets more slowly.
+
+    Raises:
+        ValueError: for a temperature that is not positive.
     """
 
     def __init__(
@@ -150,3 +153,38 @@ class TimestepDecay(Resettable):
         if self.width is None:
             heads = tuple(value.squeeze(-1) for value in heads)
         return heads[0], heads[1]
+
+
+class ChannelDecay(Resettable):
+    """log a_t = -exp(c_h) softplus(W_2 W_1 x_t + d): one rate per head, one gate per channel.
+
+    W_1 has rank n and no bias; exp(c_h) is uniform in [1, 16] and softplus(d) log-uniform in
+    [0.001, 0.1] at initialisation, both without weight decay.
+
+    Args:
+        d_model, n_heads: sizes.
+        width: channels per head.
+    """
+
+    no_weight_decay: ClassVar[tuple[str, ...]] = ("log_rate", "bias")
+    keep_float32: ClassVar[tuple[str, ...]] = ("log_rate", "bias")
+
+    def __init__(self, *, d_model: int, n_heads: int, width: int) -> None:
+        super().__init__()
+        self.n_heads = n_heads
+        self.down = nn.Linear(d_model, width, bias=False)
+        self.up = nn.Linear(width, n_heads * width, bias=False)
+        self.bias = nn.Parameter(torch.empty(n_heads * width))
+        self.log_rate = nn.Parameter(torch.empty(n_heads))
+        ChannelDecay.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill d, then c."""
+        draw_timestep(self.bias)
+        self.log_rate.uniform_(1.0, 16.0).log_()
+
+    def forward(self, x: Float[Tensor, "*batch L d"]) -> Float[Tensor, "*heads L n"]:
+        """log a_t <= 0 in nats per token, ``(..., H, L, n)``."""
+        gate = functional.softplus(self.up(self.down(x)) + self.bias)
+        return -self.log_rate.exp()[:, None, None] * split_heads(gate, self.n_heads)

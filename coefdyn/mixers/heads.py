@@ -101,7 +101,7 @@ class HeadMixer(Mixer):
     which of them its callers cannot change.
 
     Args:
-        heads: see ``HeadOptions``; the defaults are none of everything.
+        heads: see ``HeadOptions``; without them there is no convolution, gate, norm or position.
         convolution_bias: a bias in the convolution.
         convolve_values: whether v is convolved.
         gate_first, norm_groups: order and parts of gate and norm, see ``OutputStage``.
@@ -114,7 +114,9 @@ class HeadMixer(Mixer):
         ValueError: for values that do not fit.
     """
 
+    #: options that a class chooses for callers who say nothing
     defaults: ClassVar[StageOptions] = StageOptions()
+    #: options that a class chooses for good: giving one is an error
     settled: ClassVar[StageOptions] = StageOptions()
     #: projections followed by SiLU, besides the SiLU that a convolution brings
     activated: ClassVar[tuple[str, ...]] = ()

@@ -36,7 +36,11 @@ NORMS = ("none", "rms", "layer")
 def head_sizes(
     d_model: int, n_heads: int, key_dim: int | None, value_dim: int | None
 ) -> tuple[int, int]:
-    """(n, d_v) of one head: as given, or d_model / n_heads."""
+    """(n, d_v) of one head: as given, or d_model / n_heads.
+
+    Raises:
+        ValueError: for sizes that are no whole numbers, or no multiple of the heads.
+    """
     check_count("d_model", d_model)
     check_count("n_heads", n_heads)
     sizes = []
@@ -214,6 +218,9 @@ class OutputStage(Resettable):
         norm_groups: the norm runs over each of this many equal parts of the channels; None for one
             per head.
         bias: bias of the output projection.
+
+    Raises:
+        ValueError: for an unknown gate or norm, or a layer norm over a single channel.
     """
 
     keep_float32: ClassVar[tuple[str, ...]] = ("norm_weight",)

@@ -19,7 +19,7 @@ __all__ = ["Block", "Masks", "SwiGLU", "build_mixer", "build_norm"]
 
 
 class Masks(TypedDict, total=False):
-    """Where documents begin, see ``Mixer.forward``.
+    """Where documents begin: the options of ``Mixer.forward`` that a model hands to every layer.
 
     attention_mask: ``(..., L)``, 1 for a token and 0 for padding, or None.
     cu_seqlens: boundaries of packed documents, or None.

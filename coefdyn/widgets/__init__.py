@@ -4,6 +4,7 @@ The arithmetic of ``js/`` is held to the library's float64 reference by shared g
 """
 
 from coefdyn.widgets.explorer import Explorer
+from coefdyn.widgets.shown import Shown
 from coefdyn.widgets.small import ChunkView, CostView, ScoreVariance, SmallFigure
 from coefdyn.widgets.small_rows import (
     CapacityView,
@@ -40,6 +41,7 @@ __all__ = [
     "ReadoutView",
     "SampledSwing",
     "ScoreVariance",
+    "Shown",
     "SmallFigure",
     "StepView",
     "StringView",
