@@ -136,7 +136,7 @@ class Mixer(Resettable, ABC):
             where ``collect`` says so.
         """
         tokens = self._told(x, None, self.documents(x, None, attention_mask, cu_seqlens))[0]
-        return tokens.apart(self.build(tokens)), tokens.v
+        return self._design(tokens), tokens.v
 
     def forward(
         self,
@@ -164,7 +164,7 @@ class Mixer(Resettable, ABC):
             ValueError: for masks that do not fit, or a mixer that cannot tell documents apart.
         """
         tokens = self._told(x, None, self.documents(x, None, attention_mask, cu_seqlens))[0]
-        y = tokens.apart(self.build(tokens)).apply(tokens.v, method=method)
+        y = self._design(tokens).apply(tokens.v, method=method)
         return self.finish(self.collect(y), tokens)
 
     def extend(
@@ -190,7 +190,7 @@ class Mixer(Resettable, ABC):
         """
         found = self.documents(x, state, attention_mask, cu_seqlens)
         tokens, past = self._told(x, state, found)
-        design = tokens.apart(self.build(tokens))
+        design = self._design(tokens)
         y, inner = design.extend(tokens.v, None if state is None else state.dynamics)
         y = self.finish(self.collect(y), tokens)
         after = tokens.start + x.shape[-2] if found is None else found.after()
@@ -224,6 +224,17 @@ class Mixer(Resettable, ABC):
                 "document anew; give one to the first piece already (attention_mask of ones)."
             )
         return find(x.shape[:-1], x.device, before, attention_mask, cu_seqlens)
+
+    def _design(self, tokens: Tokens) -> CoefficientDynamics:
+        """What ``build`` makes of these tokens, beginning anew with every document."""
+        built = self.build(tokens)
+        if not isinstance(built, CoefficientDynamics):
+            missing = " (is a return missing?)" if built is None else ""
+            raise ValueError(
+                f"{type(self).__name__}.build must return a CoefficientDynamics, got "
+                f"{type(built).__name__}{missing}."
+            )
+        return tokens.apart(built)
 
     def _told(
         self, x: Tensor, state: MixerState | None, documents: Documents | None

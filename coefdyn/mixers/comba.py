@@ -28,6 +28,8 @@ class Comba(HeadMixer):
     W_o (RMSNorm(y) * SiLU(W_g x)). As diagonal plus rank one: left = beta k and right = p.
 
     Args:
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values,
+            gates and decays of their own; n_heads if None.
         heads: see ``HeadOptions``.
 
     Initialisation: c = 1, d = 1. Source: the paper's scalar plus low rank, which is fla's chunked
@@ -47,8 +49,8 @@ class Comba(HeadMixer):
         year=2025,
     )
 
-    def __init__(self, **heads: Unpack[HeadOptions]) -> None:
-        super().__init__(**heads)
+    def __init__(self, *, key_heads: int | None = None, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(key_heads=key_heads, share_pairs=True, **heads)
         self.beta = self.head_gate("sigmoid")
         self.decay = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads, a_range=(0.0, 16.0))
         self.feedback = nn.Parameter(torch.empty(self.n_heads))

@@ -28,6 +28,8 @@ class GatedDeltaNet2(HeadMixer):
     W_o (RMSNorm(y) * sigmoid(W_g x)).
 
     Args:
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values,
+            gates and decays of their own; n_heads if None.
         heads: see ``HeadOptions``.
 
     Source: the recurrence of fla's naive functions; how the authors' layer makes its gates is not
@@ -46,8 +48,8 @@ class GatedDeltaNet2(HeadMixer):
         year=2026,
     )
 
-    def __init__(self, **heads: Unpack[HeadOptions]) -> None:
-        super().__init__(**heads)
+    def __init__(self, *, key_heads: int | None = None, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(key_heads=key_heads, share_pairs=True, **heads)
         self.erase = nn.Linear(self.d_model, self.n_heads * self.key_dim, bias=False)
         self.write = nn.Linear(self.d_model, self.n_heads * self.value_dim, bias=False)
         self.decay = ChannelDecay(d_model=self.d_model, n_heads=self.n_heads, width=self.key_dim)

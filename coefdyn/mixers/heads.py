@@ -106,6 +106,7 @@ class HeadMixer(Mixer):
         convolve_values: whether v is convolved.
         gate_first, norm_groups: order and parts of gate and norm, see ``OutputStage``.
         key_heads: the number of (q, k) pairs, n_heads if None.
+        share_pairs: whether each pair is handed to n_heads / key_heads heads.
         writes: keys and values per head and token; their heads lie side by side.
         learned_direction: a projection z beside q, k and v.
 
@@ -130,6 +131,7 @@ class HeadMixer(Mixer):
         gate_first: bool = False,
         norm_groups: int | None = None,
         key_heads: int | None = None,
+        share_pairs: bool = False,
         writes: int = 1,
         learned_direction: bool = False,
         **heads: Unpack[HeadOptions],
@@ -150,7 +152,12 @@ class HeadMixer(Mixer):
                 convolution_bias=convolution_bias,
             )
 
-        pairs = n_heads if key_heads is None else key_heads
+        pairs = n_heads if key_heads is None else check_count("key_heads", key_heads)
+        if share_pairs and n_heads % pairs:
+            raise ValueError(
+                f"key_heads must divide n_heads={n_heads}: each pair of q and k serves the same "
+                f"number of heads; got {key_heads}."
+            )
         project = {
             "query": projection(pairs, n),
             "key": projection(pairs * writes, n),
@@ -176,6 +183,8 @@ class HeadMixer(Mixer):
             project=project,
             output=output,
         )
+        #: how many heads read each pair of q and k
+        self.readers = n_heads // pairs if share_pairs else 1
         self.query_key_norm = check_flag("query_key_norm", chosen["query_key_norm"])
         self.position, self.position_table = chosen["position"], table
 
@@ -226,6 +235,9 @@ class HeadMixer(Mixer):
         if self.position == "rotary":
             q, k = rotate_positions(q, start), rotate_positions(k, start)
         z = parts.get("direction")
+        if self.readers > 1:
+            q, k = (one.repeat_interleave(self.readers, dim=-3) for one in (q, k))
+            z = None if z is None else z.repeat_interleave(self.readers, dim=-3)
         return Tokens(x=x, q=q, k=k, v=v, z=z, start=first(state), documents=documents), past
 
     def _learned_positions(

@@ -24,6 +24,8 @@ class KDA(HeadMixer):
 
     Args:
         negative_eigenvalues: beta in (0, 2) instead of (0, 1).
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values,
+            beta and decay of their own; n_heads if None. (Qwen3-Next: 16 pairs for 32 heads.)
         heads: see ``HeadOptions``.
 
     Differences: the authors' W_g is a product of rank d_v; ours is a full matrix.
@@ -42,8 +44,14 @@ class KDA(HeadMixer):
         models="Kimi Linear",
     )
 
-    def __init__(self, *, negative_eigenvalues: bool = False, **heads: Unpack[HeadOptions]) -> None:
-        super().__init__(**heads)
+    def __init__(
+        self,
+        *,
+        negative_eigenvalues: bool = False,
+        key_heads: int | None = None,
+        **heads: Unpack[HeadOptions],
+    ) -> None:
+        super().__init__(key_heads=key_heads, share_pairs=True, **heads)
         factor = 2.0 if check_flag("negative_eigenvalues", negative_eigenvalues) else 1.0
         self.beta = self.head_gate("sigmoid", factor)
         self.decay = ChannelDecay(d_model=self.d_model, n_heads=self.n_heads, width=self.key_dim)

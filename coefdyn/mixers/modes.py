@@ -143,7 +143,7 @@ class ModeMixer(Mixer):
         """
         self.documents(x, None, attention_mask, cu_seqlens)
         tokens = self.tokens(x)[0]
-        dynamics, v = self.build(tokens), tokens.v
+        dynamics, v = self._design(tokens), tokens.v
         if v.numel() == 0:  # no sequence: nothing to join
             return self.finish(v, tokens)
         joined = v.reshape(-1, *v.shape[-3:]).permute(1, 2, 0, 3).flatten(-2)

@@ -81,7 +81,7 @@ class SequenceModel(Resettable):
         self.config = config
         self.embedding = TokenEmbedding(vocab, config.width, config.embedding_std)
         self.positions = self._position_table(length)
-        self.blocks = nn.ModuleList([Block(config) for _ in range(config.layers)])
+        self.blocks = nn.ModuleList([Block(config, layer) for layer in range(config.layers)])
         self.norm = build_norm(config)
         self.head = Linear(config.width, classes or vocab, start=nn.init.zeros_)
 

@@ -77,7 +77,8 @@ class Explorer(anywidget.AnyWidget):
             "down"}``. Only that control is judged, moved that way (either way without a
             ``direction``). The answer and its date stay in the reader's browser.
         **settings: any other setting, such as ``length=24``; the keys of
-            ``Explorer().settings`` are all of them. Positions ``column`` (j) and ``row`` (i) count from 1, as in the paper.
+            ``Explorer().settings`` are all of them. Positions ``column`` (j) and ``row`` (i) count
+            from 1, as in the paper.
 
     Raises:
         ValueError: for an unknown setting, choice or part (the message names the nearest known
