@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import prod
+from typing import Any
 
 import torch
 
@@ -215,9 +216,10 @@ def apart(dynamics: CoefficientDynamics, starts: Bool[Tensor, "*batch L"]) -> Co
     rows = dynamics.length // tokens
     if rows > 1:
         fall = torch.nn.functional.pad(fall[..., None], (0, rows - 1)).flatten(-2)
-    g = getattr(dynamics.evolution, "log_decay", None)
-    if dynamics.readout.is_linear and g is not None and g is dynamics.evolution.common_log_decay:
-        return replace(dynamics, evolution=replace(dynamics.evolution, log_decay=g + fall))
+    matrices: Any = dynamics.evolution
+    g = getattr(matrices, "log_decay", None)
+    if dynamics.readout.is_linear and g is not None and g is matrices.common_log_decay:
+        return replace(dynamics, evolution=replace(matrices, log_decay=g + fall))
     c = dynamics.outer_log_decay
     return replace(dynamics, outer_log_decay=fall if c is None else c + fall)
 

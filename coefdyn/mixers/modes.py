@@ -95,7 +95,7 @@ class ModeMixer(Mixer):
         angle = self.modes().angle
         return torch.cat([angle, -angle], dim=-1)[:, None, :]
 
-    def tokens(
+    def tokens(  # type: ignore[override]  # no documents: see above
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Values from x; q and k with size 1 for its leading axes, since no token changes them."""
