@@ -19,7 +19,7 @@ from coefdyn.dynamics.documents import Documents, find
 from coefdyn.mixers.initial import Resettable
 from coefdyn.mixers.offered import offered, show_constructor
 from coefdyn.mixers.projections import HeadProjection, OutputStage, head_sizes
-from coefdyn.mixers.tokens import MixerState, Symbols, Tokens, first
+from coefdyn.mixers.tokens import MixerState, Symbols, Tokens, check_state, first
 from coefdyn.options import did_you_mean
 from coefdyn.shapes import Float, Tensor
 
@@ -379,7 +379,7 @@ class Mixer(Resettable, ABC):
             )
         self._check_kind(x)
         if state is not None:
-            self._check_state(x, state)
+            check_state(x, state)
 
     def _check_kind(self, x: Tensor) -> None:
         if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
@@ -391,20 +391,6 @@ class Mixer(Resettable, ABC):
                 f"{type(self).__name__} have {own.dtype} on {own.device}; convert one of them: "
                 f"x.to(device={str(own.device)!r}, dtype={own.dtype})."
             )
-
-    def _check_state(self, x: Tensor, state: MixerState) -> None:
-        if not isinstance(state, MixerState):
-            raise ValueError(
-                f"state must be what the previous call returned, got {type(state).__name__}; "
-                "before the first token it is None."
-            )
-        for memory in state.past.values():
-            if memory.shape[:-2] != x.shape[:-2]:
-                raise ValueError(
-                    f"the state was made for leading axes {tuple(memory.shape[:-2])}, these tokens "
-                    f"have {tuple(x.shape[:-2])}. Start again with state=None, or give tokens of "
-                    "the sequences that the state has seen."
-                )
 
     def extra_repr(self) -> str:
         return (

@@ -11,7 +11,7 @@ from coefdyn import CoefficientDynamics
 from coefdyn.dynamics.documents import Documents, apart
 from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["MixerState", "Symbols", "Tokens", "first", "longest"]
+__all__ = ["MixerState", "Symbols", "Tokens", "check_state", "first", "longest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,3 +101,23 @@ def first(state: MixerState | None) -> int:
 def longest(positions: Int[Tensor, "*batch L"]) -> int:
     """Tokens of the longest document; 0 while a graph is recorded, which cannot read it."""
     return 0 if torch.compiler.is_compiling() else int(positions.amax()) + 1
+
+
+def check_state(x: Tensor, state: MixerState) -> None:
+    """A state of the same sequences.
+
+    Raises:
+        ValueError: for something that is no state, or one of other leading axes.
+    """
+    if not isinstance(state, MixerState):
+        raise ValueError(
+            f"state must be what the previous call returned, got {type(state).__name__}; "
+            "before the first token it is None."
+        )
+    for memory in state.past.values():
+        if memory.shape[:-2] != x.shape[:-2]:
+            raise ValueError(
+                f"the state was made for leading axes {tuple(memory.shape[:-2])}, these tokens "
+                f"have {tuple(x.shape[:-2])}. Start again with state=None, or give tokens of "
+                "the sequences that the state has seen."
+            )
