@@ -1,7 +1,6 @@
 """The base of every mixer: project x, build the coefficient dynamics, apply, project back.
 
-A mixer chooses four ingredients in ``build``; everything else is here, once. So every mixer can be
-plotted, diagnosed and run by every backend.
+A mixer chooses four ingredients in ``build``; everything else is here, once.
 """
 
 from __future__ import annotations
@@ -229,11 +228,9 @@ class Mixer(Resettable, ABC):
         """What ``build`` makes of these tokens, beginning anew with every document."""
         built = self.build(tokens)
         if not isinstance(built, CoefficientDynamics):
-            missing = " (is a return missing?)" if built is None else ""
-            raise ValueError(
-                f"{type(self).__name__}.build must return a CoefficientDynamics, got "
-                f"{type(built).__name__}{missing}."
-            )
+            got = "None (is a return missing?)" if built is None else type(built).__name__
+            name = type(self).__name__
+            raise ValueError(f"{name}.build must return a CoefficientDynamics, got {got}.")
         return tokens.apart(built)
 
     def _told(

@@ -282,7 +282,7 @@ def test_a_build_without_a_return_is_told_in_words() -> None:
 
     mixer, x = Forgot(d_model=4, n_heads=2), torch.randn(3, 4)
     for run in (mixer, mixer.extend, mixer.dynamics):
-        with pytest.raises(ValueError, match=r"Forgot.build must .*NoneType \(is a ret"):
+        with pytest.raises(ValueError, match=r"Forgot.build must .*None \(is a return"):
             run(x)
 
 
