@@ -1,7 +1,15 @@
 """Coefficient dynamics: every causal sequence mixer as four choices (A_t, b_j, phi, eta_i)."""
 
-from coefdyn.dynamics import CoefficientDynamics, evolution, mask, normalizer, readout
+from coefdyn.dynamics import CoefficientDynamics, documents, evolution, mask, normalizer, readout
 
 __version__ = "0.1.0"
 
-__all__ = ["CoefficientDynamics", "__version__", "evolution", "mask", "normalizer", "readout"]
+__all__ = [
+    "CoefficientDynamics",
+    "__version__",
+    "documents",
+    "evolution",
+    "mask",
+    "normalizer",
+    "readout",
+]

@@ -37,6 +37,10 @@ VARIANTS: dict[str, tuple[str, dict[str, object]]] = {
         "GatedDeltaNet",
         {"direction": "learned", "negative_eigenvalues": True},
     ),
+    "GatedDeltaNet-grouped": (
+        "GatedDeltaNet",
+        {"key_heads": 1, "direction": "learned", "position": "rotary"},
+    ),
     "MLSTM-x": ("MLSTM", {"gate_input": "x", "short_convolution": 0, "forget_gate": "exp"}),
 }
 
@@ -125,6 +129,7 @@ LATER: dict[str, tuple[str, dict[str, object]]] = {
     "GSA": ("GSA", {}),
     "GSA-slots": ("GSA", {"slots": 3, "short_convolution": 4}),
     "KDA": ("KDA", {}),
+    "KDA-grouped": ("KDA", {"key_heads": 1}),
     "KDA-negative": (
         "KDA",
         {"negative_eigenvalues": True, "short_convolution": 0, "bias": True},

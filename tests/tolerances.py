@@ -64,6 +64,8 @@ TOLERANCES |= {
     ("mixer", BF16, "gradient"): Tolerance(
         8e-2, "as the output, there and back through gates and norms"
     ),
+    ("mixer", F16, "output"): Tolerance(4e-3, "as bfloat16, of 3 bits more"),
+    ("mixer", F16, "gradient"): Tolerance(1e-2, "as bfloat16, of 3 bits more"),
     ("peer", F64, "output"): Tolerance(1e-11, "another order of the same sums"),
     ("peer", F64, "gradient"): Tolerance(1e-10, _GRAD64),
     ("peer", F32, "output"): Tolerance(5e-6, "both sides compute in float32, in another order"),

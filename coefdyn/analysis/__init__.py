@@ -14,13 +14,21 @@ from coefdyn.analysis.selectivity import (
     selectivity,
     simultaneous_zeros,
 )
-from coefdyn.analysis.spectra import Spectrum, spectrum
+from coefdyn.analysis.spectra import (
+    EDGES,
+    ModulusHistogram,
+    Spectrum,
+    modulus_histogram,
+    spectrum,
+)
 from coefdyn.analysis.stability import Stability, stability
 from coefdyn.analysis.variance import ScoreVariance, score_variance
 
 __all__ = [
+    "EDGES",
     "CombinationClass",
     "DesignReport",
+    "ModulusHistogram",
     "NearZeroSet",
     "PositionalInformation",
     "Probe",
@@ -29,6 +37,7 @@ __all__ = [
     "Spectrum",
     "Stability",
     "combination_class",
+    "modulus_histogram",
     "near_zero_set",
     "observed_class",
     "positional_information",

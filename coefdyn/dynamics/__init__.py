@@ -1,6 +1,6 @@
 """WHAT a mixer computes: the four ingredients and the object that holds them. No algorithms."""
 
-from coefdyn.dynamics import evolution, mask, normalizer, readout
+from coefdyn.dynamics import documents, evolution, mask, normalizer, readout
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 
-__all__ = ["CoefficientDynamics", "evolution", "mask", "normalizer", "readout"]
+__all__ = ["CoefficientDynamics", "documents", "evolution", "mask", "normalizer", "readout"]

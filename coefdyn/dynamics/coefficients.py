@@ -244,8 +244,8 @@ class CoefficientDynamics:
 
         Args:
             v: values, ``(..., L, d_v)``, dtype and device of q.
-            method: "auto", or one of ``coefdyn.execution.apply.METHODS``. An explicit request
-                that cannot be met raises; it never falls back.
+            method: "auto", "reference", "recurrent", "parallel", "chunked" or "triton". An explicit
+                request that cannot be met raises; it never falls back.
 
         Raises:
             ValueError: for a v that does not fit, or a method that cannot compute this readout and

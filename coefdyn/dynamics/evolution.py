@@ -44,6 +44,7 @@ class Evolution(ABC):
     a structure of its own.
     """
 
+    #: the structure's name, such as "scalar"; every subclass gives one
     structure: ClassVar[str]
     #: parameter name -> its trailing axes, a string of "L" and "n"
     axes: ClassVar[dict[str, str]] = {}

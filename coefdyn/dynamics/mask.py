@@ -25,6 +25,7 @@ class Mask(ABC):
     at hand, so that the columns of a continued sequence may begin below 0."""
 
     def tensors(self) -> dict[str, Tensor]:
+        """The parameters that are tensors, by name."""
         return {}
 
     @abstractmethod
@@ -43,6 +44,7 @@ class Mask(ABC):
         return self
 
     def to(self, target: torch.dtype | torch.device) -> Mask:
+        """The same mask on a device; a dtype changes nothing."""
         return self
 
 
@@ -141,6 +143,7 @@ class Given(Mask):
             )
 
     def tensors(self) -> dict[str, Tensor]:
+        """``allowed``, by name."""
         return {"allowed": self.allowed}
 
     def rows(self, start: int, stop: int, first: int, device: torch.device) -> Tensor:
@@ -154,6 +157,7 @@ class Given(Mask):
         return Given(rows, position=self.position + start)
 
     def to(self, target: torch.dtype | torch.device) -> Given:
+        """The same mask on a device; a dtype changes nothing."""
         if isinstance(target, torch.dtype):
             return self
         return Given(self.allowed.to(target), position=self.position)

@@ -60,8 +60,9 @@ class RowSum(Normalizer):
     Args:
         sink: in nats, ``(..., L)``, or a number; None for no sink. A row then sums to less than 1:
             the rest goes to a token that has no value (attention sinks; GPT-OSS). A sink per head
-            is ``sink[:, None].expand(heads, L)``. Not for linear readouts, whose sums have any
-            sign.
+            has all leading axes of q, as every tensor of a design: for q ``(heads, L, n)`` it is
+            ``sink[:, None].expand(heads, L)``, in a mixer ``.expand(batch, heads, L)``. Not for
+            linear readouts, whose sums have any sign.
 
     Raises:
         ValueError: for a sink that is neither.

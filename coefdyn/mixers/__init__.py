@@ -12,7 +12,7 @@ from coefdyn.mixers.gated_deltanet import GatedDeltaNet
 from coefdyn.mixers.gated_deltanet2 import GatedDeltaNet2
 from coefdyn.mixers.gla import GLA
 from coefdyn.mixers.gsa import GSA
-from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.hgrn2 import HGRN2
 from coefdyn.mixers.kda import KDA
 from coefdyn.mixers.lightning_attention import LightningAttention
@@ -28,7 +28,7 @@ from coefdyn.mixers.normalized_attention import NormalizedAttention
 from coefdyn.mixers.path_attention import PaTHAttention
 from coefdyn.mixers.projections import ShortConvolution
 from coefdyn.mixers.qlstm import QLSTM
-from coefdyn.mixers.registry import TAKEN, register_mixer
+from coefdyn.mixers.registry import NAMED, TAKEN, register_mixer
 from coefdyn.mixers.retnet import RetNet
 from coefdyn.mixers.rglru import RGLRU
 from coefdyn.mixers.rwkv6 import RWKV6
@@ -115,6 +115,7 @@ __all__ = [
     "GatedDeltaNet",
     "GatedDeltaNet2",
     "GatedDeltaProduct",
+    "HeadChoices",
     "HeadMixer",
     "HeadOptions",
     "Levels",
@@ -143,3 +144,6 @@ __all__ = [
     "register_mixer",
 ]
 TAKEN.update(__all__)
+NAMED.update(MIXERS)
+NAMED.update(ROWS_SINCE)
+NAMED.update({form.__name__: form for form in (DesignMixer, LRU, QLSTM, RGLRU, S4D, S6)})

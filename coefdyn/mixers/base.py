@@ -1,109 +1,31 @@
 """The base of every mixer: project x, build the coefficient dynamics, apply, project back.
 
-A mixer chooses four ingredients in ``build``; everything else is here, once. So every mixer can be
-plotted, diagnosed and run by every backend.
+A mixer chooses four ingredients in ``build``; everything else is here, once.
 """
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from collections.abc import Iterable, Mapping
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics
-from coefdyn.mixers.projections import HeadProjection, OutputStage
-from coefdyn.options import check_count
+from coefdyn.dynamics.documents import Documents, find
+from coefdyn.mixers.initial import Resettable
+from coefdyn.mixers.offered import offered, show_constructor
+from coefdyn.mixers.projections import HeadProjection, OutputStage, head_sizes
+from coefdyn.mixers.tokens import MixerState, Symbols, Tokens, check_state, first
+from coefdyn.options import did_you_mean
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["Mixer", "MixerState", "Symbols", "Tokens", "head_sizes"]
+__all__ = ["Mixer", "MixerState", "Symbols", "Tokens"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Symbols:
-    """How the paper writes this row (LaTeX), and where it derives it.
-
-    ``year`` is that of the first version; ``models`` names released models that use the row.
-    """
-
-    title: str
-    evolution: str
-    scaling: str
-    readout: str
-    normalizer: str
-    source: str
-    year: int | None = None
-    models: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Tokens:
-    """What a mixer builds its dynamics from.
-
-    ``x`` (..., L, d_model); ``q``, ``k`` (..., H, L, n); ``v`` (..., H, L, d_v); ``z`` a learned
-    direction (..., H, L, n) or None; ``start`` the index of the first token, 0-based. A mixer of
-    several steps per token has more rows in q, k and v than in x.
-    """
-
-    x: Float[Tensor, "*batch tokens d"]
-    q: Float[Tensor, "*heads L n"]
-    k: Float[Tensor, "*keys L n"]
-    v: Float[Tensor, "*heads2 L dv"]
-    z: Float[Tensor, "*heads L n"] | None = None
-    start: int
-
-    def match(self, value: Tensor) -> Tensor:
-        """``value`` in the dtype of q (autocast may compute gates in another one)."""
-        return value.to(self.q.dtype)
-
-
-@dataclass(frozen=True, eq=False)
-class MixerState:
-    """What one mixer remembers between two tokens: tokens seen, convolution inputs, dynamics."""
-
-    position: int
-    past: dict[str, Tensor]
-    dynamics: Any
-
-    def numbers(self) -> int:
-        """How many numbers are kept, over all leading axes (the position not counted)."""
-        return _count(self.past) + _count(self.dynamics)
-
-
-def _count(value: Any) -> int:
-    """Elements of every tensor inside nested dicts, dataclasses and tuples."""
-    if isinstance(value, Tensor):
-        return value.numel()
-    if isinstance(value, dict):
-        return sum(_count(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return sum(_count(item) for item in value)
-    if hasattr(value, "__dataclass_fields__"):
-        return sum(_count(getattr(value, name)) for name in value.__dataclass_fields__)
-    return 0
-
-
-def head_sizes(
-    d_model: int, n_heads: int, key_dim: int | None, value_dim: int | None
-) -> tuple[int, int]:
-    """(n, d_v) of one head: as given, or d_model / n_heads."""
-    check_count("d_model", d_model)
-    check_count("n_heads", n_heads)
-    sizes = []
-    for name, size in (("key_dim", key_dim), ("value_dim", value_dim)):
-        if size is None and d_model % n_heads:
-            raise ValueError(
-                f"d_model={d_model} is not a multiple of n_heads={n_heads}, so {name} has no "
-                f"default; give {name} (the size of one head)."
-            )
-        sizes.append(check_count(name, d_model // n_heads if size is None else size))
-    return sizes[0], sizes[1]
-
-
-class Mixer(nn.Module, ABC):
+class Mixer(Resettable, ABC):
     """One causal sequence mixer: x ``(..., L, d_model)`` to y of the same shape.
 
         x --tokens--> q, k, v --build--> CoefficientDynamics --apply--> y --finish--> output
@@ -121,6 +43,9 @@ class Mixer(nn.Module, ABC):
             None.
         output: module from (heads y, x) to the output; one linear map if None.
 
+    Half precision: ``mixer.half()`` or ``.bfloat16()``, or all parameters but ``float32_names()``.
+    Norms, L2 norms and the dynamics sum in float32 either way.
+
     Linear maps are initialised as torch does; what the authors initialise otherwise is in the
     docstrings of the gates. Random numbers come from torch's current generator.
 
@@ -128,9 +53,36 @@ class Mixer(nn.Module, ABC):
         ValueError: for sizes that do not fit.
     """
 
+    #: how the paper writes the row, for the tables; a mixer of one's own needs none
     symbols: ClassVar[Symbols]
     #: parameters of this module that its authors exempt from weight decay
     no_weight_decay: ClassVar[tuple[str, ...]] = ()
+    #: parameters of this module to keep in float32 where the others are of half precision
+    keep_float32: ClassVar[tuple[str, ...]] = ()
+    #: projections that are drawn after the output stage
+    late: ClassVar[tuple[str, ...]] = ()
+    #: options of a base class that this class fills itself
+    filled: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        show_constructor(cls)
+
+    def __new__(cls, *args: object, **given: object) -> Self:
+        """An object without its parts; a keyword that the class does not offer is told at once.
+
+        Raises:
+            TypeError: naming the nearest option that it has.
+        """
+        known = offered(cls)
+        for option in given:
+            if known is not None and option not in known:
+                hint = did_you_mean(option, known)
+                listing = ", ".join(sorted(known))
+                raise TypeError(
+                    f"{cls.__name__} has no option {option!r}{hint} It takes {listing}."
+                )
+        return super().__new__(cls)
 
     def __init__(
         self,
@@ -156,41 +108,144 @@ class Mixer(nn.Module, ABC):
             output = OutputStage(d_model=d_model, n_heads=n_heads, value_dim=self.value_dim)
         self.output = output
 
+    def drawn(self) -> Iterable[nn.Module]:
+        early = [part for name, part in self.project.items() if name not in self.late]
+        rest = [part for part in self.children() if part not in (self.project, self.output)]
+        return (*early, self.output, *(self.project[name] for name in self.late), *rest)
+
     @abstractmethod
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         """The four ingredients for these tokens: the one thing that differs between mixers."""
 
     def dynamics(
-        self, x: Float[Tensor, "*batch L d"]
+        self,
+        x: Float[Tensor, "*batch L d"],
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[CoefficientDynamics, Float[Tensor, "*heads rows dv"]]:
         """The coefficient dynamics of x and the values; heads are the last leading axis.
 
         Args:
             x: ``(..., L, d_model)``.
+            attention_mask, cu_seqlens: see ``forward``.
 
         Returns:
             dynamics with batch shape ``(..., H)``, and v ``(..., H, L, d_v)``; more heads or rows
             where ``collect`` says so.
         """
-        tokens = self.tokens(x)[0]
-        return self.build(tokens), tokens.v
+        tokens = self._told(x, None, self.documents(x, None, attention_mask, cu_seqlens))[0]
+        return self._design(tokens), tokens.v
 
     def forward(
-        self, x: Float[Tensor, "*batch L d"], method: str = "auto"
+        self,
+        x: Float[Tensor, "*batch L d"],
+        method: str = "auto",
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> Float[Tensor, "*batch L d"]:
-        """y ``(..., L, d_model)``; ``method`` as in ``CoefficientDynamics.apply``."""
-        tokens = self.tokens(x)[0]
-        y = self.build(tokens).apply(tokens.v, method=method)
+        """y ``(..., L, d_model)``.
+
+        With ``attention_mask`` or ``cu_seqlens`` every document gets the output that it would get
+        alone: convolutions, positions, states and row sums begin anew with it. That takes O(L)
+        memory more, no L x L mask.
+
+        Args:
+            x: ``(..., L, d_model)``.
+            method: as in ``CoefficientDynamics.apply``.
+            attention_mask: ``(..., L)``, 1 for a token and 0 for padding, which stands on the left
+                or on the right of a row; None for no padding.
+            cu_seqlens: boundaries of documents packed one after the other, whole numbers from 0 to
+                L, for x ``(L, d_model)`` or ``(1, L, d_model)``; None for one document.
+
+        Raises:
+            ValueError: for masks that do not fit, or a mixer that cannot tell documents apart.
+        """
+        tokens = self._told(x, None, self.documents(x, None, attention_mask, cu_seqlens))[0]
+        y = self._design(tokens).apply(tokens.v, method=method)
         return self.finish(self.collect(y), tokens)
 
     def extend(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """Continue a sequence by L more tokens; equals the whole sequence at once."""
-        tokens, past = self.tokens(x, state)
-        y, inner = self.build(tokens).extend(tokens.v, None if state is None else state.dynamics)
+        """Continue a sequence by L more tokens; equals the whole sequence at once.
+
+        Args:
+            x: ``(..., L, d_model)``.
+            state: what the previous call returned; None before the first token.
+            attention_mask: as for ``forward``, with padding on the left: of the first pieces of a
+                row. Later pieces need none.
+            cu_seqlens: as for ``forward``; the first document continues that of the state, and the
+                new state is that of the last one.
+
+        Raises:
+            ValueError: as ``forward``; for padding on the right, which a state cannot step over.
+        """
+        found = self.documents(x, state, attention_mask, cu_seqlens)
+        tokens, past = self._told(x, state, found)
+        design = self._design(tokens)
+        y, inner = design.extend(tokens.v, None if state is None else state.dynamics)
         y = self.finish(self.collect(y), tokens)
-        return y, MixerState(tokens.start + x.shape[-2], past, inner)
+        after = tokens.start + x.shape[-2] if found is None else found.after()
+        return y, MixerState(after, past, inner)
+
+    def documents(
+        self,
+        x: Tensor,
+        state: MixerState | None,
+        attention_mask: Tensor | None,
+        cu_seqlens: Tensor | None,
+    ) -> Documents | None:
+        """Where the documents of x begin; None if they are not told apart.
+
+        Args:
+            x: ``(..., L, d_model)``.
+            state: what the previous call returned, or None.
+            attention_mask, cu_seqlens: see ``forward``.
+
+        Raises:
+            ValueError: for masks that do not fit, or a state that was made without one.
+        """
+        asked = attention_mask is not None or cu_seqlens is not None
+        before = None if state is None else getattr(state, "position", None)
+        if not asked and not isinstance(before, Tensor):
+            return None
+        self.check_input(x)
+        if state is not None and not isinstance(before, Tensor):
+            raise ValueError(
+                "the state was made without attention_mask or cu_seqlens, and cannot begin a "
+                "document anew; give one to the first piece already (attention_mask of ones)."
+            )
+        return find(x.shape[:-1], x.device, before, attention_mask, cu_seqlens)
+
+    def _design(self, tokens: Tokens) -> CoefficientDynamics:
+        """What ``build`` makes of these tokens, beginning anew with every document."""
+        built = self.build(tokens)
+        if not isinstance(built, CoefficientDynamics):
+            got = "None (is a return missing?)" if built is None else type(built).__name__
+            name = type(self).__name__
+            raise ValueError(f"{name}.build must return a CoefficientDynamics, got {got}.")
+        return tokens.apart(built)
+
+    def _told(
+        self, x: Tensor, state: MixerState | None, documents: Documents | None
+    ) -> tuple[Tokens, dict[str, Tensor]]:
+        """``tokens``, which learns of documents only where there are some."""
+        if documents is None:
+            return self.tokens(x, state)
+        if "documents" not in inspect.signature(self.tokens).parameters:
+            raise ValueError(
+                f"{type(self).__name__} cannot tell documents apart (attention_mask, cu_seqlens): "
+                "its tokens() takes no documents. Give it one sequence at a time, or sequences of "
+                "one length."
+            )
+        return self.tokens(x, state, documents=documents)
 
     def step(
         self, x_t: Float[Tensor, "*batch d"], state: MixerState | None = None
@@ -206,18 +261,27 @@ class Mixer(nn.Module, ABC):
         return y[..., 0, :], state
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Project x to q, k, v (and z); also the convolutions' memory after these tokens."""
         self.check_input(x, state)
-        parts, past = self.parts(x, state)
+        parts, past = self.parts(x, state, documents=documents)
         q, k, v = parts["query"], parts["key"], parts["value"]
-        return Tokens(x=x, q=q, k=k, v=v, start=0 if state is None else state.position), past
+        return Tokens(x=x, q=q, k=k, v=v, start=first(state), documents=documents), past
 
     def parts(
-        self, x: Tensor, state: MixerState | None, *names: str
+        self,
+        x: Tensor,
+        state: MixerState | None,
+        *names: str,
+        documents: Documents | None = None,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         """x through the named projections (all of them if none is named), and their memory.
+
+        With ``documents``, a convolution reads no token of another one.
 
         Raises:
             ValueError: for a state that another mixer made.
@@ -226,7 +290,8 @@ class Mixer(nn.Module, ABC):
         past: dict[str, Tensor] = {}
         for name in names or self.project:
             before = None if state is None else state.past.get(name)
-            found[name], after = self.project[name](x, before)
+            places = () if documents is None else (documents.positions,)
+            found[name], after = self.project[name](x, before, *places)
             if after is None:
                 continue
             if state is not None and before is None:
@@ -260,18 +325,37 @@ class Mixer(nn.Module, ABC):
 
     @torch.no_grad()
     def _numbers_kept(self, length: int) -> int:
-        like = next(self.parameters())
+        like = self._like()
         state = self.extend(like.new_zeros(length, self.d_model))[1]
         return state.numbers()
 
     def no_weight_decay_names(self) -> set[str]:
         """Names (as in ``named_parameters``) of the parameters to exempt from weight decay."""
+        return self._names_in("no_weight_decay")
+
+    def float32_names(self) -> set[str]:
+        """Names of the parameters to keep in float32 where a model is of half precision.
+
+        Decays and their step sizes, eigenvalues, and weights of norms: bfloat16 holds a rate to
+        8 bits, and a decay over a thousand tokens multiplies that error. A mixer takes them in
+        float32 beside all others in half precision.
+        """
+        return self._names_in("keep_float32")
+
+    def _names_in(self, attribute: str) -> set[str]:
         return {
             f"{prefix}.{name}" if prefix else name
             for prefix, module in self.named_modules()
-            for name in getattr(module, "no_weight_decay", ())
+            for name in getattr(module, attribute, ())
             if isinstance(getattr(module, name, None), nn.Parameter)
         }
+
+    def _like(self) -> Tensor:
+        """A parameter of the dtype that x has: none of those that may stay in float32."""
+        for part in (self.project, self.output, self):
+            if (found := next(part.parameters(), None)) is not None:
+                return found
+        raise ValueError(f"{type(self).__name__} has no parameter.")
 
     def check_input(self, x: Tensor, state: MixerState | None = None) -> None:
         """x fits this mixer, and the state fits both.
@@ -292,12 +376,12 @@ class Mixer(nn.Module, ABC):
             )
         self._check_kind(x)
         if state is not None:
-            self._check_state(x, state)
+            check_state(x, state)
 
     def _check_kind(self, x: Tensor) -> None:
         if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
             return
-        own = next(self.parameters())
+        own = self._like()
         if x.dtype != own.dtype or x.device != own.device:
             raise ValueError(
                 f"x has dtype {x.dtype} on {x.device}, the parameters of this "
@@ -305,22 +389,11 @@ class Mixer(nn.Module, ABC):
                 f"x.to(device={str(own.device)!r}, dtype={own.dtype})."
             )
 
-    def _check_state(self, x: Tensor, state: MixerState) -> None:
-        if not isinstance(state, MixerState):
-            raise ValueError(
-                f"state must be what the previous call returned, got {type(state).__name__}; "
-                "before the first token it is None."
-            )
-        for memory in state.past.values():
-            if memory.shape[:-2] != x.shape[:-2]:
-                raise ValueError(
-                    f"the state was made for leading axes {tuple(memory.shape[:-2])}, these tokens "
-                    f"have {tuple(x.shape[:-2])}. Start again with state=None, or give tokens of "
-                    "the sequences that the state has seen."
-                )
-
     def extra_repr(self) -> str:
         return (
             f"d_model={self.d_model}, n_heads={self.n_heads}, key_dim={self.key_dim}, "
             f"value_dim={self.value_dim}"
         )
+
+
+show_constructor(Mixer)

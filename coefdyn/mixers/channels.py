@@ -7,9 +7,11 @@ from typing import ClassVar, Unpack
 
 from torch import nn
 
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import Mixer, MixerState, Tokens
 from coefdyn.mixers.heads import StageOptions
 from coefdyn.mixers.projections import HeadProjection, OutputStage, merge_heads, split_heads
+from coefdyn.mixers.tokens import first
 from coefdyn.options import check_count, check_flag
 from coefdyn.shapes import Float, Tensor
 
@@ -86,14 +88,17 @@ class ChannelMixer(Mixer):
         """q and k of every channel; one head where all channels share them."""
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """u as the values of all channels, and q, k from u; the convolution's memory."""
         self.check_input(x, state)
-        parts, past = self.parts(x, state, "value")
+        parts, past = self.parts(x, state, "value", documents=documents)
         q, k = self.queries_and_keys(merge_heads(parts["value"]))
-        start = 0 if state is None else state.position
-        return Tokens(x=x, q=q, k=k, v=parts["value"], start=start), past
+        v = parts["value"].to(q.dtype)  # u = x itself keeps its dtype under autocast
+        return Tokens(x=x, q=q, k=k, v=v, start=first(state), documents=documents), past
 
 
 class PlainInput(nn.Module):
@@ -103,5 +108,7 @@ class PlainInput(nn.Module):
         super().__init__()
         self.channels = channels
 
-    def forward(self, x: Tensor, past: Tensor | None = None) -> tuple[Tensor, Tensor | None]:
+    def forward(
+        self, x: Tensor, past: Tensor | None = None, positions: Tensor | None = None
+    ) -> tuple[Tensor, Tensor | None]:
         return split_heads(x, self.channels), past

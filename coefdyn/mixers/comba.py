@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import TimestepDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
@@ -27,6 +28,8 @@ class Comba(HeadMixer):
     W_o (RMSNorm(y) * SiLU(W_g x)). As diagonal plus rank one: left = beta k and right = p.
 
     Args:
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values,
+            gates and decays of their own; n_heads if None.
         heads: see ``HeadOptions``.
 
     Initialisation: c = 1, d = 1. Source: the paper's scalar plus low rank, which is fla's chunked
@@ -46,17 +49,27 @@ class Comba(HeadMixer):
         year=2025,
     )
 
-    def __init__(self, **heads: Unpack[HeadOptions]) -> None:
-        super().__init__(**heads)
+    def __init__(self, *, key_heads: int | None = None, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(key_heads=key_heads, share_pairs=True, **heads)
         self.beta = self.head_gate("sigmoid")
         self.decay = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads, a_range=(0.0, 16.0))
-        self.feedback = nn.Parameter(torch.ones(self.n_heads))
-        self.correction = nn.Parameter(torch.ones(self.n_heads))
+        self.feedback = nn.Parameter(torch.empty(self.n_heads))
+        self.correction = nn.Parameter(torch.empty(self.n_heads))
+        Comba.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill c and d with 1."""
+        self.feedback.fill_(1.0)
+        self.correction.fill_(1.0)
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         corrected = tokens.q - tokens.match(self.correction)[:, None, None] * tokens.k
         return replace(tokens, q=corrected), past
 

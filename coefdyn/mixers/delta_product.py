@@ -8,6 +8,7 @@ from typing import Unpack
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import HeadGate, TimestepDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
@@ -56,10 +57,13 @@ class DeltaProduct(HeadMixer):
         )
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """The m pairs of a token one after the other; its query beside each of them."""
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         q = tokens.q.repeat_interleave(self.steps, dim=-2)
         return replace(tokens, q=q, k=self._in_turn(tokens.k), v=self._in_turn(tokens.v)), past
 

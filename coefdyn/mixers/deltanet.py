@@ -27,6 +27,8 @@ class DeltaNet(HeadMixer):
         negative_eigenvalues: beta = 2 sigmoid(W_b x), so that 1 - beta lies in (-1, 1).
         direction: "key", the normalised key without 1/sqrt(n); or "learned", a projection z_t of
             its own, made like the key (A_t = I - beta_t z_t z_t^T).
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values
+            and beta of their own; n_heads if None. (Qwen3-Next: 16 pairs for 32 heads.)
         heads: see ``HeadOptions``.
 
     Differences: fla puts 1/sqrt(n) on q; with a linear readout that is the same. With
@@ -49,10 +51,16 @@ class DeltaNet(HeadMixer):
         *,
         negative_eigenvalues: bool = False,
         direction: str = "key",
+        key_heads: int | None = None,
         **heads: Unpack[HeadOptions],
     ) -> None:
         check_choice("direction", direction, DIRECTIONS)
-        super().__init__(learned_direction=direction == "learned", **heads)
+        super().__init__(
+            learned_direction=direction == "learned",
+            key_heads=key_heads,
+            share_pairs=True,
+            **heads,
+        )
         factor = 2.0 if check_flag("negative_eigenvalues", negative_eigenvalues) else 1.0
         self.beta = self.head_gate("sigmoid", factor)
 

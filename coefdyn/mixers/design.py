@@ -186,9 +186,7 @@ class DesignMixer(HeadMixer):
         if self.eta is not None:
             return normalizer.Given(tokens.match(self.eta(tokens.x)))
         if self.normalizer == "geometric":
-            first, length = tokens.start + 1, tokens.x.shape[-2]
-            exact = torch.promote_types(tokens.q.dtype, torch.float32)
-            index = torch.arange(first, first + length, device=tokens.q.device, dtype=exact)
+            index = (tokens.index() + 1).to(torch.promote_types(tokens.q.dtype, torch.float32))
             return normalizer.Given(tokens.match((index * math.log(self.ratio)).exp()))
         forms = {"one": normalizer.One, "row_sum": normalizer.RowSum}
         return forms.get(self.normalizer, normalizer.FlooredRowSum)()

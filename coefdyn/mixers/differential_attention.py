@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.mixers.projections import OutputStage
@@ -54,16 +55,25 @@ class DifferentialAttention(HeadMixer):
     def __init__(self, *, layer: int = 0, **heads: Unpack[HeadOptions]) -> None:
         super().__init__(key_heads=2 * check_count("n_heads", heads.get("n_heads", 1)), **heads)
         self.first_weight = 0.8 - 0.6 * math.exp(-0.3 * check_count("layer", layer, least=0))
-        self.rates = nn.Parameter(0.1 * torch.randn(2, 2, self.key_dim))
-        weight = cast(OutputStage, self.output).norm_weight
-        if weight is not None:
-            nn.init.constant_(weight, 1 - self.first_weight)
+        self.rates = nn.Parameter(torch.empty(2, 2, self.key_dim))
+        stage = cast(OutputStage, self.output)
+        stage.norm_start = 1 - self.first_weight
+        stage.start()
+        DifferentialAttention.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill l and m, N(0, 0.1)."""
+        self.rates.copy_(0.1 * torch.randn_like(self.rates))
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Two maps per head, with its values for each of them."""
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         return replace(tokens, v=tokens.v.repeat_interleave(2, dim=-3)), past
 
     def weight(self) -> Float[Tensor, ""]:

@@ -26,6 +26,8 @@ class GatedDeltaNet(HeadMixer):
     Args:
         negative_eigenvalues: beta in (0, 2) instead of (0, 1).
         direction: "key" or "learned", as in ``DeltaNet``.
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values,
+            beta and decay of their own; n_heads if None. (Qwen3-Next: 16 pairs for 32 heads.)
         heads: see ``HeadOptions``. The authors use value_dim = 2 key_dim.
 
     Initialisation: a uniform in [0, 16], Delta log-uniform in [0.001, 0.1], both without weight
@@ -48,10 +50,16 @@ class GatedDeltaNet(HeadMixer):
         *,
         negative_eigenvalues: bool = False,
         direction: str = "key",
+        key_heads: int | None = None,
         **heads: Unpack[HeadOptions],
     ) -> None:
         check_choice("direction", direction, DIRECTIONS)
-        super().__init__(learned_direction=direction == "learned", **heads)
+        super().__init__(
+            learned_direction=direction == "learned",
+            key_heads=key_heads,
+            share_pairs=True,
+            **heads,
+        )
         factor = 2.0 if check_flag("negative_eigenvalues", negative_eigenvalues) else 1.0
         self.beta = self.head_gate("sigmoid", factor)
         self.decay = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads, a_range=(0.0, 16.0))

@@ -8,9 +8,10 @@ from typing import Unpack
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.gates import ChannelDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
-from coefdyn.mixers.kda import ChannelDecay
 from coefdyn.mixers.projections import split_heads
 from coefdyn.shapes import Float, Tensor
 
@@ -27,6 +28,8 @@ class GatedDeltaNet2(HeadMixer):
     W_o (RMSNorm(y) * sigmoid(W_g x)).
 
     Args:
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values,
+            gates and decays of their own; n_heads if None.
         heads: see ``HeadOptions``.
 
     Source: the recurrence of fla's naive functions; how the authors' layer makes its gates is not
@@ -45,16 +48,19 @@ class GatedDeltaNet2(HeadMixer):
         year=2026,
     )
 
-    def __init__(self, **heads: Unpack[HeadOptions]) -> None:
-        super().__init__(**heads)
+    def __init__(self, *, key_heads: int | None = None, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(key_heads=key_heads, share_pairs=True, **heads)
         self.erase = nn.Linear(self.d_model, self.n_heads * self.key_dim, bias=False)
         self.write = nn.Linear(self.d_model, self.n_heads * self.value_dim, bias=False)
         self.decay = ChannelDecay(d_model=self.d_model, n_heads=self.n_heads, width=self.key_dim)
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         write = tokens.match(split_heads(self.write(tokens.x).sigmoid(), self.n_heads))
         return replace(tokens, v=write * tokens.v), past
 

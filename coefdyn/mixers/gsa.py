@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.mixers.projections import split_heads
@@ -54,20 +55,27 @@ class GSA(HeadMixer):
         self.decay = nn.Linear(self.d_model, self.n_heads * self.key_dim, bias=False)
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Any]]:
         """Keys and queries over slots; z carries log a. The memory is the first pass's state."""
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         raw = split_heads(self.decay(tokens.x), self.n_heads)
         log_decay = tokens.match(functional.logsigmoid(raw) / 8)
         slots = -torch.expm1(log_decay)
         scores = self._first_pass(tokens, log_decay, slots)
         total = log_decay.cumsum(-2)
-        kept = tokens.k.mT @ ((total[..., -1:, :] - total).exp() * slots)
+        written, fade = (total[..., -1:, :] - total).exp() * slots, total.exp()
+        if documents is not None:
+            written = written * documents.last()[..., None, :, None]
+            fade = fade * documents.kept()[..., None, :, None]
+        kept = tokens.k.mT @ written
         if state is not None:
             before = state.past["slots"].unflatten(-1, kept.shape[-2:])
-            scores = scores + total.exp() * (tokens.q @ before)
-            kept = kept + total[..., -1:, :].exp() * before
+            scores = scores + fade * (tokens.q @ before)
+            kept = kept + fade[..., -1:, :] * before
         past["slots"] = kept.flatten(-2)
         return replace(tokens, q=scores.softmax(-1), k=slots, z=log_decay), past
 
@@ -76,18 +84,15 @@ class GSA(HeadMixer):
     ) -> Float[Tensor, "*heads L slots"]:
         """Scores of the slots: coefficient dynamics with a head per slot and values 1."""
         one = tokens.q[..., None, :, :1].expand(*slots.mT.shape, 1)
-        return (
-            CoefficientDynamics(
-                q=tokens.q[..., None, :, :],
-                k=tokens.k[..., None, :, :],
-                evolution=evolution.Scalar(log_decay=log_decay.mT),
-                scaling=slots.mT,
-                readout=readout.identity,
-                normalizer=normalizer.One(),
-            )
-            .apply(torch.ones_like(one))[..., 0]
-            .mT
+        written = CoefficientDynamics(
+            q=tokens.q[..., None, :, :],
+            k=tokens.k[..., None, :, :],
+            evolution=evolution.Scalar(log_decay=log_decay.mT),
+            scaling=slots.mT,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
         )
+        return tokens.apart(written).apply(torch.ones_like(one))[..., 0].mT
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         assert tokens.z is not None, "set by tokens"

@@ -9,14 +9,17 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from coefdyn.mixers.base import Mixer, MixerState, Tokens, head_sizes
+from coefdyn.dynamics.documents import Documents
+from coefdyn.mixers.base import Mixer, MixerState, Tokens
 from coefdyn.mixers.gates import HeadGate
 from coefdyn.mixers.projections import (
     HeadProjection,
     OutputStage,
+    head_sizes,
     l2_normalize,
     rotate_positions,
 )
+from coefdyn.mixers.tokens import first, longest
 from coefdyn.options import check_choice, check_count, check_flag, did_you_mean
 from coefdyn.shapes import Float, Tensor
 
@@ -98,11 +101,12 @@ class HeadMixer(Mixer):
     which of them its callers cannot change.
 
     Args:
-        heads: see ``HeadOptions``; the defaults are none of everything.
+        heads: see ``HeadOptions``; without them there is no convolution, gate, norm or position.
         convolution_bias: a bias in the convolution.
         convolve_values: whether v is convolved.
         gate_first, norm_groups: order and parts of gate and norm, see ``OutputStage``.
         key_heads: the number of (q, k) pairs, n_heads if None.
+        share_pairs: whether each pair is handed to n_heads / key_heads heads.
         writes: keys and values per head and token; their heads lie side by side.
         learned_direction: a projection z beside q, k and v.
 
@@ -111,7 +115,9 @@ class HeadMixer(Mixer):
         ValueError: for values that do not fit.
     """
 
+    #: options that a class chooses for callers who say nothing
     defaults: ClassVar[StageOptions] = StageOptions()
+    #: options that a class chooses for good: giving one is an error
     settled: ClassVar[StageOptions] = StageOptions()
     #: projections followed by SiLU, besides the SiLU that a convolution brings
     activated: ClassVar[tuple[str, ...]] = ()
@@ -125,6 +131,7 @@ class HeadMixer(Mixer):
         gate_first: bool = False,
         norm_groups: int | None = None,
         key_heads: int | None = None,
+        share_pairs: bool = False,
         writes: int = 1,
         learned_direction: bool = False,
         **heads: Unpack[HeadOptions],
@@ -145,7 +152,12 @@ class HeadMixer(Mixer):
                 convolution_bias=convolution_bias,
             )
 
-        pairs = n_heads if key_heads is None else key_heads
+        pairs = n_heads if key_heads is None else check_count("key_heads", key_heads)
+        if share_pairs and n_heads % pairs:
+            raise ValueError(
+                f"key_heads must divide n_heads={n_heads}: each pair of q and k serves the same "
+                f"number of heads; got {key_heads}."
+            )
         project = {
             "query": projection(pairs, n),
             "key": projection(pairs * writes, n),
@@ -171,8 +183,16 @@ class HeadMixer(Mixer):
             project=project,
             output=output,
         )
+        #: how many heads read each pair of q and k
+        self.readers = n_heads // pairs if share_pairs else 1
         self.query_key_norm = check_flag("query_key_norm", chosen["query_key_norm"])
         self.position, self.position_table = chosen["position"], table
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """Fill the learned positions, N(0, 0.02)."""
+        if self.position_table is not None:
+            self.position_table.copy_(0.02 * torch.randn_like(self.position_table))
 
     def head_gate(self, kind: str, factor: float = 1.0) -> HeadGate:
         """One learned number per head and token, see ``HeadGate``."""
@@ -194,31 +214,44 @@ class HeadMixer(Mixer):
             raise TypeError(f"{name} needs {' and '.join(missing)}.")
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Any]]:
         self.check_input(x, state)
-        start = 0 if state is None else state.position
+        start: int | Tensor = first(state)
+        places: Tensor | None = None if documents is None else documents.positions
         if self.position_table is not None:
-            x = x + self._learned_positions(self.position_table, start, x.shape[-2])
-        parts, past = self.parts(x, state)
+            x = x + self._learned_positions(self.position_table, first(state), x.shape[-2], places)
+        parts, past = self.parts(x, state, documents=documents)
         for name in self.activated:
             parts[name] = functional.silu(parts[name])
         q, k, v = parts["query"], parts["key"], parts["value"]
         if self.query_key_norm:
             q, k = l2_normalize(q), l2_normalize(k)
+        if places is not None:
+            start = places[..., None, :]
         if self.position == "rotary":
             q, k = rotate_positions(q, start), rotate_positions(k, start)
-        return Tokens(x=x, q=q, k=k, v=v, z=parts.get("direction"), start=start), past
+        z = parts.get("direction")
+        if self.readers > 1:
+            q, k = (one.repeat_interleave(self.readers, dim=-3) for one in (q, k))
+            z = None if z is None else z.repeat_interleave(self.readers, dim=-3)
+        return Tokens(x=x, q=q, k=k, v=v, z=z, start=first(state), documents=documents), past
 
-    def _learned_positions(self, table: Tensor, start: int, length: int) -> Tensor:
+    def _learned_positions(
+        self, table: Tensor, start: int, length: int, places: Tensor | None
+    ) -> Tensor:
         limit = table.shape[0]
-        if start + length > limit:
+        end = start + length if places is None else longest(places)
+        if end > limit:
             raise ValueError(
                 f"position='learned' holds max_length={limit} positions, but token "
-                f"{start + length} was asked for; build the mixer with a larger "
+                f"{end} was asked for; build the mixer with a larger "
                 "max_length, or use position='rotary'."
             )
-        return table[start : start + length]
+        return table[start:end] if places is None else table[places]
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, position={self.position!r}"

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.options import check_number
@@ -56,10 +57,13 @@ class HGRN2(HeadMixer):
         self.lower_bound = lower_bound
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Any]]:
         """The keys are 1 - f; z carries log f."""
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         log_open = functional.logsigmoid(tokens.k)
         if self.lower_bound:
             low = tokens.k.new_tensor(math.log(self.lower_bound))

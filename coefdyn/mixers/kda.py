@@ -2,48 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Unpack
-
-import torch
-from torch import nn
-from torch.nn import functional
+from typing import Unpack
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
-from coefdyn.mixers.gates import inverse_softplus_timestep
+from coefdyn.mixers.gates import ChannelDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
-from coefdyn.mixers.projections import split_heads
 from coefdyn.options import check_flag
-from coefdyn.shapes import Float, Tensor
 
 __all__ = ["KDA", "ChannelDecay"]
-
-
-class ChannelDecay(nn.Module):
-    """log a_t = -exp(c_h) softplus(W_2 W_1 x_t + d): one rate per head, one gate per channel.
-
-    W_1 has rank n and no bias; exp(c_h) is uniform in [1, 16] and softplus(d) log-uniform in
-    [0.001, 0.1] at initialisation, both without weight decay.
-
-    Args:
-        d_model, n_heads: sizes.
-        width: channels per head.
-    """
-
-    no_weight_decay: ClassVar[tuple[str, ...]] = ("log_rate", "bias")
-
-    def __init__(self, *, d_model: int, n_heads: int, width: int) -> None:
-        super().__init__()
-        self.n_heads = n_heads
-        self.down = nn.Linear(d_model, width, bias=False)
-        self.up = nn.Linear(width, n_heads * width, bias=False)
-        self.bias = nn.Parameter(inverse_softplus_timestep(n_heads * width))
-        self.log_rate = nn.Parameter(torch.empty(n_heads).uniform_(1.0, 16.0).log())
-
-    def forward(self, x: Float[Tensor, "*batch L d"]) -> Float[Tensor, "*heads L n"]:
-        """log a_t <= 0 in nats per token, ``(..., H, L, n)``."""
-        gate = functional.softplus(self.up(self.down(x)) + self.bias)
-        return -self.log_rate.exp()[:, None, None] * split_heads(gate, self.n_heads)
 
 
 class KDA(HeadMixer):
@@ -57,6 +24,8 @@ class KDA(HeadMixer):
 
     Args:
         negative_eigenvalues: beta in (0, 2) instead of (0, 1).
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values,
+            beta and decay of their own; n_heads if None. (Qwen3-Next: 16 pairs for 32 heads.)
         heads: see ``HeadOptions``.
 
     Differences: the authors' W_g is a product of rank d_v; ours is a full matrix.
@@ -75,8 +44,14 @@ class KDA(HeadMixer):
         models="Kimi Linear",
     )
 
-    def __init__(self, *, negative_eigenvalues: bool = False, **heads: Unpack[HeadOptions]) -> None:
-        super().__init__(**heads)
+    def __init__(
+        self,
+        *,
+        negative_eigenvalues: bool = False,
+        key_heads: int | None = None,
+        **heads: Unpack[HeadOptions],
+    ) -> None:
+        super().__init__(key_heads=key_heads, share_pairs=True, **heads)
         factor = 2.0 if check_flag("negative_eigenvalues", negative_eigenvalues) else 1.0
         self.beta = self.head_gate("sigmoid", factor)
         self.decay = ChannelDecay(d_model=self.d_model, n_heads=self.n_heads, width=self.key_dim)

@@ -11,9 +11,11 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import TimestepDecay
 from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.tokens import longest
 from coefdyn.options import check_count
 from coefdyn.shapes import Float, Tensor
 
@@ -100,18 +102,24 @@ class LogLinearAttention(HeadMixer):
         self.key_dim *= self.levels
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Any]]:
         """Queries and keys over all levels.
 
         Raises:
             ValueError: for a sequence longer than ``longest``.
         """
-        tokens, past = super().tokens(x, state)
-        if tokens.start + x.shape[-2] > self.longest:
+        tokens, past = super().tokens(x, state, documents)
+        end = tokens.start + x.shape[-2]
+        if documents is not None:
+            end = longest(documents.positions)
+        if end > self.longest:
             raise ValueError(
                 f"this mixer has levels for longest={self.longest} tokens, but token "
-                f"{tokens.start + x.shape[-2]} was asked for; build it with a larger one."
+                f"{end} was asked for; build it with a larger one."
             )
         raw = self.weights(tokens.x).unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
         weights = tokens.match(functional.softplus(raw)) * tokens.q.shape[-1] ** -0.5
@@ -120,7 +128,7 @@ class LogLinearAttention(HeadMixer):
         return replace(tokens, q=q, k=k), past
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
-        position = torch.arange(tokens.q.shape[-2], device=tokens.q.device) + tokens.start
+        position = tokens.index()
         lowest = (position & -position).clamp(min=1)
         return CoefficientDynamics(
             q=tokens.q,

@@ -45,6 +45,7 @@ class LRU(ModeMixer):
     """
 
     no_weight_decay = ("log_nu", "log_theta", "log_gamma", "skip")
+    keep_float32 = ("log_nu", "log_theta", "log_gamma")
     symbols = Symbols(
         title="Linear recurrent unit (LRU)",
         evolution=r"\mathrm{diag}(r e^{\pm i \theta})",
@@ -81,13 +82,23 @@ class LRU(ModeMixer):
         )
         self.state_dim = size
         self.input = HeadProjection(d_model=d_model, n_heads=size, width=2, bias=bias)
-        squared = torch.empty(size).uniform_(r_min**2, r_max**2).clamp_min(1e-6)
-        self.log_nu = nn.Parameter((-0.5 * squared.log()).log())
-        self.log_theta = nn.Parameter(
-            torch.empty(size).uniform_(0, max_phase).clamp_min(1e-6).log()
-        )
-        self.log_gamma = nn.Parameter(0.5 * torch.log1p(-squared))
-        self.skip = nn.Parameter(torch.randn(d_model)) if check_flag("skip", skip) else None
+        self.radii, self.max_phase = (r_min, r_max), max_phase
+        self.log_nu = nn.Parameter(torch.empty(size))
+        self.log_theta = nn.Parameter(torch.empty(size))
+        self.log_gamma = nn.Parameter(torch.empty(size))
+        self.skip = nn.Parameter(torch.empty(d_model)) if check_flag("skip", skip) else None
+        LRU.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill nu, theta, gamma and D."""
+        low, high = self.radii
+        squared = torch.empty_like(self.log_nu).uniform_(low**2, high**2).clamp_min(1e-6)
+        self.log_nu.copy_((-0.5 * squared.log()).log())
+        self.log_theta.uniform_(0, self.max_phase).clamp_min_(1e-6).log_()
+        self.log_gamma.copy_(0.5 * torch.log1p(-squared))
+        if self.skip is not None:
+            self.skip.normal_()
 
     def modes(self) -> Modes:
         """Head 2m has Re(lambda_m^t), head 2m + 1 has Im(lambda_m^t)."""

@@ -77,7 +77,14 @@ class Mamba2(HeadMixer):
             n_heads=self.n_heads,
             input_dependent=not check_flag("fixed_delta", fixed_delta),
         )
-        self.skip = nn.Parameter(torch.ones(self.n_heads)) if check_flag("skip", skip) else None
+        self.skip = nn.Parameter(torch.empty(self.n_heads)) if check_flag("skip", skip) else None
+        Mamba2.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill D with 1."""
+        if self.skip is not None:
+            self.skip.fill_(1.0)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         log_decay, delta = (tokens.match(value) for value in self.decay(tokens.x))

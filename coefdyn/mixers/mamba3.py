@@ -10,11 +10,12 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.execution.state import LinearState
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import timestep_gate
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
-from coefdyn.mixers.projections import OutputStage
+from coefdyn.mixers.projections import OutputStage, at_least_float32
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Mamba3"]
@@ -71,17 +72,27 @@ class Mamba3(HeadMixer):
         self.share = self.head_gate("sigmoid")
         self.speed = nn.Linear(self.d_model, self.key_dim // 2, bias=False)
         shape = (self.n_heads, 1, self.key_dim)
-        self.query_bias = nn.Parameter(torch.ones(shape))
-        self.key_bias = nn.Parameter(torch.ones(shape))
-        self.query_weight = nn.Parameter(torch.ones(self.key_dim))
-        self.key_weight = nn.Parameter(torch.ones(self.key_dim))
-        self.skip = nn.Parameter(torch.ones(self.n_heads))
+        self.query_bias = nn.Parameter(torch.empty(shape))
+        self.key_bias = nn.Parameter(torch.empty(shape))
+        self.query_weight = nn.Parameter(torch.empty(self.key_dim))
+        self.key_weight = nn.Parameter(torch.empty(self.key_dim))
+        self.skip = nn.Parameter(torch.empty(self.n_heads))
+        Mamba3.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill the biases and weights of q and k, and D, with 1."""
+        for one in self.parameters(recurse=False):
+            one.fill_(1.0)
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """q and k, turned; the memory is the angle, and the last token's key and value."""
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         angle = self.timestep(x)[..., None] * self.speed(x)[..., None, :, :]
         angle = angle.to(torch.promote_types(angle.dtype, torch.float32)).cumsum(-2)
         if state is not None:
@@ -92,8 +103,9 @@ class Mamba3(HeadMixer):
         return replace(tokens, q=q, k=k), past
 
     def _normed(self, x: Tensor, weight: Tensor, bias: Tensor) -> Float[Tensor, "*heads L n"]:
-        scale = torch.rsqrt(x.square().mean(-1, keepdim=True) + cast(OutputStage, self.output).eps)
-        return (x * scale * weight + bias).to(x.dtype)
+        wide, eps = at_least_float32(x), cast(OutputStage, self.output).eps
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
+        return (wide * scale * weight + bias).to(x.dtype)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         step, share, rate = (
@@ -112,7 +124,12 @@ class Mamba3(HeadMixer):
         )
 
     def extend(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
         """Continue a sequence; the last token seen is first written with the half now known."""
         self.check_input(x, state)
@@ -123,7 +140,7 @@ class Mamba3(HeadMixer):
             late = half * past["value"][..., :, None] * past["key"][..., None, :]
             inner = replace(inner, matrix=inner.matrix + late.to(inner.matrix.dtype))
             state = replace(state, dynamics=inner)
-        return super().extend(x, state)
+        return super().extend(x, state, attention_mask=attention_mask, cu_seqlens=cu_seqlens)
 
 
 def turned(x: Float[Tensor, "*heads L n"], angle: Tensor) -> Float[Tensor, "*heads L n"]:

@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.gates import HeadGate
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
@@ -40,6 +41,7 @@ class MesaNet(HeadMixer):
     defaults = HeadChoices(short_convolution=4, output_norm="rms")
     settled = HeadChoices(query_key_norm=True)
     no_weight_decay: ClassVar[tuple[str, ...]] = (*HeadMixer.no_weight_decay, "raw_ridge")
+    keep_float32: ClassVar[tuple[str, ...]] = ("raw_ridge",)
     symbols = Symbols(
         title="MesaNet",
         evolution=r"a_t\, \mathbb{I}_n",
@@ -55,8 +57,13 @@ class MesaNet(HeadMixer):
         sizes = {"d_model": self.d_model, "n_heads": self.n_heads}
         self.decay = HeadGate(**sizes, kind="sigmoid", bias=True)
         self.beta = HeadGate(**sizes, kind="sigmoid", bias=True)
-        start = math.log(math.expm1(1 - RIDGE))
-        self.raw_ridge = nn.Parameter(torch.full((self.n_heads, self.key_dim), start))
+        self.raw_ridge = nn.Parameter(torch.empty(self.n_heads, self.key_dim))
+        MesaNet.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill Lambda with 1."""
+        self.raw_ridge.fill_(math.log(math.expm1(1 - RIDGE)))
 
     def gates(self, tokens: Tokens) -> tuple[Float[Tensor, "*h L"], Float[Tensor, "*h L"]]:
         """(log a_t in nats, beta_t), ``(..., H, L)``."""
@@ -64,10 +71,13 @@ class MesaNet(HeadMixer):
         return tokens.match(functional.logsigmoid(raw)), tokens.match(self.beta(tokens.x))
 
     def tokens(
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Any]]:
         """Queries after the solve; the memory is G after the last token."""
-        tokens, past = super().tokens(x, state)
+        tokens, past = super().tokens(x, state, documents)
         gram = self._gram(tokens, None if state is None else state.past["gram"])
         past["gram"] = gram[..., -1, :]
         exact = torch.promote_types(gram.dtype, torch.float32)
@@ -90,10 +100,13 @@ class MesaNet(HeadMixer):
             readout=readout.identity,
             normalizer=normalizer.One(),
         )
-        gram = decayed.apply(outer)
+        gram = tokens.apart(decayed).apply(outer)
         if before is None:
             return gram
-        return gram + log_decay.cumsum(-1).exp()[..., None] * before[..., None, :]
+        fade = log_decay.cumsum(-1).exp()
+        if tokens.documents is not None:
+            fade = fade * tokens.documents.kept()[..., None, :]
+        return gram + fade[..., None] * before[..., None, :]
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         log_decay, beta = self.gates(tokens)

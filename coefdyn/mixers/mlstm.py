@@ -58,10 +58,19 @@ class MLSTM(HeadMixer):
         n_heads = self.n_heads
         read = n_heads * (2 * self.key_dim + self.value_dim)
         width = self.d_model if gate_input == "x" else read
-        self.forget_weight = nn.Parameter(torch.zeros(n_heads, width))
-        self.input_weight = nn.Parameter(torch.zeros(n_heads, width))
-        self.forget_bias = nn.Parameter(torch.linspace(3.0, 6.0, n_heads))
-        self.input_bias = nn.Parameter(0.1 * torch.randn(n_heads))
+        self.forget_weight = nn.Parameter(torch.empty(n_heads, width))
+        self.input_weight = nn.Parameter(torch.empty(n_heads, width))
+        self.forget_bias = nn.Parameter(torch.empty(n_heads))
+        self.input_bias = nn.Parameter(torch.empty(n_heads))
+        MLSTM.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill the gates' weights with 0, the forget bias from 3 to 6, the input bias N(0, 0.1)."""
+        self.forget_weight.zero_()
+        self.input_weight.zero_()
+        self.forget_bias.copy_(torch.linspace(3.0, 6.0, self.n_heads))
+        self.input_bias.copy_(0.1 * torch.randn_like(self.input_bias))
 
     def gates(self, tokens: Tokens) -> tuple[Float[Tensor, "*h L"], Float[Tensor, "*h L"]]:
         """(f_t, i_t): log forget and log input gate, nats, ``(..., H, L)``."""

@@ -17,6 +17,7 @@ import torch
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Mixer, MixerState, Tokens
 from coefdyn.mixers.projections import OutputStage
+from coefdyn.mixers.tokens import first
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["ModeMixer", "Modes", "turn_back"]
@@ -94,12 +95,12 @@ class ModeMixer(Mixer):
         angle = self.modes().angle
         return torch.cat([angle, -angle], dim=-1)[:, None, :]
 
-    def tokens(
+    def tokens(  # type: ignore[override]  # no documents: see above
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
         """Values from x; q and k with size 1 for its leading axes, since no token changes them."""
         self.check_input(x, state)
-        start = 0 if state is None else state.position
+        start = first(state)
         modes, v = self.modes(), self.values(x)
         shape = (*(1,) * (x.ndim - 2), self.n_heads, x.shape[-2], self.key_dim)
         q, k = (
@@ -108,12 +109,41 @@ class ModeMixer(Mixer):
         )
         return Tokens(x=x, q=q, k=k, v=v, start=start), {}
 
+    def documents(
+        self,
+        x: Tensor,
+        state: MixerState | None,
+        attention_mask: Tensor | None,
+        cu_seqlens: Tensor | None,
+    ) -> None:
+        """None, since all sequences share one kernel.
+
+        Raises:
+            ValueError: if documents are to be told apart.
+        """
+        if attention_mask is not None or cu_seqlens is not None:
+            raise ValueError(
+                f"{type(self).__name__} computes one kernel for all sequences and cannot tell "
+                "documents apart (attention_mask, cu_seqlens). Give it one document at a time, or "
+                "documents of one length as a batch."
+            )
+
     def forward(
-        self, x: Float[Tensor, "*batch L d"], method: str = "auto"
+        self,
+        x: Float[Tensor, "*batch L d"],
+        method: str = "auto",
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> Float[Tensor, "*batch L d"]:
-        """As for every mixer; all sequences share one kernel, so they join the axis of values."""
+        """As for every mixer; all sequences share one kernel, so they join the axis of values.
+
+        Raises:
+            ValueError: for an attention_mask or cu_seqlens, which that kernel cannot follow.
+        """
+        self.documents(x, None, attention_mask, cu_seqlens)
         tokens = self.tokens(x)[0]
-        dynamics, v = self.build(tokens), tokens.v
+        dynamics, v = self._design(tokens), tokens.v
         if v.numel() == 0:  # no sequence: nothing to join
             return self.finish(v, tokens)
         joined = v.reshape(-1, *v.shape[-3:]).permute(1, 2, 0, 3).flatten(-2)
@@ -134,10 +164,14 @@ class ModeMixer(Mixer):
         )
 
     def dynamics(
-        self, x: Float[Tensor, "*batch L d"]
+        self,
+        x: Float[Tensor, "*batch L d"],
+        *,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
     ) -> tuple[CoefficientDynamics, Float[Tensor, "*heads L dv"]]:
         """As for every mixer; the one kernel of a head is repeated along the axes of x."""
-        found, v = super().dynamics(x)
+        found, v = super().dynamics(x, attention_mask=attention_mask, cu_seqlens=cu_seqlens)
         batch = (*x.shape[:-2], self.n_heads)
         repeated = [one.expand(*batch, *one.shape[-2:]) for one in (found.q, found.k)]
         return replace(found, q=repeated[0], k=repeated[1]), v

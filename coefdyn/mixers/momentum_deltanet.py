@@ -30,6 +30,8 @@ class MomentumDeltaNet(HeadMixer):
     so there is no chunked form.
 
     Args:
+        key_heads: number of pairs (q, k), each shared by n_heads / key_heads heads with values,
+            gates and decays of their own; n_heads if None.
         heads: see ``HeadOptions``; key_dim is n, half of the dynamics' own.
 
     Source: the recurrence of fla's reference. The authors' layer ties the bounds of beta, eta and a
@@ -50,8 +52,8 @@ class MomentumDeltaNet(HeadMixer):
         year=2026,
     )
 
-    def __init__(self, **heads: Unpack[HeadOptions]) -> None:
-        super().__init__(**heads)
+    def __init__(self, *, key_heads: int | None = None, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(key_heads=key_heads, share_pairs=True, **heads)
         self.beta, self.eta = self.head_gate("sigmoid"), self.head_gate("sigmoid")
         self.decay = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads)
         self.momentum = TimestepDecay(d_model=self.d_model, n_heads=self.n_heads)

@@ -27,6 +27,7 @@ class PaTHAttention(HeadMixer):
     Differences: the authors' W_w has rank 32; ours is a full matrix. Without their forget gate.
     """
 
+    late = ("direction",)
     symbols = Symbols(
         title="PaTH attention",
         evolution=r"\mathbb{I}_n - \beta_t w_t w_t^\top",

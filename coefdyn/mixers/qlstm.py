@@ -70,7 +70,14 @@ class QLSTM(HeadMixer):
         )
         self.forget_gate = check_choice("forget_gate", forget_gate, FORGET_GATES)
         self.forget = nn.Linear(d_model, channels * key_dim, bias=True)
-        self.log_power = nn.Parameter(torch.zeros(())) if forget_gate == "reversed" else None
+        self.log_power = nn.Parameter(torch.empty(())) if forget_gate == "reversed" else None
+        QLSTM.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill log a with 0."""
+        if self.log_power is not None:
+            self.log_power.zero_()
 
     def log_decay(self, x: Float[Tensor, "*batch L d"]) -> Float[Tensor, "*heads L n"]:
         """log A_t < 0 in nats per token, ``(..., channels, L, n)``."""

@@ -5,14 +5,34 @@ from __future__ import annotations
 from typing import TypeVar
 
 from coefdyn.mixers.base import Mixer
+from coefdyn.options import did_you_mean
 
-__all__ = ["REGISTERED", "TAKEN", "register_mixer"]
+__all__ = ["NAMED", "REGISTERED", "TAKEN", "find_mixer", "register_mixer"]
 
 M = TypeVar("M", bound=type[Mixer])
 
 REGISTERED: dict[str, type[Mixer]] = {}
+#: the library's own mixers by name, which ``coefdyn.mixers`` fills in
+NAMED: dict[str, type[Mixer]] = {}
 #: names of ``coefdyn.mixers``, which fills this in
 TAKEN: set[str] = set()
+
+
+def find_mixer(name: object) -> type[Mixer]:
+    """The mixer of this name: one of ``coefdyn.mixers``, or one that was registered.
+
+    Raises:
+        ValueError: naming the nearest one.
+    """
+    known = NAMED | REGISTERED
+    if isinstance(name, str) and name in known:
+        return known[name]
+    hint = did_you_mean(name, known)
+    rows = ", ".join(list(NAMED)[:3])
+    raise ValueError(
+        f"no mixer is named {name!r}{hint} Names are those of the {len(NAMED)} classes of "
+        f"coefdyn.mixers ({rows}, ...), and of classes given to register_mixer."
+    )
 
 
 def register_mixer(mixer: M) -> M:

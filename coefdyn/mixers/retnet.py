@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Unpack
+
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
-from coefdyn.mixers.heads import HeadChoices, HeadMixer
+from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 
 __all__ = ["RetNet"]
 
@@ -36,6 +38,9 @@ class RetNet(HeadMixer):
         source="arXiv 2307.08621",
         year=2023,
     )
+
+    def __init__(self, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(**heads)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         head = torch.arange(self.n_heads, device=tokens.q.device, dtype=torch.float64)

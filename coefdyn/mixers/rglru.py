@@ -43,6 +43,7 @@ class RGLRU(ChannelMixer):
         ValueError: for a sharpness that is not positive.
     """
 
+    keep_float32 = ("raw_speed",)
     symbols = Symbols(
         title="RG-LRU",
         evolution=r"e^{-c\, r_t\, \mathrm{softplus}(\lambda)}",
@@ -67,8 +68,14 @@ class RGLRU(ChannelMixer):
         self.sharpness = sharpness
         self.recurrence_gate = nn.Linear(channels, channels)
         self.input_gate = nn.Linear(channels, channels)
-        decay = torch.empty(channels).uniform_(0.9, 0.999)
-        self.raw_speed = nn.Parameter(torch.expm1(-decay.log() / sharpness).log())
+        self.raw_speed = nn.Parameter(torch.empty(channels))
+        RGLRU.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill lambda."""
+        decay = torch.empty_like(self.raw_speed).uniform_(0.9, 0.999)
+        self.raw_speed.copy_(torch.expm1(-decay.log() / self.sharpness).log())
 
     def queries_and_keys(self, u: Tensor) -> tuple[Tensor, Tensor]:
         k = split_heads(torch.sigmoid(self.input_gate(u)), self.n_heads).to(u.dtype)

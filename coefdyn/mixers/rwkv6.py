@@ -10,12 +10,18 @@ from torch import nn
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
+from coefdyn.mixers.initial import Linear
 from coefdyn.mixers.projections import split_heads
+from coefdyn.shapes import Tensor
 
 __all__ = ["RWKV6"]
 
 #: the fastest decay, in nats per token
 FASTEST = 5.0
+
+
+def _rising(bias: Tensor) -> None:
+    bias.copy_(torch.linspace(-6.0, -1.0, len(bias)))
 
 
 class RWKV6(HeadMixer):
@@ -55,10 +61,14 @@ class RWKV6(HeadMixer):
     def __init__(self, **heads: Unpack[HeadOptions]) -> None:
         super().__init__(**heads)
         channels = self.n_heads * self.key_dim
-        self.decay = nn.Linear(self.d_model, channels, bias=True)
-        with torch.no_grad():
-            self.decay.bias.copy_(torch.linspace(-6.0, -1.0, channels))
-        self.bonus = nn.Parameter(torch.full((self.n_heads, 1, self.key_dim), 0.5))
+        self.decay = Linear(self.d_model, channels, start=_rising)
+        self.bonus = nn.Parameter(torch.empty(self.n_heads, 1, self.key_dim))
+        RWKV6.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill u with 1/2."""
+        self.bonus.fill_(0.5)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         raw = split_heads(self.decay(tokens.x), self.n_heads)

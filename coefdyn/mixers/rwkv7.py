@@ -56,9 +56,17 @@ class RWKV7(HeadMixer):
         channels, shape = self.n_heads * self.key_dim, (self.n_heads, 1, self.key_dim)
         self.decay = nn.Linear(self.d_model, channels, bias=True)
         self.rate = nn.Linear(self.d_model, channels, bias=False)
-        self.strength = nn.Parameter(torch.ones(shape))
-        self.erase = nn.Parameter(torch.ones(shape))
-        self.bonus = nn.Parameter(torch.zeros(shape))
+        self.strength = nn.Parameter(torch.empty(shape))
+        self.erase = nn.Parameter(torch.empty(shape))
+        self.bonus = nn.Parameter(torch.empty(shape))
+        RWKV7.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill c and s with 1, u with 0."""
+        self.strength.fill_(1.0)
+        self.erase.fill_(1.0)
+        self.bonus.zero_()
 
     def _heads(self, tokens: Tokens, part: nn.Linear) -> Tensor:
         """sigmoid(W x), ``(..., H, L, n)``."""

@@ -46,6 +46,7 @@ class S4D(ModeMixer):
     """
 
     no_weight_decay = ("log_real", "frequency", "log_delta", "skip")
+    keep_float32 = ("log_real", "frequency", "log_delta")
     symbols = Symbols(
         title="S4D",
         evolution=r"\mathrm{diag}(r e^{\pm i \theta})",
@@ -77,12 +78,22 @@ class S4D(ModeMixer):
             bias=bias,
         )
         pairs = state_dim // 2
-        steps = torch.empty(d_model, 1).uniform_(math.log(delta_min), math.log(delta_max))
-        self.log_delta = nn.Parameter(steps)
-        self.log_real = nn.Parameter(torch.full((d_model, pairs), math.log(0.5)))
-        self.frequency = nn.Parameter((math.pi * torch.arange(pairs)).repeat(d_model, 1))
-        self.weight = nn.Parameter(math.sqrt(0.5) * torch.randn(d_model, pairs, 2))
-        self.skip = nn.Parameter(torch.randn(d_model))
+        self.steps = (delta_min, delta_max)
+        self.log_delta = nn.Parameter(torch.empty(d_model, 1))
+        self.log_real = nn.Parameter(torch.empty(d_model, pairs))
+        self.frequency = nn.Parameter(torch.empty(d_model, pairs))
+        self.weight = nn.Parameter(torch.empty(d_model, pairs, 2))
+        self.skip = nn.Parameter(torch.empty(d_model))
+        S4D.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill Delta, A, C and D."""
+        self.log_delta.uniform_(*(math.log(step) for step in self.steps))
+        self.log_real.fill_(math.log(0.5))
+        self.frequency.copy_(math.pi * torch.arange(self.frequency.shape[1]))
+        self.weight.copy_(math.sqrt(0.5) * torch.randn_like(self.weight))
+        self.skip.normal_()
 
     def modes(self) -> Modes:
         rate = torch.complex(-self.log_real.double().exp(), self.frequency.double())

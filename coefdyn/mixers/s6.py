@@ -11,8 +11,8 @@ from torch.nn import functional
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.channels import ChannelMixer
-from coefdyn.mixers.gates import inverse_softplus_timestep
 from coefdyn.mixers.heads import StageOptions
+from coefdyn.mixers.initial import Linear, draw_timestep
 from coefdyn.mixers.projections import HeadProjection, merge_heads
 from coefdyn.options import check_count, check_flag
 from coefdyn.shapes import Float, Tensor
@@ -49,6 +49,8 @@ class S6(ChannelMixer):
     """
 
     no_weight_decay = ("log_a", "skip")
+    keep_float32 = ("log_a",)
+    late = ("query", "key")
     symbols = Symbols(
         title="S6 (Mamba)",
         evolution=r"\mathrm{diag}(e^{-\Delta_t a})",
@@ -83,11 +85,17 @@ class S6(ChannelMixer):
             )
         rank = -(-d_model // 16) if timestep_rank is None else timestep_rank
         self.timestep_down = nn.Linear(channels, check_count("timestep_rank", rank), bias=False)
-        self.timestep_up = nn.Linear(rank, channels, bias=True)
-        with torch.no_grad():
-            self.timestep_up.bias.copy_(inverse_softplus_timestep(channels))
-        self.log_a = nn.Parameter(torch.arange(1.0, key_dim + 1).log().repeat(channels, 1))
-        self.skip = nn.Parameter(torch.ones(channels)) if check_flag("skip", skip) else None
+        self.timestep_up = Linear(rank, channels, start=draw_timestep)
+        self.log_a = nn.Parameter(torch.empty(channels, key_dim))
+        self.skip = nn.Parameter(torch.empty(channels)) if check_flag("skip", skip) else None
+        S6.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill log a with log 1 .. log n, and D with 1."""
+        self.log_a.copy_(torch.arange(1.0, self.key_dim + 1).log())
+        if self.skip is not None:
+            self.skip.fill_(1.0)
 
     def queries_and_keys(self, u: Tensor) -> tuple[Tensor, Tensor]:
         return self.project["query"](u)[0], self.project["key"](u)[0]

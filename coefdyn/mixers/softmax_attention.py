@@ -34,6 +34,7 @@ class SoftmaxAttention(HeadMixer):
     """
 
     no_weight_decay: ClassVar[tuple[str, ...]] = ("position_table", "sink")
+    keep_float32: ClassVar[tuple[str, ...]] = ("sink",)
     symbols = Symbols(
         title="Softmax attention",
         evolution=r"\mathbb{I}_n",
@@ -54,7 +55,14 @@ class SoftmaxAttention(HeadMixer):
         super().__init__(**heads)
         self.scaling = constant_scaling(scaling, self.key_dim)
         self.mask = None if window is None else mask.Window(window)
-        self.sink = nn.Parameter(torch.zeros(self.n_heads)) if check_flag("sink", sink) else None
+        self.sink = nn.Parameter(torch.empty(self.n_heads)) if check_flag("sink", sink) else None
+        SoftmaxAttention.start(self)
+
+    @torch.no_grad()
+    def start(self) -> None:
+        """Fill s with 0."""
+        if self.sink is not None:
+            self.sink.zero_()
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         return CoefficientDynamics(
@@ -118,6 +126,7 @@ class SinkAttention(SoftmaxAttention):
     """
 
     defaults = HeadChoices(position="rotary")
+    filled = ("sink",)
     symbols = replace(
         SoftmaxAttention.symbols,
         title="Attention with sinks",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Unpack
 
 from torch import nn
@@ -10,6 +11,7 @@ from torch.nn import functional
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.heads import HeadMixer, HeadOptions
+from coefdyn.mixers.initial import Linear
 from coefdyn.mixers.projections import split_heads
 from coefdyn.options import check_number
 
@@ -41,8 +43,8 @@ class WallAttention(HeadMixer):
 
     def __init__(self, *, open_bias: float = 8.0, **heads: Unpack[HeadOptions]) -> None:
         super().__init__(**heads)
-        self.decay = nn.Linear(self.d_model, self.n_heads * self.key_dim)
-        nn.init.constant_(self.decay.bias, check_number("open_bias", open_bias))
+        start = partial(nn.init.constant_, val=check_number("open_bias", open_bias))
+        self.decay = Linear(self.d_model, self.n_heads * self.key_dim, start=start)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         log_decay = functional.logsigmoid(split_heads(self.decay(tokens.x), self.n_heads))

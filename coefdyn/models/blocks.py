@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TypedDict, Unpack
+
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn import mixers
-from coefdyn.mixers.registry import REGISTERED
+from coefdyn.mixers.initial import Resettable
+from coefdyn.mixers.registry import find_mixer
 from coefdyn.models.config import ModelConfig
-from coefdyn.options import check_choice
 from coefdyn.shapes import Float
 
-__all__ = ["Block", "SwiGLU", "build_mixer", "build_norm"]
+__all__ = ["Block", "Masks", "SwiGLU", "build_mixer", "build_norm"]
 
 
-class SwiGLU(nn.Module):
+class Masks(TypedDict, total=False):
+    """Where documents begin: the options of ``Mixer.forward`` that a model hands to every layer.
+
+    attention_mask: ``(..., L)``, 1 for a token and 0 for padding, or None.
+    cu_seqlens: boundaries of packed documents, or None.
+    """
+
+    attention_mask: torch.Tensor | None
+    cu_seqlens: torch.Tensor | None
+
+
+def given(masks: Masks) -> Masks:
+    """Those that are there: a mixer of one's own need not know the others."""
+    return {name: value for name, value in masks.items() if value is not None}  # type: ignore[return-value]
+
+
+class SwiGLU(Resettable):
     """y = W_3 (SiLU(W_1 x) * W_2 x), no biases (Shazeer, 2020).
 
     Args:
@@ -40,51 +58,59 @@ def build_norm(config: ModelConfig) -> nn.Module:
     return nn.RMSNorm(config.width, eps=1e-5)
 
 
-def build_mixer(config: ModelConfig) -> mixers.Mixer:
-    """The mixer that a configuration names, with its block's and its own options.
+def build_mixer(config: ModelConfig, layer: int = 0) -> mixers.Mixer:
+    """The mixer of a layer, with its block's and its own options.
+
+    Args:
+        config: which names the mixer, or the pattern of mixers.
+        layer: counted from 0.
 
     Raises:
-        ValueError: if ``config.mixer`` names no mixer, or an option does not fit.
+        ValueError: if an option does not fit.
     """
-    named = {name: getattr(mixers, name) for name in mixers.__all__}
-    known = {
-        name: kind
-        for name, kind in named.items()
-        if isinstance(kind, type) and issubclass(kind, mixers.Mixer) and name != "Mixer"
-    } | REGISTERED
-    check_choice("mixer", config.mixer, known)
+    name = config.mixer_name(layer)
     try:
-        return known[config.mixer](d_model=config.width, **config.mixer_options())
+        return find_mixer(name)(d_model=config.width, **config.mixer_options(layer))
     except TypeError as error:
         words = str(error).removesuffix(".")
-        raise ValueError(f"mixer {config.mixer!r} does not take these options: {words}.") from error
+        raise ValueError(f"mixer {name!r} does not take these options: {words}.") from error
 
 
-class Block(nn.Module):
+class Block(Resettable):
     r"""Pre-norm residual block: x + mixer(norm(x)), then x + MLP(norm(x)) where there is one.
 
     Type 1 and type 2 of the paper's Figure 12 differ inside the mixer: type 2 has the short
     convolution before, and the gated output norm after, the coefficient dynamics.
+
+    Args:
+        config: sizes and choices of the model.
+        layer: which of its layers this is, from 0.
     """
 
-    def __init__(self, config: ModelConfig) -> None:
+    def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
         self.mixer_norm = build_norm(config)
-        self.mixer = build_mixer(config)
+        self.mixer = build_mixer(config, layer)
         self.mlp_norm = build_norm(config) if config.mlp else None
         self.mlp = SwiGLU(width=config.width, inner=config.mlp) if config.mlp else None
 
     def forward(
-        self, x: Float[torch.Tensor, "*batch L d"], method: str = "auto"
+        self,
+        x: Float[torch.Tensor, "*batch L d"],
+        method: str = "auto",
+        **masks: Unpack[Masks],
     ) -> Float[torch.Tensor, "*batch L d"]:
-        """``method`` as in ``CoefficientDynamics.apply``."""
-        return self._feed(x + self.mixer(self.mixer_norm(x), method=method))
+        """``method`` as in ``CoefficientDynamics.apply``, ``masks`` as in ``Mixer.forward``."""
+        return self._feed(x + self.mixer(self.mixer_norm(x), method=method, **given(masks)))
 
     def extend(
-        self, x: Float[torch.Tensor, "*batch L d"], state: mixers.MixerState | None = None
+        self,
+        x: Float[torch.Tensor, "*batch L d"],
+        state: mixers.MixerState | None = None,
+        **masks: Unpack[Masks],
     ) -> tuple[Float[torch.Tensor, "*batch L d"], mixers.MixerState]:
         """Continue a sequence by L more tokens; only the mixer remembers anything."""
-        y, state = self.mixer.extend(self.mixer_norm(x), state)
+        y, state = self.mixer.extend(self.mixer_norm(x), state, **given(masks))
         return self._feed(x + y), state
 
     def _feed(self, x: torch.Tensor) -> torch.Tensor:

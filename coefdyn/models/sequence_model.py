@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Unpack
 
 import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics
+from coefdyn.dynamics.documents import Documents, find
 from coefdyn.mixers import MixerState
-from coefdyn.models.blocks import Block, build_norm
+from coefdyn.mixers.initial import Linear, Resettable
+from coefdyn.mixers.tokens import longest
+from coefdyn.models.blocks import Block, Masks, build_norm, given
 from coefdyn.models.config import ModelConfig
 from coefdyn.options import check_choice, check_count, check_number
 from coefdyn.shapes import Float, Int
@@ -20,9 +24,12 @@ __all__ = ["ModelState", "SequenceModel", "language_model_config"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelState:
-    """What a model remembers between two tokens: tokens seen, and each layer's mixer state."""
+    """What a model remembers between two tokens: tokens seen, and each layer's mixer state.
 
-    position: int
+    ``position`` is a tensor, one number per sequence, where documents were told apart.
+    """
+
+    position: int | torch.Tensor
     layers: tuple[MixerState, ...]
 
     def numbers(self) -> int:
@@ -30,7 +37,20 @@ class ModelState:
         return sum(layer.numbers() for layer in self.layers)
 
 
-class SequenceModel(nn.Module):
+class TokenEmbedding(nn.Embedding):
+    """``torch.nn.Embedding`` with initial weights N(0, std)."""
+
+    def __init__(self, vocab: int, width: int, std: float) -> None:
+        self.std = std  # ahead of the first reset_parameters, which the base calls
+        super().__init__(vocab, width)
+
+    def reset_parameters(self) -> None:
+        """Torch's own draw, which a seed has always spent, then N(0, std)."""
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=self.std)
+
+
+class SequenceModel(Resettable):
     """Tokens to logits, one block after another (MAD's shell).
 
     Embedding weights are drawn from N(0, embedding_std); other linear maps as torch does; the
@@ -59,13 +79,11 @@ class SequenceModel(nn.Module):
         if classes is not None:
             check_count("classes", classes)
         self.config = config
-        self.embedding = nn.Embedding(vocab, config.width)
-        nn.init.normal_(self.embedding.weight, std=config.embedding_std)
+        self.embedding = TokenEmbedding(vocab, config.width, config.embedding_std)
         self.positions = self._position_table(length)
-        self.blocks = nn.ModuleList([Block(config) for _ in range(config.layers)])
+        self.blocks = nn.ModuleList([Block(config, layer) for layer in range(config.layers)])
         self.norm = build_norm(config)
-        self.head = nn.Linear(config.width, classes or vocab)
-        nn.init.zeros_(self.head.bias)
+        self.head = Linear(config.width, classes or vocab, start=nn.init.zeros_)
 
     def _position_table(self, length: int | None) -> nn.Parameter | None:
         if self.config.position != "learned":
@@ -75,10 +93,23 @@ class SequenceModel(nn.Module):
         check_count("length", length)
         return nn.Parameter(self.config.embedding_std * torch.randn(length, self.config.width))
 
+    @torch.no_grad()
+    def begin(self) -> None:
+        """The embedding, and the learned positions after it."""
+        self.embedding.reset_parameters()
+        if self.positions is not None:
+            drawn = torch.randn_like(self.positions)
+            self.positions.copy_(self.config.embedding_std * drawn)
+
+    def drawn(self) -> Iterable[nn.Module]:
+        return (self.blocks, self.norm, self.head)
+
     def embed(
-        self, tokens: Int[torch.Tensor, "*batch L"], start: int = 0
+        self, tokens: Int[torch.Tensor, "*batch L"], start: int | Documents = 0
     ) -> Float[torch.Tensor, "*batch L d"]:
         """What the first block is fed; ``start`` is the position of the first token, 0-based.
+
+        ``start`` may also be the documents of the tokens, which say where each of them stands.
 
         Raises:
             ValueError: for anything but ids in 0 .. vocab - 1 (told on the CPU), or more tokens
@@ -87,13 +118,14 @@ class SequenceModel(nn.Module):
         x = self._looked_up(tokens)
         if self.positions is None:
             return x
-        end = start + tokens.shape[-1]
+        end = start + tokens.shape[-1] if isinstance(start, int) else longest(start.positions)
         if end > self.positions.shape[0]:
             raise ValueError(
                 f"position='learned' holds {self.positions.shape[0]} positions, got a sequence of "
                 f"{end}; build the model with a larger length, or use 'rotary'."
             )
-        return x + self.positions[start:end]
+        where = slice(start, end) if isinstance(start, int) else start.positions
+        return x + self.positions[where]
 
     def _looked_up(self, tokens: torch.Tensor) -> torch.Tensor:
         whole = isinstance(tokens, torch.Tensor) and tokens.dtype in (torch.int64, torch.int32)
@@ -109,22 +141,47 @@ class SequenceModel(nn.Module):
             ) from error
 
     def forward(
-        self, tokens: Int[torch.Tensor, "*batch L"], method: str = "auto"
+        self,
+        tokens: Int[torch.Tensor, "*batch L"],
+        method: str = "auto",
+        **masks: Unpack[Masks],
     ) -> Float[torch.Tensor, "*batch L classes"]:
-        """Logits; ``method`` as in ``CoefficientDynamics.apply``."""
-        x = self.embed(tokens)
+        """Logits.
+
+        Args:
+            tokens: ids, ``(..., L)``.
+            method: as in ``CoefficientDynamics.apply``.
+            masks: ``attention_mask`` or ``cu_seqlens``, see ``Mixer.forward``: a padded or packed
+                document gets the logits that it would get alone.
+        """
+        x = self.embed(tokens, self._documents(tokens, None, masks) or 0)
         for block in self.blocks:
-            x = block(x, method=method)
+            x = block(x, method=method, **given(masks))
         return self.head(self.norm(x))
 
+    def _documents(
+        self, tokens: torch.Tensor, state: ModelState | None, masks: Masks
+    ) -> Documents | None:
+        """The documents of these tokens; None if they are not told apart."""
+        before = None if state is None else state.position
+        told = before if isinstance(before, torch.Tensor) else None
+        if not given(masks) and told is None:
+            return None
+        mask, bounds = masks.get("attention_mask"), masks.get("cu_seqlens")
+        return find(tokens.shape, tokens.device, told, mask, bounds)
+
     def extend(
-        self, tokens: Int[torch.Tensor, "*batch L"], state: ModelState | None = None
+        self,
+        tokens: Int[torch.Tensor, "*batch L"],
+        state: ModelState | None = None,
+        **masks: Unpack[Masks],
     ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState]:
         """Continue sequences by L more tokens; equals the whole sequence at once.
 
         Args:
             tokens: ids of the next tokens, of any number.
             state: what the previous call returned; None before the first token.
+            masks: ``attention_mask`` (padding on the left) or ``cu_seqlens``, see ``Mixer.extend``.
 
         Returns:
             logits of these tokens, and the state after them: of fixed size wherever the mixer has
@@ -138,41 +195,58 @@ class SequenceModel(nn.Module):
                 f"state must be what the previous call returned, got {type(state).__name__}; "
                 "before the first token it is None."
             )
-        start = 0 if state is None else state.position
+        documents = self._documents(tokens, state, masks)
+        start = 0 if state is None or documents is not None else int(state.position)
         before = [None] * len(self.blocks) if state is None else state.layers
         if len(before) != len(self.blocks):
             raise ValueError(
                 f"the state was made by a model of {len(before)} layers, this one has "
                 f"{len(self.blocks)}; start again with state=None."
             )
-        x, layers = self.embed(tokens, start), []
+        x, layers = self.embed(tokens, start if documents is None else documents), []
         for block, held in zip(self.blocks, before, strict=True):
-            x, held = block.extend(x, held)
+            x, held = block.extend(x, held, **given(masks))
             layers.append(held)
-        position = start + tokens.shape[-1]
+        position = start + tokens.shape[-1] if documents is None else documents.after()
         return self.head(self.norm(x)), ModelState(position=position, layers=tuple(layers))
 
     @torch.no_grad()
     def generate(
         self,
-        prompt: Int[torch.Tensor, "*batch L"],
+        prompt: Int[torch.Tensor, "*batch L"] | Sequence[torch.Tensor],
         n: int,
         temperature: float = 0.0,
         generator: torch.Generator | None = None,
-    ) -> Int[torch.Tensor, "*batch n"]:
+        *,
+        attention_mask: torch.Tensor | None = None,
+        top_k: int | None = None,
+        eos: int | None = None,
+    ) -> Int[torch.Tensor, "*sequences n"]:
         """The n tokens that follow: the prompt at once, then token by token.
 
         Args:
-            prompt: ids of at least one token, ``(..., L)``.
+            prompt: ids of at least one token, ``(..., L)``; or a list of prompts of different
+                lengths, each ``(length,)``.
             n: how many tokens.
             temperature: 0 takes the likeliest token; otherwise a token is drawn from
                 softmax(logits / temperature).
             generator: what to draw with; needed for temperature > 0.
+            attention_mask: ``(..., L)``, 0 for padding on the left of a prompt; None for none.
+            top_k: draw among this many likeliest tokens; None for all.
+            eos: an id that ends a sequence: it is repeated from there on, and nothing more is
+                computed once every sequence has ended. None for no end.
 
         Raises:
-            ValueError: for an empty prompt, a temperature below 0 or without a generator, more
-                tokens than learned positions, or a model whose classes are not its tokens.
+            ValueError: for an empty prompt, padding that is not on the left, a temperature below 0
+                or without a generator, more tokens than learned positions, an id that the model
+                does not have, or a model whose classes are not its tokens.
         """
+        prompt, attention_mask = _one_batch(prompt, attention_mask)
+        vocab = self.embedding.num_embeddings
+        if top_k is not None and check_count("top_k", top_k) > vocab:
+            raise ValueError(f"top_k={top_k} is more than the {vocab} tokens there are.")
+        if eos is not None and check_count("eos", eos, least=0) >= vocab:
+            raise ValueError(f"eos={eos} is no token; ids lie in 0 .. {vocab - 1}.")
         check_count("n", n)
         check_number("temperature", temperature, least=0.0)
         if temperature > 0 and generator is None:
@@ -196,19 +270,33 @@ class SequenceModel(nn.Module):
                 f"{n} new tokens need {prompt.shape[-1] + n - 1}. Ask for fewer, or build the "
                 "model with a larger length."
             )
-        logits, state = self.extend(prompt)
-        chosen = [_choose(logits[..., -1, :], temperature, generator)]
+        masks = given(Masks(attention_mask=attention_mask))
+        logits, state = self.extend(prompt, **masks)
+        if attention_mask is not None and not bool((attention_mask[..., -1] != 0).all()):
+            raise ValueError(
+                "every prompt must end in a token: pad on the left, and leave out empty prompts."
+            )
+        chosen = [_choose(logits[..., -1, :], temperature, generator, top_k)]
+        ended = torch.zeros_like(chosen[0], dtype=torch.bool)
         while len(chosen) < n:
+            ended = ended | (chosen[-1] == eos) if eos is not None else ended
+            if eos is not None and bool(ended.all()):
+                return torch.nn.functional.pad(
+                    torch.stack(chosen, dim=-1), (0, n - len(chosen)), value=eos
+                )
             logits, state = self.extend(chosen[-1][..., None], state)
-            chosen.append(_choose(logits[..., -1, :], temperature, generator))
+            token = _choose(logits[..., -1, :], temperature, generator, top_k)
+            chosen.append(token if eos is None else token.masked_fill(ended, eos))
         return torch.stack(chosen, dim=-1)
 
-    def dynamics(self, tokens: Int[torch.Tensor, "*batch L"]) -> list[CoefficientDynamics]:
+    def dynamics(
+        self, tokens: Int[torch.Tensor, "*batch L"], **masks: Unpack[Masks]
+    ) -> list[CoefficientDynamics]:
         """The coefficient dynamics of every layer on these tokens, batch shape ``(..., H)``."""
-        x, found = self.embed(tokens), []
+        x, found = self.embed(tokens, self._documents(tokens, None, masks) or 0), []
         for block in self.blocks:
-            found.append(block.mixer.dynamics(block.mixer_norm(x))[0])
-            x = block(x)
+            found.append(block.mixer.dynamics(block.mixer_norm(x), **given(masks))[0])
+            x = block(x, **given(masks))
         return found
 
     def core_parameters(self) -> int:
@@ -223,13 +311,44 @@ class SequenceModel(nn.Module):
             for name in block.mixer.no_weight_decay_names()
         }
 
+    def float32_names(self) -> set[str]:
+        """Names of the mixers' parameters to keep in float32, see ``Mixer.float32_names``."""
+        return {
+            f"blocks.{index}.mixer.{name}"
+            for index, block in enumerate(self.blocks)
+            for name in block.mixer.float32_names()
+        }
+
+
+def _one_batch(
+    prompt: torch.Tensor | Sequence[torch.Tensor], mask: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """Prompts of different lengths as one tensor, padded on the left, with its mask."""
+    if isinstance(prompt, torch.Tensor) or mask is not None:
+        return prompt, mask  # type: ignore[return-value]
+    rows = [torch.as_tensor(row) for row in prompt]
+    if not rows or any(row.ndim != 1 or len(row) == 0 for row in rows):
+        shapes = [tuple(row.shape) for row in rows]
+        raise ValueError(f"a list of prompts holds ids (length,) of at least one, got {shapes}.")
+    most = max(map(len, rows))
+    pad = torch.nn.functional.pad
+    tokens = torch.stack([pad(row, (most - len(row), 0)) for row in rows])
+    real = torch.stack([pad(torch.ones_like(row), (most - len(row), 0)) for row in rows])
+    return tokens, real
+
 
 def _choose(
-    logits: torch.Tensor, temperature: float, generator: torch.Generator | None
+    logits: torch.Tensor,
+    temperature: float,
+    generator: torch.Generator | None,
+    top_k: int | None = None,
 ) -> torch.Tensor:
-    """One token per sequence: the likeliest, or one drawn."""
+    """One token per sequence: the likeliest, or one drawn (among the ``top_k`` likeliest)."""
     if temperature == 0:
         return logits.argmax(-1)
+    if top_k is not None:
+        least = logits.topk(top_k, dim=-1).values[..., -1:]
+        logits = logits.masked_fill(logits < least, -torch.inf)
     chances = torch.softmax(logits / temperature, dim=-1)
     drawn = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
     return drawn.view(logits.shape[:-1])

@@ -1,5 +1,14 @@
 """Figures: matplotlib only, drawn on axes that the caller gives."""
 
+from importlib.util import find_spec
+
+if find_spec("matplotlib") is None:
+    raise ModuleNotFoundError(
+        "coefdyn.plots needs matplotlib, an extra: pip install 'coefdyn[plots]' (in a checkout: "
+        "pip install '.[plots]').",
+        name="matplotlib",
+    )
+
 from coefdyn.plots.lens import (
     plot_head_maps,
     plot_head_table,

@@ -3,7 +3,17 @@
 The arithmetic of ``js/`` is held to the library's float64 reference by shared golden vectors.
 """
 
+from importlib.util import find_spec
+
+if find_spec("anywidget") is None:
+    raise ModuleNotFoundError(
+        "coefdyn.widgets needs anywidget, an extra: pip install 'coefdyn[widgets]' (in a checkout: "
+        "pip install '.[widgets]').",
+        name="anywidget",
+    )
+
 from coefdyn.widgets.explorer import Explorer
+from coefdyn.widgets.shown import Shown
 from coefdyn.widgets.small import ChunkView, CostView, ScoreVariance, SmallFigure
 from coefdyn.widgets.small_rows import (
     CapacityView,
@@ -40,6 +50,7 @@ __all__ = [
     "ReadoutView",
     "SampledSwing",
     "ScoreVariance",
+    "Shown",
     "SmallFigure",
     "StepView",
     "StringView",

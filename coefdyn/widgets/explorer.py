@@ -65,7 +65,8 @@ class Explorer(anywidget.AnyWidget):
     settings go both ways: ``e.settings = {"decay": 0.9}`` moves the slider, ``e.observe`` hears it.
 
     Args:
-        preset: a row of Table 1, such as "gated_deltanet" (``coefdyn.widgets.settings.ROWS``).
+        preset: a row of Table 1, such as "gated_deltanet"; an unknown one is told with
+            the rows there are.
         parts: which parts to show, from ``PARTS`` and ``CARDS``; None for all. A figure about one
             ingredient: ``parts=["readout", "numbers", "card-readout"]``.
         name: what the page's address calls this explorer, such as "left". Without one the first of
@@ -75,8 +76,9 @@ class Explorer(anywidget.AnyWidget):
             coefficients move?", "number": "near-zero-fraction", "control": "decay", "direction":
             "down"}``. Only that control is judged, moved that way (either way without a
             ``direction``). The answer and its date stay in the reader's browser.
-        **settings: any other setting, such as ``length=24``; ``coefdyn.widgets.settings.schema()``
-            lists them. Positions ``column`` (j) and ``row`` (i) count from 1, as in the paper.
+        **settings: any other setting, such as ``length=24``; the keys of
+            ``Explorer().settings`` are all of them. Positions ``column`` (j) and ``row`` (i) count
+            from 1, as in the paper.
 
     Raises:
         ValueError: for an unknown setting, choice or part (the message names the nearest known

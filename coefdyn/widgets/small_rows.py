@@ -43,7 +43,7 @@ class FactsView(SmallFigure):
     """The row of the question in "the cat is black; the dog is brown; the cat is white".
 
     Args:
-        preset: a row of Table 1 (``coefdyn.widgets.settings.ROWS``).
+        preset: a row of Table 1, such as "gated_deltanet".
         asked: "cat" or "dog".
         controls, caption: as for ``SmallFigure``; name one or two.
         settings: decay, beta, spread, scale or floor, where they differ from the row's start.

@@ -168,7 +168,11 @@ def test_many_tokens(case: str) -> None:
                 assert_agree(got, y, method="mixer", dtype=F64, quantity="output", what=method)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "dtype",
+    [torch.float32, torch.bfloat16, torch.float16],
+    ids=["float32", "bfloat16", "float16"],
+)
 def test_lower_precision(case: str, dtype: torch.dtype) -> None:
     rounded, x = build(case).to(dtype), tokens(2, 33).to(dtype)
     exact = copy.deepcopy(rounded).double()
@@ -184,6 +188,33 @@ def test_lower_precision(case: str, dtype: torch.dtype) -> None:
             assert torch.isfinite(value).all(), name
             if name == "x":
                 assert_agree(value, wanted["x"], method="mixer", dtype=dtype, quantity="gradient")
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+def test_half_precision_beside_what_stays_in_float32(case: str, dtype: torch.dtype) -> None:
+    mixer, x = build(case).float(), tokens(2, 33).to(dtype)
+    kept = mixer.float32_names()
+    for name, parameter in mixer.named_parameters():
+        if name not in kept:
+            parameter.data = parameter.data.to(dtype)
+    expected = copy.deepcopy(mixer).double()(x.double())
+    y, found = output_and_gradients(mixer, x, "auto")
+    assert y.dtype == dtype
+    assert_agree(y, expected, method="mixer", dtype=dtype, quantity="output")
+    for name, value in found.items():
+        assert value.dtype == (torch.float32 if name in kept else dtype), name
+        assert torch.isfinite(value).all(), name
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
+def test_autocast(case: str, dtype: torch.dtype) -> None:
+    """The output is near that of float32, and every gradient is finite."""
+    mixer, x = build(case).float(), tokens(2, 70).float()
+    with torch.autocast("cpu", dtype=dtype):
+        y = mixer(x)
+        slopes = torch.autograd.grad(y.float().sum(), list(mixer.parameters()))
+    assert all(torch.isfinite(slope).all() for slope in slopes)
+    assert_agree(y, mixer(x), method="mixer", dtype=dtype, quantity="output")
 
 
 def test_leading_axes_do_not_mix(case: str) -> None:

@@ -1,54 +1,208 @@
-"""The documents name commands that run and files that exist."""
+"""Documents at the level of the dynamics and of models: what is asked, refused and generated."""
 
 from __future__ import annotations
 
-import importlib.util
-import re
-import subprocess
-
 import pytest
+import torch
+from methods import cpu_methods
+from mixer_cases import build, tokens
+from tolerances import assert_agree
 
-from book.tools.chapters import ROOT
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import apart, packed, padded
+from coefdyn.mixers import GatedDeltaNet, Mixer, MixerState, SoftmaxAttention, Tokens
+from coefdyn.models import ModelConfig, SequenceModel
 
-DOCUMENTS = [
-    *ROOT.glob("*.md"),
-    *(ROOT / "data").rglob("*.md"),
-    *(ROOT / "book").glob("*.md"),
-    ROOT / "Makefile",
-    ROOT / ".ci" / "run",
-    ROOT / "conftest.py",
-    *(ROOT / "coefdyn" / "lab").rglob("*.py"),
-]
-COMMAND = re.compile(r"(?:python3?|\$\(PY\)) -m ((?:coefdyn|book)[\w.]*\w)")
-FILE = re.compile(r"`((?:coefdyn|book|tests|data)/[\w./-]+\.(?:py|md|yml|cfg|js|json))`")
-TARGET = re.compile(r"`make ([a-z][a-z-]*)")
-#: told as history, or made by a command
-HISTORY = ("LOG.md", "CHANGELOG.md")
+F64 = torch.float64
 
 
-def named(pattern: re.Pattern[str], skip: tuple[str, ...] = ()) -> list[tuple[str, str]]:
-    """(document, what it names), once each."""
-    texts = ((one, one.read_text(encoding="utf-8")) for one in DOCUMENTS if one.name not in skip)
-    found = {(one.relative_to(ROOT).as_posix(), n) for one, t in texts for n in pattern.findall(t)}
-    return sorted(found)
+def test_packed_documents_begin_where_their_bounds_say() -> None:
+    found = packed(torch.tensor([0, 3, 4, 7], dtype=torch.int32), 7)
+    assert found.starts.int().tolist() == [1, 0, 0, 1, 1, 0, 0]
+    assert found.positions.tolist() == [0, 1, 2, 0, 0, 1, 2]
+    assert found.following.tolist() == 3
 
 
-@pytest.mark.parametrize(("document", "module"), named(COMMAND))
-def test_a_command_of_a_document_can_be_run(document: str, module: str) -> None:
-    """A package is run by its `__main__`."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None, f"{document}: there is no {module}"
-    if spec.submodule_search_locations is not None:
-        assert importlib.util.find_spec(f"{module}.__main__"), f"{document}: {module} does not run"
+def test_padding_is_a_document_of_its_own() -> None:
+    found = padded(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]))
+    assert found.positions.tolist() == [[0, 0, 0, 1], [0, 1, 2, 0], [0, 1, 2, 3], [0, 0, 0, 0]]
+    assert found.starts.int().tolist() == [[1, 0, 1, 0], [1, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0]]
+    assert found.following.tolist() == [2, 0, 4, 0]
 
 
-@pytest.mark.parametrize(("document", "path"), named(FILE, HISTORY))
-def test_a_file_of_a_document_exists(document: str, path: str) -> None:
-    ignored = subprocess.run(["git", "check-ignore", "-q", path], cwd=ROOT, check=False)
-    written = path in ("data/benchmarks/gpu.json",)
-    assert (ROOT / path).exists() or ignored.returncode == 0 or written, document
+@pytest.mark.parametrize(
+    ("bounds", "words"),
+    [
+        ([0, 3], "rise from 0 to the number of tokens, L=7, got \\[0, 3\\]"),
+        ([1, 7], "rise from 0"),
+        ([0, 3, 3, 7], "leave out documents without tokens"),
+        ([0.0, 7.0], "whole numbers"),
+        (7, "whole numbers"),
+    ],
+)
+def test_bounds_that_do_not_fit(bounds: list, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        packed(torch.tensor(bounds), 7)
 
 
-def test_make_knows_every_target_that_is_named() -> None:
-    targets = set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    assert {name for _, name in named(TARGET, HISTORY)} <= targets
+def test_masks_that_do_not_fit() -> None:
+    mixer, x = build("GatedDeltaNet"), tokens(2, 5)
+    ones = torch.ones(2, 5)
+    with pytest.raises(ValueError, match="padding between the tokens of a row"):
+        mixer(x, attention_mask=torch.tensor([[1, 0, 1, 1, 1], [1, 1, 1, 1, 1]]))
+    with pytest.raises(ValueError, match="additive mask"):
+        mixer(x, attention_mask=torch.tensor([[0.0, 0, 0, -torch.inf, 0]] * 2))
+    with pytest.raises(ValueError, match=r"one number per token, \(2, 5\), got \(5,\)"):
+        mixer(x, attention_mask=ones[0])
+    with pytest.raises(ValueError, match="not both"):
+        mixer(x, attention_mask=ones, cu_seqlens=torch.tensor([0, 5]))
+    with pytest.raises(ValueError, match="along one sequence"):
+        mixer(x, cu_seqlens=torch.tensor([0, 5]))
+    right = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
+    with pytest.raises(ValueError, match="pad on the left"):
+        mixer.extend(x, attention_mask=right)
+    state = mixer.extend(x)[1]
+    with pytest.raises(ValueError, match="made without attention_mask"):
+        mixer.extend(x, state, attention_mask=ones)
+
+
+def test_a_mixer_that_knows_no_documents_says_so() -> None:
+    class Old(SoftmaxAttention):
+        def tokens(
+            self, x: torch.Tensor, state: MixerState | None = None
+        ) -> tuple[Tokens, dict[str, torch.Tensor]]:
+            return super().tokens(x, state)
+
+    mixer: Mixer = Old(d_model=8, n_heads=2)
+    x = torch.randn(2, 5, 8)
+    assert mixer(x).shape == x.shape
+    with pytest.raises(ValueError, match=r"Old cannot tell documents apart.*tokens\(\) takes no"):
+        mixer(x, attention_mask=torch.ones(2, 5))
+
+
+@pytest.mark.parametrize("form", ["exp", "identity", "softplus", "features"])
+@pytest.mark.parametrize("structure", ["identity", "scalar", "diagonal", "householder", "rank one"])
+def test_designs_kept_apart_are_exact_in_every_method(structure: str, form: str) -> None:
+    """Zero keys too: for exp a key of length 0 still weighs 1."""
+    length, bounds = 150, torch.tensor([0, 5, 6, 90, 150])
+    q, k, v = tokens(3, 2, length, d_model=4).unbind(0)
+    k = k.masked_fill(torch.arange(length)[:, None] % 9 == 0, 0.0)
+    g = -0.1 * tokens(2, length, d_model=4, seed=2).abs()
+    z = torch.nn.functional.normalize(k, dim=-1)
+    beta = g[..., 0].exp()
+    matrices = {
+        "identity": evolution.Identity(),
+        "scalar": evolution.Scalar(log_decay=g[..., 0]),
+        "diagonal": evolution.Diagonal(log_decay=g),
+        "householder": evolution.Householder(direction=z, beta=beta),
+        "rank one": evolution.DiagonalPlusRankOne(log_decay=g, left=z, right=g.exp() * z),
+    }
+    readouts = {
+        "exp": readout.exp,
+        "identity": readout.identity,
+        "softplus": readout.softplus,
+        "features": readout.FeatureMap(torch.exp),
+    }
+    design = CoefficientDynamics(
+        q=q,
+        k=k,
+        evolution=matrices[structure],
+        scaling=0.5,
+        readout=readouts[form],
+        normalizer=normalizer.One() if form == "identity" else normalizer.RowSum(),
+    )
+    pieces = [
+        design.narrow(a, b - a).apply(v[:, a:b], method="reference")
+        for a, b in zip(bounds.tolist(), bounds.tolist()[1:], strict=False)
+    ]
+    kept = apart(design, packed(bounds, length).starts)
+    for method in ("auto", *cpu_methods(kept)):
+        got = kept.apply(v, method=method)
+        assert_agree(
+            got, torch.cat(pieces, -2), method="parallel", dtype=F64, quantity="output", what=method
+        )
+    y, state = kept.narrow(0, 40).extend(v[:, :40])
+    rest, _ = kept.narrow(40, 110).extend(v[:, 40:], state)
+    got = torch.cat([y, rest], -2)
+    assert_agree(got, torch.cat(pieces, -2), method="parallel", dtype=F64, quantity="step")
+
+
+MODELS = {
+    "rotary": {"mixer": "SoftmaxAttention", "position": "rotary"},
+    "learned": {"mixer": "LinearAttention", "position": "learned"},
+    "gated": {"mixer": "GatedDeltaNet", "block": "gated", "norm": "rms"},
+}
+
+
+def model(name: str) -> SequenceModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = ModelConfig(width=16, options={"n_heads": 2}, **MODELS[name])
+        return SequenceModel(config, vocab=13, length=64).double()
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_takes_packed_and_padded_documents(name: str) -> None:
+    net, lengths = model(name), (4, 20, 9)
+    ids = torch.randint(0, 13, (33,), generator=torch.Generator().manual_seed(0))
+    parts = ids.split(lengths)
+    want = torch.cat([net(part) for part in parts])
+    got = net(ids, cu_seqlens=torch.tensor([0, 4, 24, 33]))
+    assert_agree(got, want, method="mixer", dtype=F64, quantity="output")
+    batch = torch.zeros(3, 20, dtype=torch.int64)
+    mask = torch.zeros(3, 20)
+    for row, part in enumerate(parts):
+        batch[row, 20 - len(part) :], mask[row, 20 - len(part) :] = part, 1
+    got = net(batch, attention_mask=mask)[mask.bool()]
+    assert_agree(got, want, method="mixer", dtype=F64, quantity="output")
+    assert [one.batch_shape for one in net.dynamics(batch, attention_mask=mask)] == [(3, 2)] * 2
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_prompts_of_different_lengths_are_continued_as_alone(name: str) -> None:
+    net = model(name)
+    prompts = [torch.arange(1, 8), torch.arange(3, 5), torch.arange(2, 12)]
+    want = torch.stack([net.generate(prompt, 6) for prompt in prompts])
+    assert torch.equal(net.generate(prompts, 6), want)
+    batch = torch.stack([torch.nn.functional.pad(p, (10 - len(p), 0), value=5) for p in prompts])
+    mask = torch.stack([torch.arange(10) >= 10 - len(p) for p in prompts])
+    assert torch.equal(net.generate(batch, 6, attention_mask=mask), want)
+
+
+def test_generation_ends_where_it_is_told_to() -> None:
+    net, prompt = model("rotary"), torch.arange(3)[None]
+    free = net.generate(prompt, 8)[0].tolist()
+    eos = free[2]
+    first = free.index(eos)
+    ended = net.generate(prompt, 8, eos=eos)[0].tolist()
+    assert ended == free[: first + 1] + [eos] * (7 - first)
+    seed = torch.Generator().manual_seed(0)
+    few = net.generate(prompt.expand(200, 3), 1, 5.0, seed, top_k=2).unique()
+    assert set(few.tolist()) == set(net(prompt)[0, -1].topk(2).indices.tolist())
+    with pytest.raises(ValueError, match="top_k=14 is more than the 13 tokens"):
+        net.generate(prompt, 2, top_k=14)
+    with pytest.raises(ValueError, match="eos=13 is no token"):
+        net.generate(prompt, 2, eos=13)
+    with pytest.raises(ValueError, match="pad on the left"):
+        net.generate(prompt, 2, attention_mask=torch.tensor([[1, 1, 0]]))
+    with pytest.raises(ValueError, match="at least one, got"):
+        net.generate([torch.arange(0)], 2)
+
+
+def test_documents_take_memory_in_proportion_to_their_length() -> None:
+    """No L x L mask: twice the tokens save at most some twice the numbers for the backward pass."""
+    mixer = GatedDeltaNet(d_model=8, n_heads=1)
+
+    def saved(length: int) -> int:
+        numbers = 0
+
+        def count(value: torch.Tensor) -> torch.Tensor:
+            nonlocal numbers
+            numbers += value.numel()
+            return value
+
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda value: value):
+            mixer(torch.randn(length, 8), cu_seqlens=torch.tensor([0, length // 2, length]))
+        return numbers
+
+    assert saved(2048) < 2.2 * saved(1024)

@@ -7,15 +7,17 @@ import torch
 from mixer_cases import CASES, SIZES, tokens
 from tolerances import assert_agree
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics, evolution, mixers, normalizer, readout
 from coefdyn.mixers import (
     LRU,
     S4D,
     GatedDeltaNet,
+    HeadMixer,
     LinearAttention,
     Mixer,
     NormalizedAttention,
     SoftmaxAttention,
+    Tokens,
     check_mixer,
     register_mixer,
 )
@@ -71,11 +73,11 @@ def test_one_method_is_enough():
 
 def test_a_mixer_of_ten_lines_is_trained_by_name():
     """One block learns in 20 steps to say the last token."""
-    config = ModelConfig(width=16, layers=1, mlp=None, mixer="Ten", options={"n_heads": 2})
     generator = torch.Generator().manual_seed(0)
     tokens = torch.randint(0, 4, (64, 5), generator=generator)
     try:
         register_mixer(Ten)
+        config = ModelConfig(width=16, layers=1, mlp=None, mixer="Ten", options={"n_heads": 2})
         torch.manual_seed(0)
         model = SequenceModel(config, vocab=4)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.03)
@@ -255,12 +257,12 @@ def test_options_that_a_mixer_does_not_have():
 
 
 def test_a_model_finds_a_registered_mixer():
-    config = ModelConfig(width=8, layers=1, mlp=None, mixer="Peeking", options={"n_heads": 2})
-    with pytest.raises(ValueError, match=r"mixer must be one of .*got 'Peeking'"):
-        SequenceModel(config, vocab=5)
+    sizes = {"width": 8, "layers": 1, "mlp": None, "options": {"n_heads": 2}}
+    with pytest.raises(ValueError, match="no mixer is named 'Peeking'"):
+        ModelConfig(**sizes, mixer="Peeking")
     try:
         assert register_mixer(Peeking) is Peeking
-        model = SequenceModel(config, vocab=5)
+        model = SequenceModel(ModelConfig(**sizes, mixer="Peeking"), vocab=5)
         assert type(model.blocks[0].mixer) is Peeking
     finally:
         REGISTERED.clear()
@@ -271,3 +273,35 @@ def test_only_new_names_of_mixers_can_be_registered(no_shape_checks):
         register_mixer(torch.nn.Linear)
     with pytest.raises(ValueError, match=r"GatedDeltaNet' is a name of coefdyn\.mixers"):
         register_mixer(type("GatedDeltaNet", (SoftmaxAttention,), {}))
+
+
+def test_a_build_without_a_return_is_told_in_words() -> None:
+    class Forgot(HeadMixer):
+        def build(self, tokens: Tokens) -> CoefficientDynamics:
+            tokens.match(tokens.q)
+
+    mixer, x = Forgot(d_model=4, n_heads=2), torch.randn(3, 4)
+    for run in (mixer, mixer.extend, mixer.dynamics):
+        with pytest.raises(ValueError, match=r"Forgot.build must .*None \(is a return"):
+            run(x)
+
+
+@pytest.mark.parametrize("name", ["DeltaNet", "GatedDeltaNet", "KDA", "GatedDeltaNet2", "Comba"])
+def test_fewer_pairs_than_heads_are_equal_pairs(name: str) -> None:
+    """Two pairs for four heads: the layer of four pairs whose maps are equal two by two."""
+    form, sizes = getattr(mixers, name), {"d_model": 12, "n_heads": 4}
+    few = form(**sizes, key_heads=2).double()
+    all_heads, held = form(**sizes).double(), dict(few.state_dict())
+    for part in ("query", "key"):
+        for leaf in ("linear.weight", "convolution.weight"):
+            axis = 0 if leaf.startswith("linear") else 1
+            tied = held[f"project.{part}.{leaf}"].unflatten(axis, (2, 3))
+            tied = tied.repeat_interleave(2, dim=axis).flatten(axis, axis + 1)
+            held[f"project.{part}.{leaf}"] = tied
+    all_heads.load_state_dict(held)
+    x = torch.randn(2, 70, 12, dtype=torch.float64)
+    assert torch.allclose(few(x), all_heads(x), rtol=1e-11, atol=1e-13)
+    with pytest.raises(ValueError, match="key_heads must divide n_heads=4"):
+        form(**sizes, key_heads=3)
+    with pytest.raises(ValueError, match="key_heads must be a whole number >= 1, got 0"):
+        form(**sizes, key_heads=0)

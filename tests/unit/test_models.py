@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 import torch
 from tolerances import assert_agree
@@ -221,7 +223,7 @@ def test_weight_decay_exemptions_are_named_parameters():
         (lambda: ModelConfig(width=1.5), "width must be a whole number >= 1, got 1.5"),
         (lambda: ModelConfig(mlp=0), "None for no SwiGLU"),
         (lambda: ModelConfig(embedding_std=-1), "embedding_std must be a finite number >= 0"),
-        (lambda: ModelConfig(options=[]), "options must be a dict"),
+        (lambda: ModelConfig(options=3), "options must be a dict"),
         (lambda: SequenceModel(ModelConfig(options={"n_heads": 4}), vocab=0), "vocab must be"),
         (lambda: SequenceModel(ModelConfig(options={"n_heads": 4}), vocab=-1), "vocab must be"),
         (
@@ -247,3 +249,49 @@ def test_learned_positions_refuse_a_longer_sequence():
     model = SequenceModel(config, vocab=8, length=4)
     with pytest.raises(ValueError, match="holds 4 positions"):
         model(torch.zeros(1, 5, dtype=torch.int64))
+
+
+HYBRID = {
+    "width": 16,
+    "layers": 5,
+    "mixer": ("GatedDeltaNet", "SoftmaxAttention"),
+    "options": ({"n_heads": 4, "key_heads": 2}, {"n_heads": 2, "position": "rotary"}),
+}
+
+
+def test_a_pattern_of_mixers_repeats_over_the_layers() -> None:
+    model = SequenceModel(ModelConfig(**HYBRID), vocab=11)
+    kinds = [type(block.mixer).__name__ for block in model.blocks]
+    assert kinds == ["GatedDeltaNet", "SoftmaxAttention"] * 2 + ["GatedDeltaNet"]
+    assert [block.mixer.n_heads for block in model.blocks] == [4, 2, 4, 2, 4]
+    ids = torch.randint(0, 11, (2, 9), generator=torch.Generator().manual_seed(0))
+    state, logits = None, []
+    for t in range(9):
+        one, state = model.extend(ids[:, t : t + 1], state)
+        logits.append(one)
+    assert torch.allclose(torch.cat(logits, 1), model(ids), atol=1e-5)
+
+
+def test_a_pattern_survives_json() -> None:
+    config = ModelConfig(**HYBRID)
+    assert ModelConfig.from_dict(json.loads(json.dumps(config.to_dict()))) == config
+    one = {**HYBRID, "mixer": ["DeltaNet", "KDA"], "options": {"n_heads": 2}}
+    assert ModelConfig(**one).mixer_name(3) == "KDA"
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"mixer": ("GatedDeltaNt", "KDA")}, "no mixer is named 'GatedDeltaNt'; did you mean 'Gat"),
+        ({"mixer": "HeadMixer"}, "no mixer is named 'HeadMixer'"),
+        ({"mixer": ("KDA",) * 6, "options": {}}, "1 to layers=5 names"),
+        ({"mixer": ()}, "got 0 names"),
+        ({"mixer": ("KDA",)}, "one for each of the 1 names of mixer; got 2"),
+        ({"options": ({"n_heads": 2}, 3)}, "a tuple of such"),
+        ({"mixer": 3}, "no mixer is named 3"),
+    ],
+)
+def test_a_pattern_that_does_not_fit_is_told_early(changes: dict, words: str) -> None:
+    with pytest.raises(ValueError, match=words) as raised:
+        ModelConfig(**{**HYBRID, **changes})
+    assert len(str(raised.value)) < 300

@@ -245,3 +245,11 @@ def test_a_first_output_waits_for_no_import() -> None:
     done = subprocess.run([sys.executable, "-c", FIRST_OUTPUT], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(("package", "needs"), [("plots", "matplotlib"), ("widgets", "anywidget")])
+def test_a_missing_extra_is_named_with_its_command(package: str, needs: str) -> None:
+    code = f"import sys; sys.modules[{needs!r}] = None; import coefdyn.{package}"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert f"needs {needs}, an extra: pip install 'coefdyn[{package}]'" in run.stderr

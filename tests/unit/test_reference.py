@@ -215,3 +215,79 @@ HIDDEN = ("execution", "chunked", "triton", "adapters")
 def _packages() -> list[Path]:
     root = BOOK.parent
     return [p.relative_to(root) for p in sorted((root / "coefdyn").rglob("__init__.py"))]
+
+
+def _defined() -> dict[str, set[str]]:
+    """Every class and function that a module of the library defines, with the modules."""
+    found: dict[str, set[str]] = {}
+    for path in sorted((BOOK.parent / "coefdyn").rglob("*.py")):
+        place = ".".join(path.relative_to(BOOK.parent).with_suffix("").parts)
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef):
+                found.setdefault(node.name, set()).add(place.removesuffix(".__init__"))
+    return found
+
+
+DEFINED = _defined()
+#: names that a page lists, with those of their members
+LISTED = {name: getattr(module(place), name) for place in MODULES for name in module(place).__all__}
+NAME = re.compile(r"``([A-Za-z_][\w.]*)(?:\(\))?``")
+TYPE = re.compile(r"\b[A-Z]\w*[a-z]\w*\b")
+
+
+def _resolves(name: str) -> bool:
+    """Whether a page lists the name, or what it belongs to and it is there."""
+    parts = name.split(".")
+    if parts[0] == "coefdyn":
+        return name in MODULES or any(
+            name.startswith(f"{place}.") and _resolves(name.removeprefix(f"{place}."))
+            for place in MODULES
+        )
+    if parts[0] not in LISTED:
+        return False
+    owner = LISTED[parts[0]]
+    for part in parts[1:]:
+        bases = getattr(owner, "__mro__", ())
+        fields = {name for base in bases for name in vars(base).get("__annotations__", {})}
+        if part not in fields and not hasattr(owner, part):
+            return False
+        owner = getattr(owner, part, None)
+    return True
+
+
+def _of_the_library(name: str) -> bool:
+    """Whether a word in backticks is meant as a name of the library: a class, or dotted."""
+    first = name.split(".")[0]
+    return first == "coefdyn" or (first in DEFINED and (first[0].isupper() or "_" in first))
+
+
+def documented() -> list[tuple[str, object]]:
+    """What the pages of the library say; those of the lab follow the book."""
+    found = [*THINGS, *((place, module(place)) for place in MODULES)]
+    return [one for one in found if not one[0].startswith("coefdyn.lab")]
+
+
+def test_every_name_that_a_docstring_mentions_is_on_a_page() -> None:
+    lost: dict[str, set[str]] = {}
+    for place, thing in documented():
+        for name in NAME.findall(inspect.getdoc(thing) or ""):
+            if _of_the_library(name) and not _resolves(name):
+                lost.setdefault(name, set()).add(place)
+    assert lost == {}
+
+
+def test_every_type_of_a_signature_is_on_a_page() -> None:
+    lost: dict[str, set[str]] = {}
+    for place, thing in documented():
+        notes = getattr(thing, "__annotations__", {})
+        if inspect.isclass(thing):
+            maker = vars(thing).get("__init__")
+            notes = {
+                **vars(thing).get("__annotations__", {}),
+                **getattr(maker, "__annotations__", {}),
+            }
+        for note in notes.values():
+            for name in TYPE.findall(str(note)):
+                if name in DEFINED and not _resolves(name):
+                    lost.setdefault(name, set()).add(place)
+    assert lost == {}

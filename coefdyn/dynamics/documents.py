@@ -1,0 +1,238 @@
+r"""Documents: sequences of different lengths in one tensor, packed or padded, in O(L) memory.
+
+A document that begins at token s keeps nothing of what stands before it:
+
+    alpha_{i,j} = 0 for j < s <= i
+
+Packed documents follow one another along the axis of tokens; padded ones have a row each, filled up
+on the left or on the right. A start is a factor of 0 outside phi (a low ``outer_log_decay``), so
+that every method, row sum and state takes it, in O(L) memory. A run of padding is a document of its
+own, which no token reads.
+
+    packed(cu_seqlens, length)  -- starts -->  apart(dynamics, starts).apply(v)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Any
+
+import torch
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.shapes import Bool, Int, Tensor
+
+__all__ = ["Documents", "apart", "find", "packed", "padded"]
+
+#: nats at a start: exp of it is 0 in every dtype, and sums of some hundred keep their digits
+RESET = -1500.0
+#: the same where eta takes the scale out of a row, so that what is small may still be its largest
+DEEP = -2e4
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Documents:
+    """Where documents begin, and where in its document every token stands.
+
+    Attributes:
+        starts: ``(..., L)``, True at the first token of a document.
+        positions: ``(..., L)``, from 0 at the first token of each document; 0 for padding.
+        following: ``(...)``, the position of a token that comes next; 0 after padding.
+    """
+
+    starts: Bool[Tensor, "*batch L"]
+    positions: Int[Tensor, "*batch L"]
+    following: Int[Tensor, "*batch"]
+
+    def kept(self) -> Bool[Tensor, "*batch L"]:
+        """True where a token still sees what came before these tokens."""
+        return self.starts.cumsum(-1) == 0
+
+    def after(self) -> Int[Tensor, "*batch"]:
+        """``following``, for a state that is to be continued.
+
+        Raises:
+            ValueError: for padding on the right of tokens: a state cannot step over it.
+        """
+        ended = (self.following == 0) & (self.positions.amax(-1) > 0)
+        if _can_look(ended) and bool(ended.any()):
+            raise ValueError(
+                "padding stands on the right of tokens that are to be continued, and the state "
+                "cannot step back over it: pad on the left."
+            )
+        return self.following
+
+    def last(self) -> Bool[Tensor, "*batch L"]:
+        """True for the tokens of the document that the sequence ends in."""
+        begun = self.starts.cumsum(-1)
+        return begun == begun[..., -1:]
+
+
+def packed(
+    cu_seqlens: Tensor,
+    length: int,
+    position: Int[Tensor, "*batch"] | None = None,
+) -> Documents:
+    """Documents one after the other along the axis of tokens.
+
+    Args:
+        cu_seqlens: where each begins, and the end: whole numbers that rise from 0 to ``length``.
+        length: L.
+        position: of the first token in a document that an earlier piece began; None for none.
+
+    Raises:
+        ValueError: for boundaries that do not rise from 0 to L.
+    """
+    whole = isinstance(cu_seqlens, Tensor) and cu_seqlens.dtype in (torch.int32, torch.int64)
+    if not whole or cu_seqlens.ndim != 1 or len(cu_seqlens) < 2:
+        got = type(cu_seqlens).__name__
+        if isinstance(cu_seqlens, Tensor):
+            got = f"{cu_seqlens.dtype} {tuple(cu_seqlens.shape)}"
+        raise ValueError(
+            "cu_seqlens must hold the boundaries of the documents, whole numbers (documents + 1,) "
+            f"from 0 to L={length}, int32 or int64, got {got}."
+        )
+    if _can_look(cu_seqlens):
+        rises = bool((cu_seqlens.diff() > 0).all())
+        if not rises or int(cu_seqlens[0]) != 0 or int(cu_seqlens[-1]) != length:
+            raise ValueError(
+                f"cu_seqlens must rise from 0 to the number of tokens, L={length}, got "
+                f"{_short(cu_seqlens.tolist())}; leave out documents without tokens."
+            )
+    index = torch.arange(length, device=cu_seqlens.device)
+    which = torch.searchsorted(cu_seqlens[1:].contiguous(), index, right=True)
+    begins = cu_seqlens.to(index)[which]
+    positions = index - begins
+    starts = positions == 0
+    if position is None:
+        return Documents(starts=starts, positions=positions, following=positions[..., -1] + 1)
+    positions = torch.where(which == 0, positions + position[..., None], positions)
+    return Documents(starts=positions == 0, positions=positions, following=positions[..., -1] + 1)
+
+
+def padded(attention_mask: Tensor, position: Int[Tensor, "*batch"] | None = None) -> Documents:
+    """One document per row, filled up with padding on the left or on the right.
+
+    Args:
+        attention_mask: ``(..., L)``, 1 or True for a token, 0 or False for padding.
+        position: of the first token in a document that an earlier piece began; 0 for a row that
+            held nothing but padding so far, None for the first piece.
+
+    Raises:
+        ValueError: for other numbers, or padding between the tokens of a row.
+    """
+    if not isinstance(attention_mask, Tensor) or attention_mask.ndim == 0:
+        got = tuple(attention_mask.shape) if isinstance(attention_mask, Tensor) else "no tensor"
+        raise ValueError(
+            f"attention_mask must be a tensor (..., L), 1 for a token and 0 for padding, got {got}."
+        )
+    if _can_look(attention_mask) and bool(((attention_mask != 0) & (attention_mask != 1)).any()):
+        raise ValueError(
+            "attention_mask must hold 1 (a token) and 0 (padding) only; an additive mask of 0 and "
+            "-inf becomes one by mask == 0."
+        )
+    real = attention_mask.bool()
+    seen = torch.zeros_like(real[..., 0]) if position is None else position > 0
+    before = torch.cat([seen[..., None], real[..., :-1]], dim=-1)
+    count = real.long().cumsum(-1)
+    if position is not None:
+        count = count + position[..., None]
+    resumed = real & ~before & (count > 1)
+    if _can_look(real) and bool(resumed.any()):
+        raise ValueError(
+            "attention_mask has padding between the tokens of a row: pad on the left or on the "
+            "right only (several documents in a row are packed, see cu_seqlens)."
+        )
+    positions = torch.where(real, count - 1, 0)
+    following = torch.where(real[..., -1], count[..., -1], 0)
+    starts = real != before  # a run of padding is one document
+    starts[..., 0] = ~seen | ~real[..., 0]
+    return Documents(starts=starts, positions=positions, following=following)
+
+
+def find(
+    shape: Sequence[int],
+    device: torch.device,
+    position: Tensor | None,
+    attention_mask: Tensor | None,
+    cu_seqlens: Tensor | None,
+) -> Documents:
+    """The documents of tokens of ``shape`` (..., L).
+
+    Raises:
+        ValueError: for both masks at once, or one that does not fit; for padding on the right of
+            tokens that are to be continued (a position is given, or comes out).
+    """
+    shape = tuple(shape)
+    if cu_seqlens is not None:
+        if attention_mask is not None:
+            raise ValueError("give attention_mask or cu_seqlens, not both.")
+        if prod(shape[:-1]) != 1:
+            raise ValueError(
+                "cu_seqlens packs documents along one sequence: x must be (L, d_model) or "
+                f"(1, L, d_model), got leading axes {shape[:-1]}; use attention_mask for a batch."
+            )
+        cu_seqlens = torch.as_tensor(cu_seqlens, device=device)
+        found = packed(cu_seqlens, shape[-1], None if position is None else position.reshape(()))
+        return Documents(
+            starts=found.starts.expand(shape),
+            positions=found.positions.expand(shape),
+            following=found.following.expand(shape[:-1]),
+        )
+    if attention_mask is None:
+        attention_mask = torch.ones(shape, dtype=torch.bool, device=device)
+    if tuple(attention_mask.shape) != shape:
+        raise ValueError(
+            f"attention_mask must have one number per token, {shape}, got "
+            f"{tuple(attention_mask.shape)}."
+        )
+    return padded(attention_mask.to(device), position)
+
+
+def apart(dynamics: CoefficientDynamics, starts: Bool[Tensor, "*batch L"]) -> CoefficientDynamics:
+    """The same design with documents kept apart: nothing passes a token where one starts.
+
+    Args:
+        dynamics: any design; one of m rows per token starts at the first row of a token.
+        starts: ``(..., L)``, True at the first token of a document. Its leading axes are the first
+            of the design's, or none.
+
+    Raises:
+        ValueError: for starts that do not fit the design.
+    """
+    tokens, rank = starts.shape[-1], len(dynamics.batch_shape)
+    lead = starts.shape[:-1]
+    if starts.dtype != torch.bool or dynamics.length % max(tokens, 1) or len(lead) > rank:
+        raise ValueError(
+            f"starts must be bool (..., L) with L={dynamics.length} and at most {rank} leading "
+            f"axes, got {starts.dtype} {tuple(starts.shape)}."
+        )
+    if lead:
+        starts = starts.reshape(*lead, *(1,) * (rank - len(lead)), tokens)
+    depth = DEEP if dynamics.normalizer.cancels_scale else RESET
+    fall = dynamics.q.new_zeros(starts.shape).masked_fill(starts, depth)
+    rows = dynamics.length // tokens
+    if rows > 1:
+        fall = torch.nn.functional.pad(fall[..., None], (0, rows - 1)).flatten(-2)
+    matrices: Any = dynamics.evolution
+    g = getattr(matrices, "log_decay", None)
+    if dynamics.readout.is_linear and g is not None and g is matrices.common_log_decay:
+        return replace(dynamics, evolution=replace(matrices, log_decay=g + fall))
+    c = dynamics.outer_log_decay
+    return replace(dynamics, outer_log_decay=fall if c is None else c + fall)
+
+
+def _can_look(value: Tensor) -> bool:
+    """Whether numbers may be read: no graph is recorded."""
+    return not (
+        torch.compiler.is_compiling()
+        or value.device.type == "meta"
+        or torch._C._functorch.is_functorch_wrapped_tensor(value)
+    )
+
+
+def _short(values: list[int], most: int = 8) -> str:
+    shown = ", ".join(map(str, values[:most]))
+    return f"[{shown}, ...]" if len(values) > most else f"[{shown}]"

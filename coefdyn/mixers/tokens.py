@@ -1,0 +1,123 @@
+"""What a mixer hands on: tokens as heads, the state between two tokens, how papers write a row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from coefdyn import CoefficientDynamics
+from coefdyn.dynamics.documents import Documents, apart
+from coefdyn.shapes import Float, Int, Tensor
+
+__all__ = ["MixerState", "Symbols", "Tokens", "check_state", "first", "longest"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Symbols:
+    """How the paper writes this row (LaTeX), and where it derives it.
+
+    ``year`` is that of the first version; ``models`` names released models that use the row.
+    """
+
+    title: str
+    evolution: str
+    scaling: str
+    readout: str
+    normalizer: str
+    source: str
+    year: int | None = None
+    models: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tokens:
+    """What a mixer builds its dynamics from.
+
+    ``x`` (..., L, d_model); ``q``, ``k`` (..., H, L, n); ``v`` (..., H, L, d_v); ``z`` a learned
+    direction (..., H, L, n) or None; ``start`` the index of the first token, 0-based. A mixer of
+    several steps per token has more rows in q, k and v than in x. ``documents`` says where
+    documents begin, if x holds padding or several of them; ``apart`` lets a design begin there.
+    """
+
+    x: Float[Tensor, "*batch tokens d"]
+    q: Float[Tensor, "*heads L n"]
+    k: Float[Tensor, "*keys L n"]
+    v: Float[Tensor, "*heads2 L dv"]
+    z: Float[Tensor, "*heads L n"] | None = None
+    start: int
+    documents: Documents | None = None
+
+    def index(self) -> Int[Tensor, "*batch L"]:
+        """The position of every token: ``(L,)``, or ``(..., 1, L)`` in its own document."""
+        if self.documents is not None:
+            return self.documents.positions[..., None, :]
+        return torch.arange(self.start, self.start + self.x.shape[-2], device=self.x.device)
+
+    def apart(self, dynamics: CoefficientDynamics) -> CoefficientDynamics:
+        """The same design, beginning anew with every document."""
+        return dynamics if self.documents is None else apart(dynamics, self.documents.starts)
+
+    def match(self, value: Tensor) -> Tensor:
+        """``value`` in the dtype of q (autocast may compute gates in another one)."""
+        return value.to(self.q.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class MixerState:
+    """What one mixer remembers between two tokens: tokens seen, convolution inputs, dynamics.
+
+    ``position`` is a tensor, one number per sequence, where documents were told apart.
+    """
+
+    position: int | Tensor
+    past: dict[str, Tensor]
+    dynamics: Any
+
+    def numbers(self) -> int:
+        """How many numbers are kept, over all leading axes (the position not counted)."""
+        return _count(self.past) + _count(self.dynamics)
+
+
+def _count(value: Any) -> int:
+    """Elements of every tensor inside nested dicts, dataclasses and tuples."""
+    if isinstance(value, Tensor):
+        return value.numel()
+    if isinstance(value, dict):
+        return sum(_count(item) for item in value.values())
+    if isinstance(value, (list, tuple)):
+        return sum(_count(item) for item in value)
+    if hasattr(value, "__dataclass_fields__"):
+        return sum(_count(getattr(value, name)) for name in value.__dataclass_fields__)
+    return 0
+
+
+def first(state: MixerState | None) -> int:
+    """The index of the next token; 0 where every sequence has an index of its own."""
+    return state.position if state is not None and isinstance(state.position, int) else 0
+
+
+def longest(positions: Int[Tensor, "*batch L"]) -> int:
+    """Tokens of the longest document; 0 while a graph is recorded, which cannot read it."""
+    return 0 if torch.compiler.is_compiling() else int(positions.amax()) + 1
+
+
+def check_state(x: Tensor, state: MixerState) -> None:
+    """A state of the same sequences.
+
+    Raises:
+        ValueError: for something that is no state, or one of other leading axes.
+    """
+    if not isinstance(state, MixerState):
+        raise ValueError(
+            f"state must be what the previous call returned, got {type(state).__name__}; "
+            "before the first token it is None."
+        )
+    for memory in state.past.values():
+        if memory.shape[:-2] != x.shape[:-2]:
+            raise ValueError(
+                f"the state was made for leading axes {tuple(memory.shape[:-2])}, these tokens "
+                f"have {tuple(x.shape[:-2])}. Start again with state=None, or give tokens of "
+                "the sequences that the state has seen."
+            )
