@@ -5,6 +5,7 @@ seen = trace(model, input_ids)
 for layer in seen: print(layer.name, layer.mechanism, layer.error)
 """
 
+from coefdyn.lens.changes import Change, patched, using, window, without_decay
 from coefdyn.lens.check import CheckReport, Finding, check
 from coefdyn.lens.documents import Document
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
@@ -20,11 +21,13 @@ from coefdyn.lens.reading import (
     shares,
 )
 from coefdyn.lens.record import Trace
+from coefdyn.lens.replace import replaced
 from coefdyn.lens.survival import Survival, survival, without_erasure
 from coefdyn.lens.trace import torch_operations, trace
 
 __all__ = [
     "SCORES",
+    "Change",
     "CheckReport",
     "Document",
     "Finding",
@@ -41,9 +44,14 @@ __all__ = [
     "load_heads",
     "looks",
     "output_sizes",
+    "patched",
+    "replaced",
     "shares",
     "survival",
     "torch_operations",
     "trace",
+    "using",
+    "window",
+    "without_decay",
     "without_erasure",
 ]

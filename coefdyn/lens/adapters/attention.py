@@ -27,6 +27,7 @@ from coefdyn.lens.adapters.base import (
     operation,
     repeat_heads,
     wide,
+    with_first,
 )
 from coefdyn.lens.adapters.masks import Pairs, as_decay, as_mask, extend, read_mask
 from coefdyn.shapes import Float, Tensor
@@ -54,7 +55,7 @@ class SoftmaxAttention(Adapter):
         if any(type(module).__module__.startswith("torch.") is False for module in model.modules()):
             yield Place(AttentionInterface, "get_interface")
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
         """``original`` hands out attention functions; each is replaced by one that is heard."""
 
         @functools.wraps(original)
@@ -66,8 +67,7 @@ class SoftmaxAttention(Adapter):
                 with operation():
                     result = attend(module, *args, **kwargs)
                 called = (module, *args)
-                note(module, lambda: self.read(attend, called, kwargs, result, name))
-                return result
+                return note(module, lambda: self.read(attend, called, kwargs, result, name), result)
 
             return heard
 
@@ -109,6 +109,7 @@ class SoftmaxAttention(Adapter):
             output=wide(y).transpose(1, 2),
             replay=replay,
             columns=v.shape[-1],
+            put=lambda y: with_first(result, y.transpose(1, 2).contiguous()),
             empty=pairs.empty,
         )
 

@@ -24,6 +24,7 @@ from coefdyn.lens.adapters.base import (
     call_method,
     first,
     wide,
+    with_first,
 )
 from coefdyn.lens.adapters.masks import Pairs, read_mask
 from coefdyn.shapes import Tensor
@@ -53,6 +54,7 @@ class WrittenOut(MethodAdapter):
             output=wide(first(result)),
             replay=lambda x: first(call_method(original, given, value=x.to(given["value"].dtype))),
             columns=length,
+            put=lambda y: with_first(result, y),
             empty=pairs.empty,
         )
 
@@ -94,6 +96,7 @@ class _WithAlibi(ProjectedAdapter):
             output=self.heads_of(wide(result["y"]), heads),
             replay=replay,
             columns=v.shape[-1],
+            put=lambda y: y.transpose(1, 2).flatten(2).to(result["y"].dtype),
             empty=pairs.empty,
         )
 

@@ -8,7 +8,10 @@ q carries the scale. A mask hides pairs or, of numbers, is added to the scores.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,6 +31,7 @@ from coefdyn.lens.adapters.base import (
     exchanged,
     repeat_heads,
     wide,
+    with_first,
 )
 from coefdyn.lens.adapters.masks import read_mask
 from coefdyn.shapes import Tensor
@@ -49,19 +53,21 @@ class TorchAttention(Adapter):
     outside = OUTSIDE
 
     def places(self, model: nn.Module) -> Iterator[Place]:
-        original = getattr(functional, NAME)
         yield Place(functional, NAME)
+        original = inspect.unwrap(getattr(functional, NAME))
         for module in defining_modules(model):
             for name, value in list(vars(module).items()):
-                if value is original and module is not functional:
+                heard = inspect.isroutine(value) and inspect.unwrap(value) is original
+                if heard and module is not functional:
                     yield Place(module, name)
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
         def stand_in(*args: Any, **kwargs: Any) -> Tensor:
             y = original(*args, **kwargs)
-            if not busy():
-                note(None, lambda: read_sdpa(original, _bound(args, kwargs), y))
-            return y
+            if busy():
+                return y
+            return note(None, lambda: read_sdpa(original, _bound(args, kwargs), y), y)
 
         return stand_in
 
@@ -79,27 +85,43 @@ class MultiheadAttention(MethodAdapter):
 
     def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         heard: list[Call] = []
-        plain = getattr(functional, NAME)
-
-        def stand_in(*args: Any, **kwargs: Any) -> Tensor:
-            y = plain(*args, **kwargs)
-            heard.append(read_sdpa(plain, _bound(args, kwargs), y))
-            return y
-
-        before = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
-            with exchanged(functional, NAME, stand_in):
-                again = call_method(original, given, need_weights=False)[0]
-        finally:
-            torch.backends.mha.set_fastpath_enabled(before)
+        again = _without_fast_path(original, given, heard)
         if len(heard) != 1:
             raise Unsupported("this nn.MultiheadAttention calls no scaled_dot_product_attention")
         gap = (wide(again) - wide(result[0])).abs().amax()
         rounding = 1e-1 if result[0].dtype in (torch.float16, torch.bfloat16) else 1e-3
         if not bool(gap <= rounding * wide(result[0]).abs().amax()):
             raise Unsupported("this nn.MultiheadAttention computes something else with weights")
-        return heard[0]
+
+        def put(y: Tensor) -> Any:
+            return with_first(result, _without_fast_path(original, given, [], heard[0].put(y)))
+
+        return replace(heard[0], put=put)
+
+
+def _without_fast_path(
+    original: Callable[..., Any],
+    given: dict[str, Any],
+    heard: list[Call],
+    changed: Tensor | None = None,
+) -> Tensor:
+    """The output of ``nn.MultiheadAttention`` once more, its attention read into ``heard``, or
+    replaced by ``changed``."""
+    plain = getattr(functional, NAME)
+
+    def stand_in(*args: Any, **kwargs: Any) -> Tensor:
+        y = plain(*args, **kwargs) if changed is None else changed
+        if changed is None:
+            heard.append(read_sdpa(plain, _bound(args, kwargs), y))
+        return y
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with exchanged(functional, NAME, stand_in):
+            return call_method(original, given, need_weights=False)[0]
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _bound(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -144,5 +166,6 @@ def read_sdpa(original: Callable[..., Tensor], given: dict[str, Any], y: Tensor)
         output=wide(y if axes == 4 else y[:, None]),
         replay=replay,
         columns=v.shape[-1],
+        put=lambda changed: (changed if axes == 4 else changed[:, 0]).to(y.dtype),
         empty=pairs.empty,
     )
