@@ -8,6 +8,7 @@ for layer in seen: print(layer.name, layer.mechanism, layer.error)
 from coefdyn.lens.changes import Change, patched, using, window, without_decay
 from coefdyn.lens.check import CheckReport, Finding, check
 from coefdyn.lens.documents import Document
+from coefdyn.lens.effects import effects
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.reading import (
@@ -23,7 +24,7 @@ from coefdyn.lens.reading import (
 from coefdyn.lens.record import Trace
 from coefdyn.lens.replace import replaced
 from coefdyn.lens.survival import Survival, survival, without_erasure
-from coefdyn.lens.trace import torch_operations, trace
+from coefdyn.lens.trace import torch_operations, trace, tracing
 
 __all__ = [
     "SCORES",
@@ -38,6 +39,7 @@ __all__ = [
     "Survival",
     "Trace",
     "check",
+    "effects",
     "head_scores",
     "induction",
     "keep_heads",
@@ -50,6 +52,7 @@ __all__ = [
     "survival",
     "torch_operations",
     "trace",
+    "tracing",
     "using",
     "window",
     "without_decay",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -63,8 +63,8 @@ class HeadsSeen:
     heads: tuple[int, ...]
     dynamics: CoefficientDynamics
     values: Float[Tensor, "B H L dv"]
-    output: Float[Tensor, "B H T dv"]
-    segments: Int[Tensor, "B L"] | None
+    output: Float[Tensor, "B H rows dv"]
+    segments: Int[Tensor, "B tokens"] | None
 
 
 class Change(ABC):
@@ -127,13 +127,13 @@ class _Designed(Change):
                 f"{type(changed).__name__}; write for example "
                 "lambda d: dataclasses.replace(d, evolution=evolution.Identity())."
             )
-        y = changed.apply(seen.values)
-        if y.shape != (*seen.values.shape[:-1], seen.values.shape[-1]):
+        leading, length = seen.dynamics.batch_shape, seen.dynamics.length
+        if (changed.batch_shape, changed.length) != (leading, length):
             raise Refused(
-                f"{self.name} on {seen.layer} gives y of shape {tuple(y.shape)}, expected "
-                f"{tuple(seen.values.shape)}: keep the length and the leading axes (B, H) of q."
+                f"{self.name} on {seen.layer} gives {changed.length} tokens with leading axes "
+                f"{changed.batch_shape}: keep the length {length} and the axes {leading}."
             )
-        return y[..., -seen.output.shape[-2] :, :]
+        return changed.apply(seen.values)[..., -seen.output.shape[-2] :, :]
 
 
 class _Windowed(_Designed):
@@ -207,7 +207,7 @@ def using(*, readout: Readout | None = None, normalizer: Normalizer | None = Non
     Raises:
         ValueError: where neither is given.
     """
-    other = {"readout": readout, "normalizer": normalizer}
+    other: dict[str, Any] = {"readout": readout, "normalizer": normalizer}
     other = {name: value for name, value in other.items() if value is not None}
     if not other:
         raise ValueError("using() changes nothing: give it a readout, a normalizer, or both.")

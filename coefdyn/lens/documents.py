@@ -115,6 +115,9 @@ def _picked(dynamics: CoefficientDynamics, axis: int, places: Sequence[int]) -> 
         return replace(held, **{n: pick(value, sizes[n]) for n, value in tensors.items()})
 
     given = {name: getattr(dynamics, name) for name in _PER_TOKEN}
+    shared: dict[str, Any] = {
+        n: pick(x, 1) if isinstance(x, Tensor) else x for n, x in given.items()
+    }
     return replace(
         dynamics,
         q=pick(dynamics.q, 2),
@@ -122,7 +125,7 @@ def _picked(dynamics: CoefficientDynamics, axis: int, places: Sequence[int]) -> 
         evolution=parts(dynamics.evolution, dynamics.evolution.axes),
         normalizer=parts(dynamics.normalizer, 1),
         mask=None if dynamics.mask is None else parts(dynamics.mask, 2),
-        **{n: pick(x, 1) if isinstance(x, Tensor) else x for n, x in given.items()},
+        **shared,
     )
 
 

@@ -81,8 +81,8 @@ class Listener:
         """
         raise NotImplementedError
 
-    def on_end(self) -> None:
-        """A pass of the whole model has ended, without an exception."""
+    def on_end(self, output: Any) -> None:
+        """A pass of the whole model has ended with this output, without an exception."""
 
     def hears(self) -> bool:
         """Whether this listener is asked now."""
@@ -141,9 +141,9 @@ class Listener:
                 given = kwargs
             self.segments = read_segments(given)
 
-    def _end(self, *_: Any) -> None:
+    def _end(self, _: nn.Module, __: Any, output: Any) -> None:
         if self.hears() and not self._running:
-            self.on_end()
+            self.on_end(output)
 
     def _enter(self, module: nn.Module, _: Any) -> None:
         if self.hears():

@@ -40,10 +40,10 @@ def replaced(model: nn.Module, changes: Changes) -> Iterator[None]:
         with replaced(model, {0: lambda d: dataclasses.replace(d, evolution=Identity())}):
             text = model.generate(ids, use_cache=False)
 
-    A function of a design is handed the ``CoefficientDynamics`` of the chosen heads, ``(B, heads)``.
-    What it returns takes its place, y + (alpha'/eta' - alpha/eta) v, and goes on into norms, gates
-    and projections. What a change leaves alone keeps the model's own bits. A change is exact or
-    refused: where the coefficients do not give the model's own output, none is replaced.
+    A function of a design is handed the ``CoefficientDynamics`` of the chosen heads, ``(B,
+    heads)``. What it returns takes its place, y + (alpha'/eta' - alpha/eta) v, and goes on into
+    norms, gates and projections. What a change leaves alone keeps the model's own bits. A change is
+    exact or refused: where the coefficients do not give the model's own output, none is replaced.
 
     Changes by name: "ablate" (zero where the head enters the output projection, behind norms, gates
     and D), "mean" (there its mean over all real tokens of the batch), "silence" (y = 0), "without
@@ -91,10 +91,10 @@ class _Asked:
                 f"{key!r}."
             )
         self.layer, self.change, self.found = layer, as_change(what), False
-        if isinstance(heads, Sequence) and not isinstance(heads, str):
-            self.heads: tuple[int, ...] | None = tuple(heads)
-        else:
-            self.heads = None if heads is None else (heads,)
+        several = isinstance(heads, Sequence) and not isinstance(heads, str)
+        self.heads: tuple[Any, ...] | None = None
+        if heads is not None:
+            self.heads = tuple(heads) if several else (heads,)
         for head in self.heads or ():
             if isinstance(head, bool) or not isinstance(head, int) or head < 0:
                 raise Refused(f"a head is a number from 0, got {head!r} for layer {layer!r}.")
@@ -104,6 +104,8 @@ class Replacer(Listener):
     """Acts on the calls that ``changes`` name."""
 
     def __init__(self, model: nn.Module, changes: Changes) -> None:
+        self._sizes: dict[str, tuple[int, int]] = {}
+        self._waiting: list[tuple[str, Any]] = []
         super().__init__(model)
         if not isinstance(changes, Mapping):
             raise Refused(
@@ -111,8 +113,6 @@ class Replacer(Listener):
                 f"as {{(0, 3): 'ablate'}}; got {type(changes).__name__}."
             )
         self.asked = [_Asked(key, what) for key, what in changes.items()]
-        self._sizes: dict[str, tuple[int, int]] = {}
-        self._waiting: dict[str, Any] = {}
 
     def on_call(self, call: Heard, y: Tensor | None) -> Tensor | None:
         asked = [one for one in self.asked if call.is_named(one.layer)]
@@ -133,9 +133,9 @@ class Replacer(Listener):
                 y[:, list(chosen)] = new.to(y.dtype)
         return y
 
-    def on_end(self) -> None:
+    def on_end(self, output: Any) -> None:
         if self._waiting:
-            left = ", ".join(self._waiting)
+            left = ", ".join(dict.fromkeys(label for label, _ in self._waiting))
             self.forget()
             raise Refused(
                 f"the projection behind the heads of {left} was not called as a module, so nothing "
@@ -155,9 +155,13 @@ class Replacer(Listener):
 
     def forget(self) -> None:
         """Take away what still waits for a projection."""
-        for hook in self._waiting.values():
+        for _, hook in self._waiting:
             hook.remove()
         self._waiting.clear()
+
+    def _begin(self) -> None:
+        super()._begin()
+        self.forget()  # of a pass that was broken off
 
     def _read(self, call: Heard, asked: Sequence[_Asked]) -> Call | None:
         """The call; None for a step whose coefficients are not there and not needed."""
@@ -201,7 +205,7 @@ class Replacer(Listener):
         places = list(heads)
         if one.behind:
             x = read.output[:, places].permute(0, 2, 1, 3)
-            real = self._real(call, one, *x.shape[:2], x.device)
+            real = self._real(call, one, x.shape[0], x.shape[1], x.device)
             new = one.projected(x.flatten(0, 1), real.flatten())
             return new.unflatten(0, x.shape[:2]).permute(0, 2, 1, 3)
         seen = HeadsSeen(
@@ -247,10 +251,10 @@ class Replacer(Listener):
         if read is not None and read.values.shape[-2] != read.output.shape[-2] and not one.stepwise:
             raise Refused(f"{one.name} needs all tokens of {call.label}; use use_cache=False.")
         projection = self._projection(call, heads * width)
-        key = f"{call.label} ({one.name})"
 
         def entering(_: nn.Module, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-            self._waiting.pop(key).remove()
+            self._waiting.remove(waiting)
+            hook.remove()
             x = inputs[0].unflatten(-1, (heads, width)).clone()
             places = list(chosen)
             real = self._real(call, one, *_two(x.shape[:-2]), x.device)
@@ -258,9 +262,9 @@ class Replacer(Listener):
             x[..., places, :] = new.unflatten(0, x.shape[:-2])
             return (x.flatten(-2), *inputs[1:])
 
-        if key in self._waiting:
-            raise Refused(f"{call.label} ran again before its projection did; use 'silence'.")
-        self._waiting[key] = projection.register_forward_pre_hook(entering)
+        hook = projection.register_forward_pre_hook(entering)
+        waiting = (call.label, hook)
+        self._waiting.append(waiting)
 
     def _real(
         self, call: Heard, one: Change, batch: int, length: int, device: torch.device

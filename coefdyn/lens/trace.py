@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -12,7 +12,15 @@ from torch import nn
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.lens.adapters import ADAPTERS
-from coefdyn.lens.adapters.base import Call, OpAdapter, Refused, Unsupported, exchanged, runnable
+from coefdyn.lens.adapters.base import (
+    CONTINUES,
+    Call,
+    OpAdapter,
+    Refused,
+    Unsupported,
+    exchanged,
+    runnable,
+)
 from coefdyn.lens.adapters.masks import NOT_CAUSAL
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.listening import Heard, Listener, deviation, far_off, seen_rows
@@ -20,7 +28,7 @@ from coefdyn.lens.record import Trace
 from coefdyn.lens.refusals import check_call, looks_like_mixer
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["probe", "torch_operations", "trace"]
+__all__ = ["probe", "torch_operations", "trace", "tracing"]
 
 
 def trace(
@@ -66,11 +74,44 @@ def trace(
     check_call(model, inputs, kwargs)
     recorder = Recorder(model, layers, probe, gradients)
     with torch.set_grad_enabled(gradients), recorder.listening():
-        output = model(*inputs, **kwargs)
-    unsupported = {**recorder.unsupported, **_unheard(model, recorder)}
-    if not recorder.layers:
-        raise Refused(_nothing_seen(model, recorder, unsupported))
-    return Trace(layers=tuple(recorder.layers), unsupported=unsupported, model_output=output)
+        model(*inputs, **kwargs)
+    seen = recorder.passes[-1]
+    if not seen.layers:
+        raise Refused(_nothing_seen(model, recorder, seen.unsupported))
+    return seen
+
+
+@contextmanager
+def tracing(
+    model: nn.Module,
+    *,
+    layers: Sequence[int | str] | None = None,
+    probe: bool = False,
+    gradients: bool = False,
+) -> Iterator[list[Trace]]:
+    """Within it every pass of a model is traced, such as those of ``generate``.
+
+        with tracing(model) as passes:
+            model.generate(ids, max_new_tokens=5)
+        passes[-1]["model.layers.3.self_attn"].coefficients()  # a row over all cached keys
+
+    A step that continues a cache shows softmax attention as ``LayerTrace.start`` says. A linear
+    mixer has only a state there, which does not say what each token gave: it is in ``unsupported``.
+
+    Args:
+        model, layers, probe, gradients: as for ``trace``. Gradients are those of the caller's mode.
+
+    Returns:
+        A list to which each pass adds its ``Trace``.
+
+    Raises:
+        ValueError: as ``trace``, but for a pass of which nothing can be shown: it is an empty
+            ``Trace`` with the reasons.
+    """
+    check_call(model, (), {})
+    recorder = Recorder(model, layers, probe, gradients)
+    with recorder.listening():
+        yield recorder.passes
 
 
 @contextmanager
@@ -91,7 +132,7 @@ def torch_operations(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def probe(call: Call) -> Float[Tensor, "B H L L"]:
+def probe(call: Call) -> Float[Tensor, "B H rows L"]:
     """alpha / eta as the operation itself shows it: its output for v = I, block by block."""
     batch, heads = call.values.shape[:2]
     length, width = call.dynamics.length, call.columns
@@ -116,6 +157,7 @@ class Recorder(Listener):
         self.wanted, self.probe, self.gradients = wanted, probe, gradients
         self.layers: list[LayerTrace] = []
         self.unsupported: dict[str, str] = {}
+        self.passes: list[Trace] = []
 
     def hears(self) -> bool:
         """Of several traces at work only the innermost hears."""
@@ -127,11 +169,9 @@ class Recorder(Listener):
         with self.reading():
             try:
                 layer = _layer(call, call.read(), self.probe, self.gradients)
-            except Unsupported as reason:
+            except (Unsupported, Refused) as reason:
                 self.unsupported[call.label] = str(reason)
                 return None
-            except Refused:
-                raise
             except Exception as error:  # of one layer's call; the others are still shown
                 self.unsupported[call.label] = (
                     f"reading its call as {call.adapter.mechanism} raised {type(error).__name__}: "
@@ -147,6 +187,13 @@ class Recorder(Listener):
         self.layers.append(layer)
         return layer.output if self.gradients and y is None else None
 
+    def on_end(self, output: Any) -> None:
+        """One pass more; the next one begins anew."""
+        unsupported = {**self.unsupported, **_unheard(self.model, self)}
+        seen = Trace(layers=tuple(self.layers), unsupported=unsupported, model_output=output)
+        self.passes.append(seen)
+        self.layers, self.unsupported = [], {}
+
 
 def _layer(heard: Heard, call: Call, with_probe: bool, gradients: bool) -> LayerTrace:
     values, output = call.values, call.output
@@ -155,11 +202,12 @@ def _layer(heard: Heard, call: Call, with_probe: bool, gradients: bool) -> Layer
     seen = seen_rows(call)
     probe_error = None
     with torch.no_grad():
-        error = deviation(call.dynamics.apply(values), output, seen)
+        y = call.dynamics.apply(values)[..., call.start :, :]
+        error = deviation(y, output, seen)
         if with_probe:
             measured = probe(call).to(values.dtype)
-            mine = call.dynamics.coefficients(normalized=True).to(values.dtype)
-            probe_error = deviation(mine, measured, seen)
+            mine = call.dynamics.coefficients(normalized=True)[..., call.start :, :]
+            probe_error = deviation(mine.to(values.dtype), measured, seen)
     return LayerTrace(
         name=heard.label,
         mechanism=heard.adapter.mechanism,
@@ -170,6 +218,7 @@ def _layer(heard: Heard, call: Call, with_probe: bool, gradients: bool) -> Layer
         outside=heard.adapter.outside,
         probe_error=probe_error,
         segments=_segments(heard.segments, call.dynamics),
+        start=call.start,
     )
 
 
@@ -214,11 +263,13 @@ def _within(name: str, outer: str) -> bool:
     return name == outer or name.startswith(f"{outer}.") or outer == ""
 
 
-def _nothing_seen(model: nn.Module, recorder: Recorder, unsupported: dict[str, str]) -> str:
+def _nothing_seen(model: nn.Module, recorder: Recorder, unsupported: Mapping[str, str]) -> str:
     name = type(model).__name__
-    if recorder.wanted is not None and recorder.heard and not recorder.unsupported:
+    if recorder.wanted is not None and recorder.heard and not unsupported:
         known = ", ".join(sorted(recorder.heard))
         return f"none of layers={list(recorder.wanted)!r} ran in {name}; there are {known}."
+    if any(reason == CONTINUES for reason in unsupported.values()):
+        return f"{name}: {CONTINUES}"
     if any(reason == NOT_CAUSAL for reason in unsupported.values()):
         return (
             f"{name} is an encoder: {NOT_CAUSAL}, so there is no causal map to show. "

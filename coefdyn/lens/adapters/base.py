@@ -27,6 +27,7 @@ __all__ = [
     "ProjectedAdapter",
     "Refused",
     "Unsupported",
+    "behind",
     "busy",
     "call_method",
     "defining_modules",
@@ -56,22 +57,26 @@ class Call:
     Attributes:
         dynamics: batch shape ``(B, H)``.
         values: ``(B, H, L, d_v)``.
-        output: ``(B, H, L, d_v)``, what the operation returned for these values.
+        output: ``(B, H, rows, d_v)``, what the operation returned for these values; rows = L
+            unless ``start`` is set.
         replay: the operation again with everything but v as it was: ``(B, H, L, m)`` to the same
             shape, m <= columns.
         columns: most value channels that ``replay`` takes at once.
         put: the result of the operation, in its own form and dtype, had it returned this for
             ``output``; for ``output`` itself the same result.
         empty: True for queries that may read no token, ``(B, 1 or H, L)``, or None.
+        start: of the first query among the keys. Where a cache holds earlier tokens, dynamics and
+            values hold them, too (q is 0 there), and ``output`` and ``replay`` the rows from here.
     """
 
     dynamics: CoefficientDynamics
     values: Float[Tensor, "B H L dv"]
-    output: Float[Tensor, "B H L dv"]
+    output: Float[Tensor, "B H rows dv"]
     replay: Callable[[Tensor], Tensor]
     columns: int
     put: Callable[[Tensor], Any]
     empty: Tensor | None = None
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -357,8 +362,14 @@ def take(given: dict[str, Any], *names: str) -> Any:
 
 
 def wide(value: Tensor) -> Tensor:
-    """Half precision as float32, everything else as it is."""
+    """Half precision as float32, everything else as it is; a part of the graph where there is one."""
+    value = value if torch.is_grad_enabled() else value.detach()
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def behind(q: Float[Tensor, "B H L n"], kept: int) -> Float[Tensor, "B H T n"]:
+    """q with zeros for the tokens of an earlier pass, whose queries are gone."""
+    return torch.nn.functional.pad(q, (0, 0, kept, 0)) if kept else q
 
 
 def repeat_heads(value: Tensor, heads: int, axis: int = 1) -> Tensor:

@@ -25,6 +25,7 @@ from coefdyn.lens.adapters.base import (
     MethodAdapter,
     Place,
     Unsupported,
+    behind,
     busy,
     call_method,
     defining_modules,
@@ -139,19 +140,20 @@ def read_sdpa(original: Callable[..., Tensor], given: dict[str, Any], y: Tensor)
     if axes not in (3, 4):
         raise Unsupported(f"q has {axes} axes; expected (B, H, L, n) or (B, L, n)")
     q, k, v = (wide(x if axes == 4 else x[:, None]) for x in tensors)
-    asked, kept = q.shape[-2], k.shape[-2]
-    if asked != kept:
-        raise Unsupported(f"{asked} queries read {kept} keys: another sequence, or a cache")
+    asked, kept = q.shape[-2], k.shape[-2] - q.shape[-2]
     mask = given["attn_mask"]
+    alone = mask is None and asked > 1
+    if kept < 0 or (kept and (alone or given["is_causal"])):  # torch counts from the first key
+        raise Unsupported(f"{asked} queries read {kept + asked} keys: another sequence, or a cache")
     if mask is not None:
         while mask.ndim < axes:
             mask = mask[None]
         mask = mask if axes == 4 else mask[:, None]
-        mask = mask.expand(*mask.shape[:-2], asked, kept)
-    pairs = read_mask(mask, asked, given["is_causal"])
+        mask = mask.expand(*mask.shape[:-2], asked, kept + asked)
+    pairs = read_mask(mask, asked, given["is_causal"] or kept > 0, kept)
     scale = given["scale"]
     heads = q.shape[1]
-    q = q * (q.shape[-1] ** -0.5 if scale is None else scale)
+    q = behind(q * (q.shape[-1] ** -0.5 if scale is None else scale), kept)
     dynamics = softmax_dynamics(q, repeat_heads(k, heads), pairs)
 
     def replay(columns: Tensor) -> Tensor:
@@ -167,5 +169,6 @@ def read_sdpa(original: Callable[..., Tensor], given: dict[str, Any], y: Tensor)
         replay=replay,
         columns=v.shape[-1],
         put=lambda changed: (changed if axes == 4 else changed[:, 0]).to(y.dtype),
-        empty=pairs.empty,
+        empty=None if pairs.empty is None else pairs.empty[..., kept:],
+        start=kept,
     )
