@@ -24,6 +24,7 @@ from coefdyn.lens.reading import (
 from coefdyn.lens.record import Trace
 from coefdyn.lens.replace import replaced
 from coefdyn.lens.survival import Survival, survival, without_erasure
+from coefdyn.lens.tables import compare_traces
 from coefdyn.lens.trace import torch_operations, trace, tracing
 
 __all__ = [
@@ -39,6 +40,7 @@ __all__ = [
     "Survival",
     "Trace",
     "check",
+    "compare_traces",
     "effects",
     "head_scores",
     "induction",

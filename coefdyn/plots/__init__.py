@@ -1,6 +1,7 @@
 """Figures: matplotlib only, drawn on axes that the caller gives."""
 
 from coefdyn.plots.lens import (
+    plot_effects,
     plot_head_maps,
     plot_head_table,
     plot_profile,
@@ -33,6 +34,7 @@ __all__ = [
     "INGREDIENT_COLORS_DARK",
     "centered_norm",
     "plot_coefficients",
+    "plot_effects",
     "plot_eigenvalues",
     "plot_head_maps",
     "plot_head_table",

@@ -362,7 +362,7 @@ def take(given: dict[str, Any], *names: str) -> Any:
 
 
 def wide(value: Tensor) -> Tensor:
-    """Half precision as float32, everything else as it is; a part of the graph where there is one."""
+    """Half precision as float32, everything else as it is; within the graph if there is one."""
     value = value if torch.is_grad_enabled() else value.detach()
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
 
