@@ -5,8 +5,10 @@ seen = trace(model, input_ids)
 for layer in seen: print(layer.name, layer.mechanism, layer.error)
 """
 
+from coefdyn.lens.changes import Change, patched, using, window, without_decay
 from coefdyn.lens.check import CheckReport, Finding, check
 from coefdyn.lens.documents import Document
+from coefdyn.lens.effects import effects
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.reading import (
@@ -20,11 +22,14 @@ from coefdyn.lens.reading import (
     shares,
 )
 from coefdyn.lens.record import Trace
+from coefdyn.lens.replace import replaced
 from coefdyn.lens.survival import Survival, survival, without_erasure
-from coefdyn.lens.trace import torch_operations, trace
+from coefdyn.lens.tables import compare_traces
+from coefdyn.lens.trace import torch_operations, trace, tracing
 
 __all__ = [
     "SCORES",
+    "Change",
     "CheckReport",
     "Document",
     "Finding",
@@ -35,15 +40,23 @@ __all__ = [
     "Survival",
     "Trace",
     "check",
+    "compare_traces",
+    "effects",
     "head_scores",
     "induction",
     "keep_heads",
     "load_heads",
     "looks",
     "output_sizes",
+    "patched",
+    "replaced",
     "shares",
     "survival",
     "torch_operations",
     "trace",
+    "tracing",
+    "using",
+    "window",
+    "without_decay",
     "without_erasure",
 ]

@@ -6,7 +6,7 @@ a property of one sequence, so the reading instruments look at each alone.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.mask import Given
 from coefdyn.shapes import Int, Tensor
 
-__all__ = ["Document", "alone", "documents_of", "read_segments", "refuse_padding"]
+__all__ = ["Document", "alone", "documents_of", "read_segments", "refuse_padding", "some_heads"]
 
 
 @dataclass(frozen=True)
@@ -93,27 +93,40 @@ def _blocks(mask: Tensor) -> Int[Tensor, "B L"] | None:
 
 def alone(dynamics: CoefficientDynamics, document: Document) -> CoefficientDynamics:
     """The dynamics of one sequence of a batch (B, H), as (1, H) and as long as it is."""
+    picked = _picked(dynamics, 0, [document.row])
+    return picked.narrow(document.start, document.stop - document.start)
 
-    def row(value: Tensor, axes: int) -> Tensor:
-        whole = value.ndim - axes == 2 and value.shape[0] > 1
-        return value[document.row : document.row + 1] if whole else value
+
+def some_heads(dynamics: CoefficientDynamics, heads: Sequence[int]) -> CoefficientDynamics:
+    """The dynamics of some heads of (B, H), as (B, len(heads))."""
+    return _picked(dynamics, 1, heads)
+
+
+def _picked(dynamics: CoefficientDynamics, axis: int, places: Sequence[int]) -> CoefficientDynamics:
+    """Some entries along one of the two leading axes; what is shared along it stays so."""
+
+    def pick(value: Tensor, axes: int) -> Tensor:
+        whole = value.ndim - axes == 2 and value.shape[axis] > 1
+        return value[(slice(None),) * axis + (list(places),)] if whole else value
 
     def parts(held: Any, axes: Mapping[str, str] | int) -> Any:
         tensors = held.tensors()
         sizes = {n: axes if isinstance(axes, int) else len(axes[n]) for n in tensors}
-        return replace(held, **{n: row(value, sizes[n]) for n, value in tensors.items()})
+        return replace(held, **{n: pick(value, sizes[n]) for n, value in tensors.items()})
 
     given = {name: getattr(dynamics, name) for name in _PER_TOKEN}
-    picked = replace(
+    shared: dict[str, Any] = {
+        n: pick(x, 1) if isinstance(x, Tensor) else x for n, x in given.items()
+    }
+    return replace(
         dynamics,
-        q=row(dynamics.q, 2),
-        k=row(dynamics.k, 2),
+        q=pick(dynamics.q, 2),
+        k=pick(dynamics.k, 2),
         evolution=parts(dynamics.evolution, dynamics.evolution.axes),
         normalizer=parts(dynamics.normalizer, 1),
         mask=None if dynamics.mask is None else parts(dynamics.mask, 2),
-        **{n: row(x, 1) if isinstance(x, Tensor) else x for n, x in given.items()},
+        **shared,
     )
-    return picked.narrow(document.start, document.stop - document.start)
 
 
 _PER_TOKEN = ("scaling", "log_scaling", "own", "outer_log_decay")

@@ -27,6 +27,9 @@ class LayerTrace:
         outside: what of this layer lies outside alpha.
         segments: number of the sequence that each token belongs to, 0 for padding, ``(B, L)``; None
             where each row is one sequence.
+        start: place of the first query among the keys, 0 for a pass over a whole sequence. Where a
+            cache holds earlier tokens, ``dynamics`` and ``values`` hold them, too; their queries
+            are gone (0), and ``output`` begins here.
         probe_error: largest abs(alpha/eta - probe) / max abs(probe), where the probe is the
             model's own operation on v = I; None where it was not asked for.
     """
@@ -35,20 +38,35 @@ class LayerTrace:
     mechanism: str
     dynamics: CoefficientDynamics
     values: Float[Tensor, "B H L dv"]
-    output: Float[Tensor, "B H L dv"]
+    output: Float[Tensor, "B H rows dv"]
     error: float
     outside: str
     probe_error: float | None = None
     segments: Int[Tensor, "B L"] | None = None
+    start: int = 0
 
     @property
     def heads(self) -> int:
         """H."""
         return self.dynamics.batch_shape[1]
 
+    def coefficients(self) -> Float[Tensor, "B H rows L"]:
+        """alpha / eta, a row for each query of this pass."""
+        return self.dynamics.coefficients(normalized=True)[..., self.start :, :]
+
     @property
     def documents(self) -> tuple[Document, ...]:
-        """The sequences of the batch: one per row, but for padding and packing."""
+        """The sequences of the batch: one per row, but for padding and packing.
+
+        Raises:
+            ValueError: for a pass that continues an earlier one, which holds a part of a sequence.
+        """
+        if self.start:
+            raise ValueError(
+                f"{self.name} continues {self.start} tokens of a cache, whose queries are gone; "
+                "means over all queries would count them. Trace the whole sequence, or read "
+                "layer.coefficients()."
+            )
         if self.segments is not None:
             return documents_of(self.segments)
         batch, length = self.values.shape[0], self.values.shape[2]
@@ -57,9 +75,10 @@ class LayerTrace:
     def sequences(self) -> tuple[CoefficientDynamics, ...]:
         """The dynamics of each of ``documents`` alone, (1, H); the whole batch where no token is
         padding and no row holds two."""
+        documents = self.documents
         if self.segments is None:
             return (self.dynamics,)
-        return tuple(alone(self.dynamics, document) for document in self.documents)
+        return tuple(alone(self.dynamics, document) for document in documents)
 
     def __repr__(self) -> str:
         batch, heads = self.dynamics.batch_shape

@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.report import report
+from coefdyn.lens.tables import head_rows
 from coefdyn.shapes import Int, Tensor
 
 __all__ = ["Trace"]
@@ -48,8 +49,25 @@ class Trace(Sequence[LayerTrace]):
             f"no layer is named {place!r}; there are {', '.join(x.name for x in self.layers)}."
         )
 
+    def rows(self, tokens: Int[Tensor, "B L"] | None = None) -> list[dict[str, Any]]:
+        """A dict per layer and head, which ``pandas.DataFrame`` takes.
+
+        Keys: ``layer``, ``mechanism``, ``evolution``, ``error``, ``probe_error`` (None where it was
+        not asked for), ``head``; means over the sequences of ``SCORES``, ``closed`` and ``open``
+        (see ``HeadReading``); ``output_size`` relative to the layer's largest; ``half_life`` and
+        ``gates_half_life``, medians in tokens, infinite where nothing fades; ``induction``, the
+        score over chance, NaN without tokens or where none occurs twice.
+
+        Args:
+            tokens: the ids that went in, for the induction score.
+
+        Raises:
+            ValueError: for sequences of one token, and a pass that continues a cache.
+        """
+        return [row for layer in self.layers for row in head_rows(layer, tokens)]
+
     def report(self, tokens: Int[Tensor, "B L"] | None = None) -> str:
-        """One page of text: every layer with its error, every head in numbers.
+        """One page of text: every layer with its error, and its heads in numbers or their means.
 
         Args:
             tokens: the ids that went in, for the induction score.

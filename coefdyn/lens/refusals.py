@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from coefdyn.lens.adapters.base import CONTINUES, Refused
+from coefdyn.lens.adapters.base import Refused
 from coefdyn.mixers import Mixer
 from coefdyn.shapes import Tensor
 
@@ -38,8 +38,7 @@ def check_call(model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> N
 
     Raises:
         Refused: for something that is no module, a compiled model, a text or a single sequence
-            without a batch instead of token ids, an encoder-decoder, or a cache that already holds
-            tokens.
+            without a batch instead of token ids, or an encoder-decoder.
     """
     if not isinstance(model, nn.Module):
         raise Refused(
@@ -64,9 +63,6 @@ def check_call(model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> N
                 f"trace needs token ids of shape (B, L), got {tuple(value.shape)}; "
                 "give them a batch: trace(model, ids[None])."
             )
-    for name, value in kwargs.items():
-        if _holds_tokens(value):
-            raise Refused(f"{name} already holds tokens: {CONTINUES}")
 
 
 def _check_not_compiled(model: nn.Module) -> None:
@@ -87,19 +83,3 @@ def _is_text(value: list[Any]) -> bool:
 def _short(value: Any) -> str:
     shown = repr(value)
     return shown if len(shown) < 40 else shown[:36] + " ..."
-
-
-def _holds_tokens(value: Any) -> bool:
-    """Whether a cache has seen tokens."""
-    length = getattr(value, "get_seq_length", None)
-    if callable(length):
-        try:
-            if int(length()) > 0:
-                return True
-        except Exception:  # some caches know the length of attention layers only
-            pass
-    seen = getattr(value, "has_previous_state", None)
-    try:
-        return bool(seen() if callable(seen) else seen)
-    except Exception:
-        return False

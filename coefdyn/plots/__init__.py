@@ -10,6 +10,7 @@ if find_spec("matplotlib") is None:
     )
 
 from coefdyn.plots.lens import (
+    plot_effects,
     plot_head_maps,
     plot_head_table,
     plot_profile,
@@ -42,6 +43,7 @@ __all__ = [
     "INGREDIENT_COLORS_DARK",
     "centered_norm",
     "plot_coefficients",
+    "plot_effects",
     "plot_eigenvalues",
     "plot_head_maps",
     "plot_head_table",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -17,7 +17,14 @@ if TYPE_CHECKING:
     from coefdyn.lens.reading import HeadReading
     from coefdyn.lens.survival import Survival
 
-__all__ = ["plot_head_maps", "plot_head_table", "plot_profile", "plot_scores", "plot_survival"]
+__all__ = [
+    "plot_effects",
+    "plot_head_maps",
+    "plot_head_table",
+    "plot_profile",
+    "plot_scores",
+    "plot_survival",
+]
 
 
 def plot_profile(axis: Axes, found: HeadReading, title: str = "") -> None:
@@ -93,6 +100,37 @@ def plot_head_table(
     )
     axis.set(xlabel="head", ylabel="layer", title=title)
     axis.grid(visible=False)
+    return image
+
+
+def plot_effects(
+    axis: Axes, rows: Sequence[Mapping[str, Any]], what: str = "loss_change", title: str = ""
+) -> AxesImage:
+    """What each head is worth: a row per layer, a column per head, teal where the number rises.
+
+    Args:
+        axis: where to draw.
+        rows: of ``coefdyn.lens.effects``, one per layer and head.
+        what: the column to show.
+        title: above the axis.
+
+    Raises:
+        ValueError: for rows without heads or without that column.
+    """
+    missing = [key for key in ("layer", "head", what) if any(key not in row for row in rows)]
+    if missing or not rows:
+        raise ValueError(
+            f"plot_effects needs rows with a layer, a head and {what!r}, got "
+            f"{'none' if not rows else 'rows without ' + ', '.join(map(repr, missing))}; "
+            "pass what effects(model, ids) returns, one change for each head."
+        )
+    layers = list(dict.fromkeys(row["layer"] for row in rows))
+    table = torch.full((len(layers), 1 + max(row["head"] for row in rows)), torch.nan)
+    for row in rows:
+        table[layers.index(row["layer"]), row["head"]] = float(row[what])
+    image = plot_head_table(axis, table, title, table.nan_to_num().abs().max().item() or 1.0)
+    axis.set_yticks(range(len(layers)), layers)
+    axis.set_ylabel("")
     return image
 
 

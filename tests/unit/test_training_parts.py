@@ -18,9 +18,9 @@ from coefdyn.lab.tasks import WikiTextConfig, hub_text, splits
 from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
 from coefdyn.lab.training.data import RunData
 from coefdyn.lab.training.metrics import PredictionTally, StepMeter, masked_loss
-from coefdyn.lab.training.progress import Progress, clock_text
 from coefdyn.lab.training.schedule import learning_rates
 from coefdyn.lab.training.seeds import derive_seed, generator
+from coefdyn.progress import Progress, clock_text
 
 
 def test_cosine_schedule_with_warmup_is_its_formula():

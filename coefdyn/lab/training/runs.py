@@ -13,9 +13,9 @@ import torch
 from coefdyn.lab.training.config import RunConfig
 from coefdyn.lab.training.loop import Stopped, TrainOptions, train_run
 from coefdyn.lab.training.pool import WorkerPool, checkpoint_path, usable_cores
-from coefdyn.lab.training.progress import Progress
 from coefdyn.lab.training.results import Record, ResultFile
 from coefdyn.lab.training.turns import Turns
+from coefdyn.progress import Progress
 
 __all__ = ["RunOptions", "train_runs"]
 

@@ -24,9 +24,11 @@ from coefdyn.lens.adapters.base import (
     Place,
     Refused,
     Unsupported,
+    behind,
     operation,
     repeat_heads,
     wide,
+    with_first,
 )
 from coefdyn.lens.adapters.masks import Pairs, as_decay, as_mask, extend, read_mask
 from coefdyn.shapes import Float, Tensor
@@ -54,7 +56,7 @@ class SoftmaxAttention(Adapter):
         if any(type(module).__module__.startswith("torch.") is False for module in model.modules()):
             yield Place(AttentionInterface, "get_interface")
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
         """``original`` hands out attention functions; each is replaced by one that is heard."""
 
         @functools.wraps(original)
@@ -66,8 +68,7 @@ class SoftmaxAttention(Adapter):
                 with operation():
                     result = attend(module, *args, **kwargs)
                 called = (module, *args)
-                note(module, lambda: self.read(attend, called, kwargs, result, name))
-                return result
+                return note(module, lambda: self.read(attend, called, kwargs, result, name), result)
 
             return heard
 
@@ -87,20 +88,26 @@ class SoftmaxAttention(Adapter):
         module = given["module"]
         _check(module, given, name)
         q, k, v = (wide(given[part]) for part in ("query", "key", "value"))
-        heads, length = q.shape[1], q.shape[2]
+        heads, length, kept = q.shape[1], q.shape[2], k.shape[2] - q.shape[2]
         causal = given.get("is_causal")
         causal = getattr(module, "is_causal", True) if causal is None else bool(causal)
-        pairs = read_mask(given.get("attention_mask"), length, causal and name != "eager")
-        pairs = _with_bias(pairs, given.get("position_bias"), q)
+        mask = given.get("attention_mask")
+        if kept and length > 1 and mask is None:
+            raise Unsupported(f"{length} queries read {kept + length} keys without a mask")
+        pairs = read_mask(mask, length, (causal and name != "eager") or kept > 0, kept)
+        if given.get("position_bias") is not None:
+            if kept:
+                raise Refused(CONTINUES)
+            pairs = pairs.plus(given["position_bias"].to(q.dtype))
         scaling = given.get("scaling")
-        q = q * (q.shape[-1] ** -0.5 if scaling is None else scaling)
+        q = behind(q * (q.shape[-1] ** -0.5 if scaling is None else scaling), kept)
         k = repeat_heads(k, heads)
         dynamics = softmax_dynamics(q, k, pairs, given.get("softcap"), _sinks(module, given))
         y = result[0]
 
         def replay(columns: Tensor) -> Tensor:
-            kept = columns[:, :: heads // v.shape[1]].to(given["value"].dtype)
-            changed = {**{k: x for k, x in given.items() if k != "module"}, "value": kept}
+            shared = columns[:, :: heads // v.shape[1]].to(given["value"].dtype)
+            changed = {**{k: x for k, x in given.items() if k != "module"}, "value": shared}
             return original(module, **changed)[0].transpose(1, 2)
 
         return Call(
@@ -109,7 +116,9 @@ class SoftmaxAttention(Adapter):
             output=wide(y).transpose(1, 2),
             replay=replay,
             columns=v.shape[-1],
-            empty=pairs.empty,
+            put=lambda y: with_first(result, y.transpose(1, 2).contiguous()),
+            empty=None if pairs.empty is None else pairs.empty[..., kept:],
+            start=kept,
         )
 
 
@@ -124,14 +133,8 @@ def _check(module: nn.Module, given: dict[str, Any], name: str) -> None:
     if getattr(module, "is_cross_attention", False):
         raise Unsupported("cross-attention reads another sequence")
     asked, kept = given["query"].shape[2], given["key"].shape[2]
-    if asked < kept:
-        raise Refused(CONTINUES)
     if asked > kept:
         raise Unsupported(f"{asked} queries read {kept} keys: another sequence")
-
-
-def _with_bias(pairs: Pairs, bias: Tensor | None, q: Tensor) -> Pairs:
-    return pairs if bias is None else pairs.plus(bias.to(q.dtype))
 
 
 def _sinks(module: nn.Module, given: dict[str, Any]) -> Tensor | None:

@@ -27,14 +27,18 @@ __all__ = [
     "ProjectedAdapter",
     "Refused",
     "Unsupported",
+    "behind",
     "busy",
     "call_method",
     "defining_modules",
     "exchanged",
+    "first",
+    "mark_stand_in",
     "operation",
     "repeat_heads",
     "take",
     "wide",
+    "with_first",
 ]
 
 
@@ -53,19 +57,26 @@ class Call:
     Attributes:
         dynamics: batch shape ``(B, H)``.
         values: ``(B, H, L, d_v)``.
-        output: ``(B, H, L, d_v)``, what the operation returned for these values.
+        output: ``(B, H, rows, d_v)``, what the operation returned for these values; rows = L
+            unless ``start`` is set.
         replay: the operation again with everything but v as it was: ``(B, H, L, m)`` to the same
             shape, m <= columns.
         columns: most value channels that ``replay`` takes at once.
+        put: the result of the operation, in its own form and dtype, had it returned this for
+            ``output``; for ``output`` itself the same result.
         empty: True for queries that may read no token, ``(B, 1 or H, L)``, or None.
+        start: of the first query among the keys. Where a cache holds earlier tokens, dynamics and
+            values hold them, too (q is 0 there), and ``output`` and ``replay`` the rows from here.
     """
 
     dynamics: CoefficientDynamics
     values: Float[Tensor, "B H L dv"]
-    output: Float[Tensor, "B H L dv"]
+    output: Float[Tensor, "B H rows dv"]
     replay: Callable[[Tensor], Tensor]
     columns: int
+    put: Callable[[Tensor], Any]
     empty: Tensor | None = None
+    start: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,15 +138,16 @@ class Adapter(ABC):
         """Where to listen in this model; none where it has no such layer."""
 
     @abstractmethod
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
-        """The stand-in for ``original``: the same result, and one ``note`` per call.
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
+        """The stand-in for ``original``: the result that ``note`` hands back, one per call.
 
         Args:
             original: what the place held.
             note: takes the module that the call belongs to (None for the innermost one that is
-                running), and a function that reads the call as a ``Call``. That function may raise
-                ``Unsupported`` where the arguments have no exact form, and ``Refused`` where the
-                model continues an earlier pass.
+                running), a function that reads the call as a ``Call``, and the result, and returns
+                what the model goes on with. The function may raise ``Unsupported`` where the
+                arguments have no exact form, and ``Refused`` where the model continues an earlier
+                pass.
         """
 
 
@@ -152,13 +164,12 @@ class OpAdapter(Adapter):
                 if callable(getattr(module, name, None)):
                     yield Place(module, name)
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
             op = runnable(original, (*args, *kwargs.values()))
             if op.__name__ in self.continuing:
-                note(None, _continues)
-                return op(*args, **kwargs)
+                return note(None, _continues, op(*args, **kwargs))
             try:
                 with operation():
                     given = bind(op, args, kwargs)
@@ -166,10 +177,8 @@ class OpAdapter(Adapter):
             except Exception as error:  # the model's own if its own call raises it, too
                 with operation():
                     result = op(*args, **kwargs)
-                note(None, functools.partial(_raise, error))
-                return result
-            note(None, lambda: self.read_op(op, given, mixed))
-            return result
+                return note(None, functools.partial(_raise, error), result)
+            return note(None, lambda: self.read_op(op, given, mixed), result)
 
         return stand_in
 
@@ -204,14 +213,15 @@ class MethodAdapter(Adapter):
             if kind.__name__ in self.class_names and self.method in vars(kind):
                 yield Place(kind, self.method)
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
             with operation():
                 result = original(module, *args, **kwargs)
             called = (module, *args)
-            note(module, lambda: self.read(original, bind(original, called, kwargs), result))
-            return result
+            return note(
+                module, lambda: self.read(original, bind(original, called, kwargs), result), result
+            )
 
         return stand_in
 
@@ -229,28 +239,44 @@ class ProjectedAdapter(MethodAdapter):
     into: ClassVar[str]
     out: ClassVar[str]
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def stand_in(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
-            with operation(), self.overheard(module) as heard:
-                result = original(module, *args, **kwargs)
-            called = (module, *args)
-            note(module, lambda: self.read(original, bind(original, called, kwargs), heard))
-            return result
+            def at_output(heard: dict[str, Any]) -> Tensor:
+                called = (module, *args)
+                return note(
+                    module,
+                    lambda: self.read(original, bind(original, called, kwargs), heard),
+                    heard["y"],
+                )
+
+            with operation(), self.overheard(module, at_output=at_output):
+                return original(module, *args, **kwargs)
 
         return stand_in
 
     @contextmanager
-    def overheard(self, module: nn.Module, qkv: Tensor | None = None) -> Iterator[dict[str, Any]]:
-        """What leaves ``into`` and enters ``out``; the former replaced by ``qkv`` if given."""
+    def overheard(
+        self,
+        module: nn.Module,
+        qkv: Tensor | None = None,
+        at_output: Callable[[dict[str, Any]], Tensor] | None = None,
+    ) -> Iterator[dict[str, Any]]:
+        """What first leaves ``into`` and enters ``out``; the former replaced by ``qkv``, the latter
+        by what ``at_output`` returns, if given."""
         heard: dict[str, Any] = {}
 
         def leaving(_: nn.Module, __: Any, out: Tensor) -> Tensor | None:
-            heard["qkv"] = out.detach()
+            if "qkv" in heard:  # called again while the call is being read
+                return None
+            heard["qkv"] = out
             return qkv
 
-        def entering(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-            heard["y"] = inputs[0].detach()
+        def entering(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...] | None:
+            if "y" in heard:
+                return None
+            heard["y"] = inputs[0]
+            return None if at_output is None else (at_output(heard), *inputs[1:])
 
         hooks = [
             getattr(module, self.into).register_forward_hook(leaving),
@@ -302,8 +328,17 @@ def runnable(original: Callable[..., Any], args: tuple) -> Callable[..., Any]:
     installed, also on a CPU, where they fail. There the torch function beneath is called.
     """
     on_cpu = any(isinstance(value, Tensor) and value.device.type == "cpu" for value in args)
-    inner = inspect.unwrap(original)
+    inner = inspect.unwrap(original, stop=lambda one: getattr(one, STAND_IN, False))
     return inner if on_cpu and inner is not original else original
+
+
+#: an attribute of functions that listen: what they wrap must not be called in their place
+STAND_IN = "_coefdyn_listens"
+
+
+def mark_stand_in(function: Callable[..., Any]) -> None:
+    """Say that this function listens."""
+    setattr(function, STAND_IN, True)
 
 
 def bind(op: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -327,9 +362,14 @@ def take(given: dict[str, Any], *names: str) -> Any:
 
 
 def wide(value: Tensor) -> Tensor:
-    """Half precision as float32, everything else as it is; without gradient."""
-    value = value.detach()
+    """Half precision as float32, everything else as it is; within the graph if there is one."""
+    value = value if torch.is_grad_enabled() else value.detach()
     return value.float() if value.dtype in (torch.float16, torch.bfloat16) else value
+
+
+def behind(q: Float[Tensor, "B H L n"], kept: int) -> Float[Tensor, "B H T n"]:
+    """q with zeros for the tokens of an earlier pass, whose queries are gone."""
+    return torch.nn.functional.pad(q, (0, 0, kept, 0)) if kept else q
 
 
 def repeat_heads(value: Tensor, heads: int, axis: int = 1) -> Tensor:
@@ -348,3 +388,9 @@ def refuse_state(state: Tensor | tuple[Tensor | None, ...] | None) -> None:
 def first(result: Any) -> Tensor:
     """y of an operation that may also return its last state."""
     return result[0] if isinstance(result, (tuple, list)) else result
+
+
+def with_first(result: Any, y: Tensor) -> Any:
+    """The same result with another y, in the dtype of its own."""
+    y = y.to(first(result).dtype)
+    return (y, *result[1:]) if isinstance(result, (tuple, list)) else y

@@ -21,9 +21,11 @@ from coefdyn.lens.adapters.base import (
     ProjectedAdapter,
     Refused,
     Unsupported,
+    behind,
     call_method,
     first,
     wide,
+    with_first,
 )
 from coefdyn.lens.adapters.masks import Pairs, read_mask
 from coefdyn.shapes import Tensor
@@ -42,18 +44,22 @@ class WrittenOut(MethodAdapter):
     def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         module, mask = given["self"], given["attention_mask"]
         q, k, v = (wide(given[name]) for name in ("query", "key", "value"))
-        _check(module.attn_dropout.p, module, q, k)
-        length, window = q.shape[-2], getattr(module, "bias", None)
-        pairs = read_mask(mask, length, causal=window is not None)
+        _check(module.attn_dropout.p, module)
+        length, window = k.shape[-2], getattr(module, "bias", None)
+        kept = length - q.shape[-2]
+        pairs = read_mask(mask, q.shape[-2], window is not None or kept > 0, kept)
         if window is not None:
             pairs = pairs.within(window[:, :, :length, :length])
+        q = behind(q / getattr(module, "scale_attn", 1.0), kept)
         return Call(
-            dynamics=softmax_dynamics(q / getattr(module, "scale_attn", 1.0), k, pairs),
+            dynamics=softmax_dynamics(q, k, pairs),
             values=v,
             output=wide(first(result)),
             replay=lambda x: first(call_method(original, given, value=x.to(given["value"].dtype))),
             columns=length,
-            empty=pairs.empty,
+            put=lambda y: with_first(result, y),
+            empty=None if pairs.empty is None else pairs.empty[..., kept:],
+            start=kept,
         )
 
 
@@ -78,7 +84,7 @@ class _WithAlibi(ProjectedAdapter):
         factor, pairs, bias, cache = self.scores(given, q)
         if cache is not None and cache.get_seq_length(module.layer_idx) != q.shape[-2]:
             raise Refused(CONTINUES)
-        _check(self.dropout(module), module, q, k)
+        _check(self.dropout(module), module)
 
         def replay(columns: Tensor) -> Tensor:
             parts = [x.transpose(1, 2) for x in (q, k, columns.to(q.dtype))]
@@ -94,6 +100,7 @@ class _WithAlibi(ProjectedAdapter):
             output=self.heads_of(wide(result["y"]), heads),
             replay=replay,
             columns=v.shape[-1],
+            put=lambda y: y.transpose(1, 2).flatten(2).to(result["y"].dtype),
             empty=pairs.empty,
         )
 
@@ -152,8 +159,6 @@ class MPT(_WithAlibi):
 _CACHES = ("cache", "layer_past", "past_key_values")
 
 
-def _check(dropout: float, module: Any, q: Tensor, k: Tensor) -> None:
+def _check(dropout: float, module: Any) -> None:
     if dropout and module.training:
         raise Unsupported("dropout is at work, so alpha is random; call model.eval() first")
-    if q.shape[-2] != k.shape[-2]:
-        raise Refused(CONTINUES)

@@ -23,6 +23,7 @@ from coefdyn.lens.adapters.base import (
     repeat_heads,
     take,
     wide,
+    with_first,
 )
 from coefdyn.shapes import Tensor
 
@@ -95,6 +96,7 @@ class FlaOperation(OpAdapter):
             output=wide(first(result)).transpose(1, 2),
             replay=_replay(op, given),
             columns=t["v"].shape[-1],
+            put=lambda y: with_first(result, y.transpose(1, 2).contiguous()),
         )
 
 

@@ -60,6 +60,7 @@ class Lightning(ProjectedAdapter):
             output=_heads(wide(result["y"]), heads),
             replay=replay,
             columns=width,
+            put=lambda y: y.transpose(1, 2).flatten(2).to(result["y"].dtype),
         )
 
     def _replay(self, original: Callable[..., Any], given: dict[str, Any], qkv: Tensor) -> Tensor:

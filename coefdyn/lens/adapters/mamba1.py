@@ -13,7 +13,7 @@ from typing import Any
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.lens.adapters.base import Call, OpAdapter, Unsupported, first, wide
+from coefdyn.lens.adapters.base import Call, OpAdapter, Unsupported, first, wide, with_first
 from coefdyn.lens.adapters.mamba2 import skip
 from coefdyn.shapes import Tensor
 
@@ -38,8 +38,7 @@ class Mamba1(OpAdapter):
         bare = op(**{**given, "z": None})
         if is_kernel:
             return bare, op(**given)
-        y = first(bare) * functional.silu(z)
-        return bare, (y, *bare[1:]) if isinstance(bare, tuple) else y
+        return bare, _gated(given, bare)
 
     def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         key = "hidden_states" if "hidden_states" in given else "u"
@@ -68,7 +67,14 @@ class Mamba1(OpAdapter):
             output=y[..., None],
             replay=replay,
             columns=x.shape[-1],
+            put=lambda y: _gated(given, with_first(result, y[..., 0])),
         )
+
+
+def _gated(given: dict[str, Any], bare: Any) -> Any:
+    """What the model gets: the scan's y times silu(z), where there is a z."""
+    z = given.get("z")
+    return bare if z is None else with_first(bare, first(bare) * functional.silu(z))
 
 
 def take_step(given: dict[str, Any]) -> Tensor:

@@ -19,6 +19,7 @@ from coefdyn.lens.adapters.base import (
     refuse_state,
     repeat_heads,
     wide,
+    with_first,
 )
 from coefdyn.shapes import Float, Tensor
 
@@ -85,4 +86,5 @@ class Mamba2(OpAdapter):
             output=y.transpose(1, 2),
             replay=replay,
             columns=x.shape[-1],
+            put=lambda y: with_first(result, y.transpose(1, 2).contiguous()),
         )

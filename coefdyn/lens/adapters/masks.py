@@ -46,17 +46,28 @@ class Pairs:
         return replace(self, allowed=None if bool((both == past).all()) else both)
 
 
-def read_mask(mask: Tensor | None, length: int, causal: bool) -> Pairs:
+def read_mask(mask: Tensor | None, length: int, causal: bool, kept: int = 0) -> Pairs:
     """A mask of transformers: None, bool (True may be read) or float (added to the scores).
 
     Args:
         mask: ``(B, 1 or H, L, L)`` or None.
         length: L.
         causal: whether None means causal rather than everything.
+        kept: tokens of an earlier pass before these; the mask then has a column for each of them,
+            ``(B, 1 or H, L, kept + L)``, and the pairs a row, too, which reads its whole past.
 
     Raises:
         Unsupported: for a mask of another shape, or one that shows the future.
     """
+    if kept and mask is not None:
+        if mask.ndim != 4 or mask.shape[-2:] != (length, kept + length):
+            raise Unsupported(f"the mask has shape {tuple(mask.shape)} for {kept} tokens before")
+        past = torch.ones(kept, kept + length, dtype=torch.bool, device=mask.device).tril()
+        if mask.dtype != torch.bool:
+            hidden = torch.finfo(mask.dtype).min
+            past = torch.zeros_like(past, dtype=mask.dtype).masked_fill(~past, hidden)
+        mask = torch.cat([past.expand(*mask.shape[:2], -1, -1), mask], -2)
+    length = kept + length
     if mask is None:
         if not causal and length > 1:
             raise Unsupported(NOT_CAUSAL)
@@ -64,6 +75,10 @@ def read_mask(mask: Tensor | None, length: int, causal: bool) -> Pairs:
     if mask.ndim != 4 or mask.shape[-2:] != (length, length):
         raise Unsupported(f"the mask has shape {tuple(mask.shape)}, expected (B, H, L, L)")
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    if kept and not bool(allowed.diagonal(0, -2, -1)[..., kept:].any()):
+        raise Unsupported(
+            "the cache has room for tokens to come, so places are not those of tokens"
+        )
     past = torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
     causal_part = allowed & past
     empty = ~causal_part.any(-1)

@@ -11,7 +11,15 @@ from typing import Any
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.lens.adapters.base import Call, MethodAdapter, call_method, first, refuse_state, wide
+from coefdyn.lens.adapters.base import (
+    Call,
+    MethodAdapter,
+    call_method,
+    first,
+    refuse_state,
+    wide,
+    with_first,
+)
 from coefdyn.shapes import Tensor
 
 __all__ = ["MLSTM"]
@@ -47,4 +55,5 @@ class MLSTM(MethodAdapter):
             output=wide(first(result)),
             replay=replay,
             columns=v.shape[-1],
+            put=lambda y: with_first(result, y),
         )

@@ -37,22 +37,21 @@ class OwnMixer(Adapter):
             yield Place(CoefficientDynamics, "apply")
             yield Place(CoefficientDynamics, "extend")
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
         apply = original if original.__name__ == "apply" else CoefficientDynamics.apply
 
         def whole(dynamics: CoefficientDynamics, v: Tensor, method: str = "auto") -> Tensor:
             with operation():
                 y = original(dynamics, v, method)
-            note(None, lambda: self.read(apply, dynamics, v, y, method))
-            return y
+            return note(None, lambda: self.read(apply, dynamics, v, y, method), y)
 
         def piece(
             dynamics: CoefficientDynamics, v: Tensor, state: State | None = None
         ) -> tuple[Tensor, State]:
             with operation():
                 y, after = original(dynamics, v, state)
-            note(None, lambda: self.read(apply, dynamics, v, y, "auto", state))
-            return y, after
+            read = functools.partial(self.read, apply, dynamics, v, y, "auto", state)
+            return note(None, read, y), after
 
         return functools.wraps(original)(whole if original.__name__ == "apply" else piece)
 
@@ -82,6 +81,7 @@ class OwnMixer(Adapter):
             output=wide(y),
             replay=replay,
             columns=v.shape[-2],
+            put=lambda changed: changed.to(y.dtype),
         )
 
 

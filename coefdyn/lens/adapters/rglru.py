@@ -13,7 +13,15 @@ from typing import Any
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.lens.adapters.base import Call, MethodAdapter, call_method, first, refuse_state, wide
+from coefdyn.lens.adapters.base import (
+    Call,
+    MethodAdapter,
+    call_method,
+    first,
+    refuse_state,
+    wide,
+    with_first,
+)
 from coefdyn.shapes import Tensor
 
 __all__ = ["RGLRU"]
@@ -63,4 +71,5 @@ class RGLRU(MethodAdapter):
             output=wide(first(result)).transpose(1, 2)[..., None],
             replay=replay,
             columns=x.shape[-1],
+            put=lambda y: with_first(result, y[..., 0].transpose(1, 2).contiguous()),
         )

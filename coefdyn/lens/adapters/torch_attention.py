@@ -8,7 +8,10 @@ q carries the scale. A mask hides pairs or, of numbers, is added to the scores.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -22,12 +25,14 @@ from coefdyn.lens.adapters.base import (
     MethodAdapter,
     Place,
     Unsupported,
+    behind,
     busy,
     call_method,
     defining_modules,
     exchanged,
     repeat_heads,
     wide,
+    with_first,
 )
 from coefdyn.lens.adapters.masks import read_mask
 from coefdyn.shapes import Tensor
@@ -49,19 +54,21 @@ class TorchAttention(Adapter):
     outside = OUTSIDE
 
     def places(self, model: nn.Module) -> Iterator[Place]:
-        original = getattr(functional, NAME)
         yield Place(functional, NAME)
+        original = inspect.unwrap(getattr(functional, NAME))
         for module in defining_modules(model):
             for name, value in list(vars(module).items()):
-                if value is original and module is not functional:
+                heard = inspect.isroutine(value) and inspect.unwrap(value) is original
+                if heard and module is not functional:
                     yield Place(module, name)
 
-    def listen(self, original: Callable[..., Any], note: Callable[..., None]) -> Callable[..., Any]:
+    def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
         def stand_in(*args: Any, **kwargs: Any) -> Tensor:
             y = original(*args, **kwargs)
-            if not busy():
-                note(None, lambda: read_sdpa(original, _bound(args, kwargs), y))
-            return y
+            if busy():
+                return y
+            return note(None, lambda: read_sdpa(original, _bound(args, kwargs), y), y)
 
         return stand_in
 
@@ -79,27 +86,43 @@ class MultiheadAttention(MethodAdapter):
 
     def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         heard: list[Call] = []
-        plain = getattr(functional, NAME)
-
-        def stand_in(*args: Any, **kwargs: Any) -> Tensor:
-            y = plain(*args, **kwargs)
-            heard.append(read_sdpa(plain, _bound(args, kwargs), y))
-            return y
-
-        before = torch.backends.mha.get_fastpath_enabled()
-        torch.backends.mha.set_fastpath_enabled(False)
-        try:
-            with exchanged(functional, NAME, stand_in):
-                again = call_method(original, given, need_weights=False)[0]
-        finally:
-            torch.backends.mha.set_fastpath_enabled(before)
+        again = _without_fast_path(original, given, heard)
         if len(heard) != 1:
             raise Unsupported("this nn.MultiheadAttention calls no scaled_dot_product_attention")
         gap = (wide(again) - wide(result[0])).abs().amax()
         rounding = 1e-1 if result[0].dtype in (torch.float16, torch.bfloat16) else 1e-3
         if not bool(gap <= rounding * wide(result[0]).abs().amax()):
             raise Unsupported("this nn.MultiheadAttention computes something else with weights")
-        return heard[0]
+
+        def put(y: Tensor) -> Any:
+            return with_first(result, _without_fast_path(original, given, [], heard[0].put(y)))
+
+        return replace(heard[0], put=put)
+
+
+def _without_fast_path(
+    original: Callable[..., Any],
+    given: dict[str, Any],
+    heard: list[Call],
+    changed: Tensor | None = None,
+) -> Tensor:
+    """The output of ``nn.MultiheadAttention`` once more, its attention read into ``heard``, or
+    replaced by ``changed``."""
+    plain = getattr(functional, NAME)
+
+    def stand_in(*args: Any, **kwargs: Any) -> Tensor:
+        y = plain(*args, **kwargs) if changed is None else changed
+        if changed is None:
+            heard.append(read_sdpa(plain, _bound(args, kwargs), y))
+        return y
+
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        with exchanged(functional, NAME, stand_in):
+            return call_method(original, given, need_weights=False)[0]
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _bound(args: tuple, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -117,19 +140,20 @@ def read_sdpa(original: Callable[..., Tensor], given: dict[str, Any], y: Tensor)
     if axes not in (3, 4):
         raise Unsupported(f"q has {axes} axes; expected (B, H, L, n) or (B, L, n)")
     q, k, v = (wide(x if axes == 4 else x[:, None]) for x in tensors)
-    asked, kept = q.shape[-2], k.shape[-2]
-    if asked != kept:
-        raise Unsupported(f"{asked} queries read {kept} keys: another sequence, or a cache")
+    asked, kept = q.shape[-2], k.shape[-2] - q.shape[-2]
     mask = given["attn_mask"]
+    alone = mask is None and asked > 1
+    if kept < 0 or (kept and (alone or given["is_causal"])):  # torch counts from the first key
+        raise Unsupported(f"{asked} queries read {kept + asked} keys: another sequence, or a cache")
     if mask is not None:
         while mask.ndim < axes:
             mask = mask[None]
         mask = mask if axes == 4 else mask[:, None]
-        mask = mask.expand(*mask.shape[:-2], asked, kept)
-    pairs = read_mask(mask, asked, given["is_causal"])
+        mask = mask.expand(*mask.shape[:-2], asked, kept + asked)
+    pairs = read_mask(mask, asked, given["is_causal"] or kept > 0, kept)
     scale = given["scale"]
     heads = q.shape[1]
-    q = q * (q.shape[-1] ** -0.5 if scale is None else scale)
+    q = behind(q * (q.shape[-1] ** -0.5 if scale is None else scale), kept)
     dynamics = softmax_dynamics(q, repeat_heads(k, heads), pairs)
 
     def replay(columns: Tensor) -> Tensor:
@@ -144,5 +168,7 @@ def read_sdpa(original: Callable[..., Tensor], given: dict[str, Any], y: Tensor)
         output=wide(y if axes == 4 else y[:, None]),
         replay=replay,
         columns=v.shape[-1],
-        empty=pairs.empty,
+        put=lambda changed: (changed if axes == 4 else changed[:, 0]).to(y.dtype),
+        empty=None if pairs.empty is None else pairs.empty[..., kept:],
+        start=kept,
     )

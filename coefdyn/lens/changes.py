@@ -1,0 +1,297 @@
+"""What can be done to a head of a running model, in the words of its design.
+
+Two kinds. Some act on y, what the mixing returns: another design, no y at all, the y of another
+run. The others act where the head enters the output projection, behind norms, gates and D: what
+the rest of the model reads of it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.evolution import (
+    Diagonal,
+    DiagonalPlusRankOne,
+    Evolution,
+    Householder,
+    Identity,
+    Scalar,
+    ScaledHouseholder,
+)
+from coefdyn.dynamics.mask import Given, Window
+from coefdyn.dynamics.normalizer import Normalizer
+from coefdyn.dynamics.readout import Readout
+from coefdyn.lens.adapters.base import Refused
+from coefdyn.lens.documents import some_heads
+from coefdyn.lens.record import Trace
+from coefdyn.lens.survival import without_erasure
+from coefdyn.options import check_choice, check_count
+from coefdyn.shapes import Bool, Float, Int, Tensor
+
+__all__ = [
+    "NAMED",
+    "Change",
+    "HeadsSeen",
+    "as_change",
+    "patched",
+    "using",
+    "window",
+    "without_decay",
+]
+
+Design = Callable[[CoefficientDynamics], CoefficientDynamics]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class HeadsSeen:
+    """Some heads of one call.
+
+    Attributes:
+        layer: name of the module.
+        heads: which of its heads.
+        dynamics, values, output: of these heads, as in ``LayerTrace``.
+        segments: number of the sequence that each token belongs to, 0 for padding, or None.
+    """
+
+    layer: str
+    heads: tuple[int, ...]
+    dynamics: CoefficientDynamics
+    values: Float[Tensor, "B H L dv"]
+    output: Float[Tensor, "B H rows dv"]
+    segments: Int[Tensor, "B tokens"] | None
+
+
+class Change(ABC):
+    """One thing done to some heads. ``name`` is what a table of effects calls it."""
+
+    name: str
+    #: whether it acts at the input of the output projection
+    behind: ClassVar[bool] = False
+    #: whether it computes with the coefficients, which must then be those of the model
+    computes: ClassVar[bool] = False
+    #: whether it can act on a step that continues an earlier pass without its coefficients
+    stepwise: ClassVar[bool] = False
+
+    def y(self, seen: HeadsSeen) -> Float[Tensor, "B H L dv"]:
+        """What takes the place of y."""
+        raise NotImplementedError
+
+    def projected(
+        self, x: Float[Tensor, "tokens H dv"], real: Bool[Tensor, " tokens"]
+    ) -> Float[Tensor, "tokens H dv"]:
+        """What takes the place of the heads' part of the output projection's input."""
+        raise NotImplementedError
+
+
+class _Ablate(Change):
+    name, behind, stepwise = "ablate", True, True
+
+    def projected(self, x: Tensor, real: Tensor) -> Tensor:
+        return torch.zeros_like(x)
+
+
+class _Mean(Change):
+    name, behind = "mean", True
+
+    def projected(self, x: Tensor, real: Tensor) -> Tensor:
+        return x[real].mean(0).expand_as(x)
+
+
+class _Silence(Change):
+    name = "silence"
+
+    def y(self, seen: HeadsSeen) -> Tensor:
+        return torch.zeros_like(seen.output)
+
+
+class _Designed(Change):
+    computes = True
+
+    def __init__(self, name: str, design: Design) -> None:
+        self.name, self.design = name, design
+
+    def dynamics(self, seen: HeadsSeen) -> CoefficientDynamics:
+        return self.design(seen.dynamics)
+
+    def y(self, seen: HeadsSeen) -> Tensor:
+        changed = self.dynamics(seen)
+        if not isinstance(changed, CoefficientDynamics):
+            raise Refused(
+                f"{self.name} on {seen.layer} must return a CoefficientDynamics, got "
+                f"{type(changed).__name__}; write for example "
+                "lambda d: dataclasses.replace(d, evolution=evolution.Identity())."
+            )
+        leading, length = seen.dynamics.batch_shape, seen.dynamics.length
+        if (changed.batch_shape, changed.length) != (leading, length):
+            raise Refused(
+                f"{self.name} on {seen.layer} gives {changed.length} tokens with leading axes "
+                f"{changed.batch_shape}: keep the length {length} and the axes {leading}."
+            )
+        return changed.apply(seen.values)[..., -seen.output.shape[-2] :, :]
+
+
+class _Windowed(_Designed):
+    def __init__(self, size: int, sink: int) -> None:
+        words = f"window {size}" + (f" and sink {sink}" if sink else "")
+        super().__init__(words, lambda design: design)
+        self.size, self.sink = size, sink
+
+    def dynamics(self, seen: HeadsSeen) -> CoefficientDynamics:
+        d = seen.dynamics
+        if not self.sink and (d.mask is None or isinstance(d.mask, Window)):
+            size = self.size if d.mask is None else min(self.size, d.mask.size)
+            return replace(d, mask=Window(size))
+        place = torch.arange(d.length, device=d.device)
+        allowed = (place <= place[:, None]).expand(1, 1, -1, -1)
+        if d.mask is not None:
+            allowed = allowed & d.mask.rows(0, d.length, 0, d.device)
+        kept = allowed & (place[:, None] - place < self.size)
+        if self.sink:
+            own, said = allowed, seen.segments
+            if said is not None and said.shape[-1] == d.length:
+                same = (said[:, :, None] == said[:, None, :]) & (said != 0)[:, None, :]
+                own = allowed & same[:, None]
+            kept = kept | (own & (own.cumsum(-1) <= self.sink))
+        return replace(d, mask=Given(kept))
+
+
+class _Patched(Change):
+    def __init__(self, source: Trace, part: str) -> None:
+        self.name, self.source, self.part = f"patched {part}", source, part
+        self.computes = part != "output"  # type: ignore[misc]
+
+    def y(self, seen: HeadsSeen) -> Tensor:
+        try:
+            other = self.source[seen.layer]
+        except KeyError as missing:
+            raise Refused(f"the trace to patch from has {missing.args[0]}") from None
+        heads = list(seen.heads)
+        mine = {"output": seen.output, "values": seen.values, "coefficients": seen.values}
+        if other.values.shape[1] <= max(heads) or (
+            other.values[:, heads].shape != mine[self.part].shape
+        ):
+            raise Refused(
+                f"{seen.layer} has values {tuple(other.values.shape)} in the trace to patch from, "
+                f"here heads {heads} have {tuple(mine[self.part].shape)}; trace an input of the "
+                "same batch and length, and run it without a cache."
+            )
+        if self.part == "output":
+            return other.output[:, heads].to(seen.output)
+        if self.part == "values":
+            return seen.dynamics.apply(other.values[:, heads].to(seen.values))
+        return some_heads(other.dynamics, heads).apply(seen.values)
+
+
+def window(size: int, *, sink: int = 0) -> Change:
+    """A head that reads the last ``size`` tokens, itself included, and the first ``sink`` ones.
+
+    The first tokens are those of the token's own sequence: padding is none of them, and packed
+    documents have their own. Pairs that the model's own mask hides stay hidden. eta is that of the
+    pairs that are left.
+
+    Raises:
+        ValueError: for a size below 1 or a negative sink.
+    """
+    return _Windowed(check_count("size", size), check_count("sink", sink, least=0))
+
+
+def using(*, readout: Readout | None = None, normalizer: Normalizer | None = None) -> Change:
+    """A head with another phi, another eta, or both; q, k, A_t and b_j stay.
+
+    Raises:
+        ValueError: where neither is given.
+    """
+    other: dict[str, Any] = {"readout": readout, "normalizer": normalizer}
+    other = {name: value for name, value in other.items() if value is not None}
+    if not other:
+        raise ValueError("using() changes nothing: give it a readout, a normalizer, or both.")
+    words = ", ".join(f"{name} {value.name}" for name, value in other.items())
+    return _Designed(words, lambda design: replace(design, **other))
+
+
+def patched(source: Trace, part: str = "output") -> Change:
+    """A head as it was in another run on an input of the same batch and length.
+
+    Args:
+        source: a trace of that run.
+        part: "output", its y; "values", its v under the coefficients of this run; "coefficients",
+            its alpha/eta on the values of this run.
+
+    Raises:
+        ValueError: for another part.
+    """
+    check_choice("part", part, ("output", "values", "coefficients"))
+    return _Patched(source, part)
+
+
+def without_decay(dynamics: CoefficientDynamics) -> CoefficientDynamics:
+    """The same design with every decay at 1: what remains of A_t is its signs and its erasure.
+
+    The outer decay (ALiBi) goes, too. A design without decay stays as it is.
+
+    Raises:
+        ValueError: for a dense A_t, which does not say what is decay, and for a diagonal plus rank
+            one with a decay below exp(-80), behind which the erased direction cannot be seen.
+    """
+    return replace(dynamics, evolution=_undecayed(dynamics.evolution), outer_log_decay=None)
+
+
+def _undecayed(evolution: Evolution) -> Evolution:
+    match evolution:
+        case Identity() | Householder():
+            return evolution
+        case Scalar(sign=None) | Diagonal(sign=None):
+            return Identity()
+        case Scalar(log_decay=g) | Diagonal(log_decay=g):
+            return replace(evolution, log_decay=torch.zeros_like(g))
+        case ScaledHouseholder(direction=z, beta=beta, sign=None):
+            return Householder(direction=z, beta=beta)
+        case ScaledHouseholder(log_decay=g):
+            return replace(evolution, log_decay=torch.zeros_like(g))
+        case DiagonalPlusRankOne(log_decay=g, right=right):
+            if bool((g < -80).any()):
+                raise ValueError(
+                    "a channel decays by less than exp(-80) in one step, so what is erased along "
+                    "it cannot be told from what decays; replace the evolution by one of your own."
+                )
+            # diag(a) - l r^T = (I - l (r / a)^T) diag(a)
+            return replace(evolution, log_decay=torch.zeros_like(g), right=right * (-g).exp())
+    raise ValueError(
+        f"no rule for the decay of {type(evolution).__name__}; use a structure such as "
+        "ScaledHouseholder or DiagonalPlusRankOne, or replace the evolution by one of your own."
+    )
+
+
+#: the changes that have a name alone
+NAMED: dict[str, Change] = {
+    "ablate": _Ablate(),
+    "mean": _Mean(),
+    "silence": _Silence(),
+    "without erasure": _Designed("without erasure", without_erasure),
+    "without decay": _Designed("without decay", without_decay),
+}
+
+
+def as_change(what: str | Design | Change) -> Change:
+    """A change by its name, or from a function of a design.
+
+    Raises:
+        ValueError: for an unknown name, or something else.
+    """
+    if isinstance(what, Change):
+        return what
+    if isinstance(what, str):
+        return NAMED[check_choice("a change", what, NAMED)]
+    if callable(what):
+        name = getattr(what, "__name__", type(what).__name__)
+        return _Designed("design" if name == "<lambda>" else name, what)
+    raise ValueError(
+        f"a change is one of {', '.join(NAMED)}, window(...), using(...), patched(...), or a "
+        f"function from a design to a design; got {what!r}."
+    )
