@@ -20,6 +20,7 @@ def test_the_registry_names_every_task():
     assert set(TASKS) == {
         *("recall", "noisy-recall", "fuzzy-recall", "selective-copying", "memorization"),
         *("mqar", "listops", "digits", "cifar10", "byte-text", "token-text"),
+        *("byte-prose", "token-prose"),
         *("wikitext-103", "imdb", "parity", "permutations", "majority"),
         *("overwrite", "forget", "long-memory", "position"),
     }
@@ -94,7 +95,9 @@ def test_explain_prints_a_labelled_example(name, capsys):
     targets = [t for line in shown if line[0] == "target" for t in line[1:]]
     assert positions == list(range(config.input_length))
     assert [t != "." for t in targets] == (batch.targets[0] != IGNORE).tolist() or name in (
+        "byte-prose",
         "byte-text",
+        "token-prose",
         "token-text",
     )
 
@@ -132,7 +135,7 @@ def _best_seconds(work, limit):
 def test_unknown_names_point_to_the_nearest_known_one():
     with pytest.raises(ValueError, match="did you mean 'noisy-recall'"):
         tasks.get_task("noisy_recal")
-    with pytest.raises(ValueError, match="known: byte-text"):
+    with pytest.raises(ValueError, match="known: byte-prose"):
         tasks.get_task("zzz")
     with pytest.raises(ValueError, match="did you mean 'frac_noise'"):
         make_config("noisy-recall", "quick", {"frac_nois": 0.1})

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import hashlib
+import json
 import re
 import sys
 import types
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +20,13 @@ from sklearn.datasets import load_digits
 from coefdyn.lab.places import data_file
 from coefdyn.lab.tasks import (
     IGNORE,
+    ByteProseConfig,
     ByteTextConfig,
     Cifar10Config,
     DataUnavailableError,
     DigitsConfig,
     ImdbConfig,
+    TokenProseConfig,
     TokenTextConfig,
     WikiTextConfig,
     embedded,
@@ -33,9 +39,18 @@ from coefdyn.lab.tasks import (
     text_windows,
     wikitext_windows,
 )
+from coefdyn.lab.tasks.base import SPLITS
 from coefdyn.lab.tasks.bytepair import decode, encode, train_merges, words
 from coefdyn.lab.tasks.online import REVISIONS
-from coefdyn.lab.tasks.text import split_topics, text_ids
+from coefdyn.lab.tasks.overlap import overlap, window_hashes
+from coefdyn.lab.tasks.text import (
+    prose_of,
+    split_of_document,
+    split_topics,
+    text_ids,
+    topics_of,
+)
+from coefdyn.lab.training.results import config_key
 
 
 def draw(config, n, split="test", seed=0):
@@ -88,7 +103,112 @@ def test_token_text_decodes_to_the_text():
         assert 2.5 < len(part) / len(ids) < 3.5
 
 
-@pytest.mark.parametrize("config", [ByteTextConfig.quick(), TokenTextConfig.quick()])
+def prose(split):
+    return prose_of(embedded.public_prose(), split)
+
+
+def test_windows_that_stand_in_another_text_by_hand():
+    line = bytes(range(65))
+    assert overlap(line, b"x" + line + b"x") == 1.0
+    assert overlap(line, b"x" + line[:64]) == 0.5
+    assert overlap(line, line[:63] + b"x" + line[63:]) == 0.0
+    rng = np.random.default_rng(0)
+    text, training = (bytes(rng.integers(97, 99, size, dtype=np.uint8)) for size in (200, 3000))
+    seen = {training[i : i + 8] for i in range(len(training) - 7)}
+    share = np.mean([text[i : i + 8] in seen for i in range(len(text) - 7)])
+    assert 0.5 < overlap(text, training, 8) == pytest.approx(share)
+    assert len(window_hashes(line[:63])) == 0
+    with pytest.raises(ValueError, match="10 bytes, fewer than a window of 64"):
+        overlap(line[:10], line)
+    with pytest.raises(ValueError, match="power of two"):
+        window_hashes(line, 48)
+
+
+def test_less_than_one_percent_of_the_held_out_prose_stands_in_the_training_text():
+    assert overlap(prose("validation"), prose("train")) < 0.01
+    assert overlap(prose("test"), prose("train")) < 0.01
+
+
+def test_the_same_check_finds_the_repeats_of_the_topics():
+    """Half of the topics' validation text and a sixth of their test text stand in training."""
+    train, validation, test = (topics_of(embedded.python_topics(), split) for split in SPLITS)
+    assert overlap(validation, train) == pytest.approx(0.49, abs=0.005)
+    assert overlap(test, train) == pytest.approx(0.16, abs=0.005)
+
+
+def test_the_prose_is_what_its_sources_gave():
+    told = json.loads(data_file("text/public_prose.json").read_text())
+    documents = embedded.public_prose()
+    assert hashlib.sha256(b"".join(documents)).hexdigest() == told["sha256"]
+    assert sum(source["documents"] for source in told["sources"]) == len(documents) >= 200
+    first = 0
+    for source in told["sources"]:
+        own = range(first, first + source["documents"])
+        assert {split_of_document(number) for number in own} == set(SPLITS)
+        first += source["documents"]
+    assert sum(len(prose(split)) for split in SPLITS) == sum(map(len, documents))
+    assert not any(b"\r" in one or b"<w " in one for one in documents)
+
+
+def test_the_prose_is_a_million_tokens_that_decode_to_it():
+    merges = embedded.public_prose_merges()
+    for split in SPLITS:
+        ids = text_ids("token-prose", split)
+        assert ids.max() < TokenProseConfig().vocab_size == 256 + len(merges)
+        assert decode(ids.tolist(), merges) == prose(split)
+    assert len(text_ids("token-prose", "train")) > 1_000_000
+
+
+def test_the_first_merges_of_the_prose_are_learned_from_its_training_documents():
+    counted = Counter(words(prose("train")))
+    pairs = Counter()
+    for word, number in counted.items():
+        for pair in pairwise(word):
+            pairs[pair] += number
+    assert embedded.public_prose_merges()[0] == pairs.most_common(1)[0][0]
+
+
+def test_training_sequences_of_the_prose_do_not_overlap():
+    config = TokenProseConfig.quick()
+    ids, length = text_ids("token-prose", "train"), config.seq_len
+    inputs, targets = draw(config, 2000, "train")
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    first = int(next(i for i in range(length) if _cut(ids, i, length) >= _rows(inputs)))
+    assert len(_rows(inputs)) == 2000
+    assert first != int(
+        next(
+            i
+            for i in range(length)
+            if _cut(ids, i, length) >= _rows(draw(config, 9, "train", 1)[0])
+        )
+    )
+    with pytest.raises(
+        ValueError, match="the training text's windows of 128 tokens, which holds 160"
+    ):
+        draw(config, 20_000, "train")
+
+
+def _rows(inputs):
+    return set(map(tuple, inputs.tolist()))
+
+
+def _cut(ids, first, length):
+    count = (len(ids) - 1 - first) // length
+    return _rows(ids[first : first + count * length].view(count, length))
+
+
+def test_kept_runs_on_the_topics_keep_their_keys():
+    """Of records that were made before there was another text."""
+    for config, key in (
+        (ByteTextConfig.quick(), "1b1f02a3d9ac619a"),
+        (TokenTextConfig.quick().with_changes({"validation_topics": True}), "04144d051dea6d23"),
+    ):
+        assert config_key(config.to_dict()) == key
+
+
+@pytest.mark.parametrize(
+    "config", [ByteTextConfig.quick(), TokenTextConfig.quick(), ByteProseConfig.quick()]
+)
 def test_consecutive_windows_score_every_id_once(config):
     ids = text_ids(config.task_name, "test")
     inputs, targets = text_windows(config)
@@ -102,6 +222,12 @@ def test_a_window_longer_than_the_text_is_refused():
         draw(ByteTextConfig(seq_len=40_000), 1)
     with pytest.raises(ValueError, match="token-text has 1024 ids; got vocab_size=256"):
         TokenTextConfig(vocab_size=256)
+    with pytest.raises(ValueError, match="token-prose has 1024 ids; got vocab_size=256"):
+        TokenProseConfig(vocab_size=256)
+    with pytest.raises(
+        ValueError, match=r"at least 4000000; this split has 2055935. Lower seq_len"
+    ):
+        draw(TokenProseConfig(seq_len=2_000_000), 1, "train")
 
 
 def test_byte_pairs_by_hand():

@@ -20,7 +20,7 @@ from coefdyn.lab.experiments.registration import (
 )
 from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict
 from coefdyn.lab.places import data_folder
-from coefdyn.lab.tasks import ByteTextConfig, TaskConfig, WikiTextConfig
+from coefdyn.lab.tasks import ByteProseConfig, ByteTextConfig, TaskConfig, WikiTextConfig
 from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
 from coefdyn.options import check_choice
 
@@ -251,7 +251,7 @@ class Experiment(ABC):
 
 def judged_by_accuracy(task: TaskConfig) -> bool:
     """Whether accuracy is what counts on a task; text that is continued is judged by perplexity."""
-    return not isinstance(task, (ByteTextConfig, WikiTextConfig))
+    return not isinstance(task, (ByteProseConfig, ByteTextConfig, WikiTextConfig))
 
 
 def _reached(outcome: Outcome) -> str:

@@ -39,6 +39,7 @@ __all__ = [
     "Some",
     "Steadier",
     "Test",
+    "controlled",
     "kebab",
 ]
 
@@ -89,7 +90,7 @@ class _OfOutcomes(Test):
         short = [
             f"{_named(facets)}: {0 if one is None else len(one.records)} seeds"
             for facets, one in zip(self.compared, found, strict=True)
-            if one is None or len(one.records) < rule.MIN_SEEDS
+            if one is None or len(one.records) < result.fewest
         ]
         if short:
             return Finding(rule.NOT_RUN, "; ".join(short))
@@ -371,7 +372,7 @@ class Claim:
         control = self.why
         if self.control is not None:
             check = self.control.judge(result)
-            status = _controlled(status, check.status)
+            status = controlled(status, check.status)
             control = f"{self.control.words} ({self.why}): {check.status}, {check.numbers}"
         reason = found.reason or rule.CONTROL_FAILS if status == rule.NO_TEST else ""
         return Verdict(
@@ -386,7 +387,8 @@ class Claim:
         )
 
 
-def _controlled(status: str, control: str) -> str:
+def controlled(status: str, control: str) -> str:
+    """The status of a claim from that of its test and that of its control."""
     if rule.NOT_RUN in (status, control):
         return rule.NOT_RUN
     if control in (rule.NOT_HELD, rule.NO_TEST):

@@ -11,6 +11,7 @@ from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
 from coefdyn.lab.experiments.rule import (
     CONFIDENCE,
     HELD,
+    MIN_SEEDS,
     NO_TEST,
     NOT_HELD,
     NOT_RUN,
@@ -176,6 +177,7 @@ class Result:
         confidence: of the intervals that judge claims on it.
         supposed: how many seeds those intervals are for, as if their mean and spread were those of
             the seeds that are there; None: as many as are there.
+        fewest: seeds below which a model decides nothing.
     """
 
     experiment: str
@@ -185,6 +187,7 @@ class Result:
     cut: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     confidence: float = CONFIDENCE
     supposed: int | None = None
+    fewest: int = MIN_SEEDS
     _cache: dict[str, Outcome | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )

@@ -45,13 +45,20 @@ from coefdyn.lab.tasks.mqar import MqarConfig
 from coefdyn.lab.tasks.online import DataUnavailableError
 from coefdyn.lab.tasks.pixels import Cifar10Config, DigitsConfig
 from coefdyn.lab.tasks.recall import NoisyRecallConfig, RecallConfig
-from coefdyn.lab.tasks.text import ByteTextConfig, TokenTextConfig, text_windows
+from coefdyn.lab.tasks.text import (
+    ByteProseConfig,
+    ByteTextConfig,
+    TokenProseConfig,
+    TokenTextConfig,
+    text_windows,
+)
 from coefdyn.lab.tasks.tracking import MajorityConfig, ParityConfig, PermutationConfig
 
 __all__ = [
     "IGNORE",
     "TASKS",
     "Batch",
+    "ByteProseConfig",
     "ByteTextConfig",
     "Cifar10Config",
     "DataUnavailableError",
@@ -75,6 +82,7 @@ __all__ = [
     "Splits",
     "Task",
     "TaskConfig",
+    "TokenProseConfig",
     "TokenTextConfig",
     "WikiTextConfig",
     "config_from_dict",

@@ -1,6 +1,7 @@
 """The small data sets that ship with the project, under ``data/``; no network is needed.
 
-data/digits: scikit-learn's handwritten digits. data/text: topics of the Python documentation.
+data/digits: scikit-learn's handwritten digits. data/text: public prose, and topics of the Python
+documentation, which older runs were trained on.
 Each folder's README gives source, licence and the script that rebuilt the file.
 """
 
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 from functools import lru_cache
 
 import numpy as np
@@ -37,6 +39,22 @@ def python_topics() -> tuple[bytes, ...]:
 
 @lru_cache(maxsize=1)
 def python_topics_merges() -> tuple[tuple[int, int], ...]:
-    """The byte pairs merged in order, learned from the training topics."""
-    merges = json.loads(data_file("text/python_topics_merges.json").read_text())
-    return tuple((left, right) for left, right in merges)
+    """The byte pairs merged in order, learned from all topics but those of the test split."""
+    return _merges("text/python_topics_merges.json")
+
+
+@lru_cache(maxsize=1)
+def public_prose() -> tuple[bytes, ...]:
+    """The documents of the public prose, source by source, each ending in a form feed."""
+    text = lzma.decompress(data_file("text/public_prose.txt.xz").read_bytes())
+    return tuple(document + END_OF_TOPIC for document in text.split(END_OF_TOPIC) if document)
+
+
+@lru_cache(maxsize=1)
+def public_prose_merges() -> tuple[tuple[int, int], ...]:
+    """The byte pairs merged in order, learned from the training documents alone."""
+    return _merges("text/public_prose_merges.json")
+
+
+def _merges(name: str) -> tuple[tuple[int, int], ...]:
+    return tuple((left, right) for left, right in json.loads(data_file(name).read_text()))

@@ -1,11 +1,17 @@
-"""Language modelling on the embedded text: every next byte, or every next token, is the target.
+"""Language modelling on the embedded texts: every next byte, or every next token, is the target.
 
-The text is the topics of the Python documentation, 0.47 MB. It stands in for WikiText-103 and
-is far smaller; its loss says nothing about a model's rank on natural language. Every eighth
-topic is for test; with ``validation_topics`` the one before it is for validation.
+``byte-prose`` and ``token-prose`` read the public prose: books and manuals in the public domain,
+without repeats, split by document. Training sequences do not overlap, so that a run whose sequences
+are at most ``train_examples`` reads no place twice.
 
-Bytes are their own ids. Tokens are those of a byte-pair encoding with 768 merges, learned from
-the training topics (``bytepair``).
+``byte-text`` and ``token-text`` read the topics of the Python documentation, 0.47 MB, and are kept
+for the runs that were trained on them. Topics repeat one another: 49 % of the validation and 16 %
+of the test text stand verbatim in the training text (``overlap``), so a loss on them measures
+memory as well. Every eighth topic is for test; with ``validation_topics`` the one before it is for
+validation.
+
+Both stand in for WikiText-103 and are far smaller. Bytes are their own ids. Tokens are those of a
+byte-pair encoding with 768 merges, learned from the training text (``bytepair``).
 """
 
 from __future__ import annotations
@@ -18,13 +24,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from coefdyn.lab.tasks._draw import integers
+from coefdyn.lab.tasks._draw import integers, subset
 from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, check_split, register
 from coefdyn.lab.tasks.bytepair import encode, token_bytes
-from coefdyn.lab.tasks.embedded import python_topics, python_topics_merges
+from coefdyn.lab.tasks.embedded import (
+    public_prose,
+    public_prose_merges,
+    python_topics,
+    python_topics_merges,
+)
 from coefdyn.shapes import Int
 
-TOPICS_MERGES = 768
+MERGES = 768
+#: of every 20 documents of the public prose, the tenth is for validation and the last for test
+HELD_OUT: dict[int, Split] = {9: "validation", 19: "test"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,11 +83,66 @@ class TokenTextConfig(ByteTextConfig):
 
     task_name: ClassVar[str] = "token-text"
 
-    vocab_size: int = 256 + TOPICS_MERGES
+    vocab_size: int = 256 + MERGES
 
     @property
     def vocabulary(self) -> int:
-        return 256 + TOPICS_MERGES
+        return 256 + MERGES
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByteProseConfig(TaskConfig):
+    """Bytes of the public prose; vocab_size is 256. Training sequences do not overlap."""
+
+    task_name: ClassVar[str] = "byte-prose"
+
+    vocab_size: int = 256
+    seq_len: int = 1_024
+    train_examples: int = 4_000
+    test_examples: int = 256
+
+    @classmethod
+    def paper(cls) -> ByteProseConfig:
+        """Context 1 024, as the papers use for WikiText-103; no paper uses this text."""
+        return cls()
+
+    @classmethod
+    def quick(cls) -> ByteProseConfig:
+        """Context 128: for two CPU cores."""
+        return cls(seq_len=128, train_examples=3_200)
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of ids of the text."""
+        return 256
+
+    def check(self) -> None:
+        if self.vocab_size != self.vocabulary:
+            raise ValueError(
+                f"{self.task_name} has {self.vocabulary} ids; got vocab_size={self.vocab_size}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenProseConfig(ByteProseConfig):
+    """Byte-pair tokens of the same text; vocab_size is 1024."""
+
+    task_name: ClassVar[str] = "token-prose"
+
+    vocab_size: int = 256 + MERGES
+    train_examples: int = 1_600
+
+    @property
+    def vocabulary(self) -> int:
+        return 256 + MERGES
+
+
+AnyText = ByteTextConfig | ByteProseConfig
+
+
+def split_of_document(number: int) -> Split:
+    """The split of a document of the public prose, by its number: 18, 1 and 1 of every 20."""
+    return HELD_OUT.get(number % 20, "train")
 
 
 def split_topics(topics: tuple[bytes, ...]) -> tuple[bytes, bytes]:
@@ -92,15 +160,28 @@ def topics_of(topics: tuple[bytes, ...], split: Split) -> bytes:
     return b"".join(t for i, t in enumerate(topics) if held_out.get(i % 8, "train") == split)
 
 
+def prose_of(documents: tuple[bytes, ...], split: Split) -> bytes:
+    """The documents of a split, joined."""
+    return b"".join(x for i, x in enumerate(documents) if split_of_document(i) == split)
+
+
 @lru_cache(maxsize=6)
 def text_ids(task_name: str, split: Split, validation_topics: bool = False) -> Int[Tensor, " T"]:
     """All ids of a split in order, (T,) int64.
+
+    Args:
+        task_name: "byte-prose", "token-prose", "byte-text" or "token-text".
+        split: which.
+        validation_topics: of Python's topics, see ``ByteTextConfig``.
 
     Raises:
         ValueError: for the validation split of a text that keeps none.
     """
     check_split(split)
-    if validation_topics:
+    prose = task_name.endswith("-prose")
+    if prose:
+        text = prose_of(public_prose(), split)
+    elif validation_topics:
         text = topics_of(python_topics(), split)
     elif split == "validation":
         raise ValueError(
@@ -109,14 +190,50 @@ def text_ids(task_name: str, split: Split, validation_topics: bool = False) -> I
         )
     else:
         text = split_topics(python_topics())[split == "test"]
-    ids = list(text) if task_name == "byte-text" else encode(text, python_topics_merges())
-    return torch.tensor(ids)
+    if task_name.startswith("byte-"):
+        return torch.tensor(list(text))
+    return torch.tensor(encode(text, public_prose_merges() if prose else python_topics_merges()))
+
+
+def _ids(config: AnyText, split: Split) -> Int[Tensor, " T"]:
+    topics = isinstance(config, ByteTextConfig) and config.validation_topics
+    return text_ids(config.task_name, split, topics)
 
 
 def sample_text(config: ByteTextConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
     """Draw n windows, (n, seq_len), at uniform places of the split's text."""
-    ids = text_ids(config.task_name, split, config.validation_topics)
-    return draw_windows(ids, config.seq_len, n, generator)
+    return draw_windows(_ids(config, split), config.seq_len, n, generator)
+
+
+def sample_prose(
+    config: ByteProseConfig, n: int, generator: torch.Generator, split: Split
+) -> Batch:
+    """Draw n windows, (n, seq_len): of the training text apart, of the others at uniform places."""
+    if split == "train":
+        return draw_apart(_ids(config, split), config.seq_len, n, generator)
+    return draw_windows(_ids(config, split), config.seq_len, n, generator)
+
+
+def draw_apart(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
+    """n windows of a text (T,) that do not overlap, in random order; targets are the ids one later.
+
+    The text is cut into windows from a random place among the first ``length``, so that every seed
+    has other ones.
+
+    Raises:
+        ValueError: for more windows than fit.
+    """
+    if len(ids) < 2 * length:
+        raise ValueError(
+            f"windows of {length} tokens need a text of at least {2 * length}; this split has "
+            f"{len(ids)}. Lower seq_len."
+        )
+    first = int(integers(0, length, (1,), generator))
+    fits = (len(ids) - 1 - first) // length
+    chosen = subset(fits, n, generator, f"the training text's windows of {length} tokens").cpu()
+    places = first + length * chosen[:, None] + torch.arange(length + 1)
+    window = ids[places].to(generator.device)
+    return Batch(window[:, :-1].contiguous(), window[:, 1:].contiguous())
 
 
 def draw_windows(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
@@ -131,14 +248,13 @@ def draw_windows(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.G
     return Batch(window[:, :-1].contiguous(), window[:, 1:].contiguous())
 
 
-def text_windows(config: ByteTextConfig, split: Split = "test") -> Batch:
+def text_windows(config: AnyText, split: Split = "test") -> Batch:
     """The whole split once, cut into windows that do not overlap, (N, seq_len).
 
     Every id but the first is a target exactly once; the last window is filled with id 0, not
     scored. For perplexities that do not depend on a draw.
     """
-    ids = text_ids(config.task_name, split, config.validation_topics)
-    return cut_windows(ids, config.seq_len)
+    return cut_windows(_ids(config, split), config.seq_len)
 
 
 def cut_windows(ids: Int[Tensor, " T"], length: int) -> Batch:
@@ -157,14 +273,15 @@ def byte_name(config: TaskConfig, token: int) -> str:
     return chr(token) if 32 < token < 127 else f"x{token:02x}"
 
 
-@lru_cache(maxsize=1)
-def _pieces() -> list[bytes]:
-    return token_bytes(python_topics_merges())
+@lru_cache(maxsize=2)
+def _pieces(prose: bool) -> list[bytes]:
+    return token_bytes(public_prose_merges() if prose else python_topics_merges())
 
 
-def token_name(config: TokenTextConfig, token: int) -> str:
+def token_name(config: AnyText, token: int) -> str:
     """The characters of a token."""
-    return "".join(byte_name(config, byte) for byte in _pieces()[token])
+    pieces = _pieces(isinstance(config, ByteProseConfig))
+    return "".join(byte_name(config, byte) for byte in pieces[token])
 
 
 register(
@@ -183,5 +300,23 @@ register(
         sampler=sample_text,
         token_name=token_name,
         about="predict every next token of the Python documentation's topics.",
+    )
+)
+register(
+    Task(
+        name="byte-prose",
+        config=ByteProseConfig,
+        sampler=sample_prose,
+        token_name=byte_name,
+        about="predict every next byte of prose in the public domain.",
+    )
+)
+register(
+    Task(
+        name="token-prose",
+        config=TokenProseConfig,
+        sampler=sample_prose,
+        token_name=token_name,
+        about="predict every next token of prose in the public domain.",
     )
 )
