@@ -52,10 +52,14 @@ def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
 
 
 def lifted(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """The same h exp(w), with no vector so small that the dtype loses it while w grows."""
+    """The same h exp(w), with no vector so small that the dtype loses it while w grows.
+
+    A vector of length 0 stays as it is: no factor makes it larger, and its gradient is exp(w).
+    """
     smallest = torch.finfo(h.dtype).tiny ** 0.25
     size = h.detach().norm(dim=-1)
-    factor = torch.ones_like(size).masked_fill(size < smallest, 0.5 / smallest)
+    small = (size < smallest) & (size > 0)
+    factor = torch.ones_like(size).masked_fill(small, 0.5 / smallest)
     return h * factor[..., None], w - factor.log()
 
 
