@@ -10,14 +10,13 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.normalizer import One
 from coefdyn.execution import parallel, recurrent, reference
 from coefdyn.execution.chunked.dispatch import check_chunked, continue_chunked, run_chunked
-from coefdyn.execution.chunked.linear import KERNELS
 from coefdyn.execution.inputs import (
     check_state,
     check_values,
     full_precision,
     in_working_precision,
 )
-from coefdyn.execution.policy import choose
+from coefdyn.execution.policy import accepts, choose
 from coefdyn.execution.restrictions import absorbed
 from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
 from coefdyn.execution.triton.dispatch import check_triton, run_triton
@@ -89,7 +88,7 @@ def extend(
             check_state(dynamics, v, state)
         if not has_finite_state(dynamics):
             y, state = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
-        elif dynamics.length < PROMPT_TOKENS or type(dynamics.evolution) not in KERNELS:
+        elif dynamics.length < PROMPT_TOKENS or not accepts(check_chunked, dynamics):
             y, state = recurrent.step_linear(dynamics, v, cast(LinearState | None, state))
         else:
             y, state = continue_chunked(dynamics, v, cast(LinearState | None, state))

@@ -36,12 +36,12 @@ def absorbed(dynamics: CoefficientDynamics) -> CoefficientDynamics:
     """The same design with its outer decay as a factor of A_t, where the readout allows that.
 
     It does if it is linear, also in features of A_t = I (but for a sink, which belongs to the
-    features). Others keep theirs.
+    features). Others keep theirs, and so does a mask: what it shuts out may grow out of range.
     """
     c, phi = dynamics.outer_log_decay, dynamics.readout
     if c is None:
         return dynamics
-    if phi.is_linear:
+    if phi.is_linear and dynamics.mask is None:
         evolution = faded(dynamics.evolution, c)
         if evolution is not None:
             return replace(dynamics, evolution=evolution, outer_log_decay=None)
