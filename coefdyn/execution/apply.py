@@ -10,6 +10,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.normalizer import One
 from coefdyn.execution import parallel, recurrent, reference
 from coefdyn.execution.chunked.dispatch import check_chunked, continue_chunked, run_chunked
+from coefdyn.execution.contain import contained
 from coefdyn.execution.inputs import (
     check_state,
     check_values,
@@ -73,7 +74,10 @@ def apply(
         if run is run_triton:  # takes half precision as it is, with float32 accumulation
             return run(dynamics, v)
         working, values = in_working_precision(dynamics, v)
-        return run(working, values).to(v.dtype)
+        y = run(working, values)
+        if run is not reference.apply:
+            y = contained(run, working, values, y)
+        return y.to(v.dtype)
 
 
 def extend(
@@ -87,12 +91,14 @@ def extend(
         if state is not None:
             check_state(dynamics, v, state)
         if not has_finite_state(dynamics):
-            y, state = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
-        elif dynamics.length < PROMPT_TOKENS or not accepts(check_chunked, dynamics):
-            y, state = recurrent.step_linear(dynamics, v, cast(LinearState | None, state))
-        else:
-            y, state = continue_chunked(dynamics, v, cast(LinearState | None, state))
-    return y.to(dtype), state
+            y, after = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
+            return y.to(dtype), after
+        short = dynamics.length < PROMPT_TOKENS or not accepts(check_chunked, dynamics)
+        step = recurrent.step_linear if short else continue_chunked
+        held = cast(LinearState | None, state)
+        y, after = step(dynamics, v, held)
+        y = contained(lambda d, v: step(d, v, held)[0], dynamics, v, y)
+    return y.to(dtype), after
 
 
 def coefficients(
@@ -108,5 +114,10 @@ def coefficients(
     asked = dynamics if normalized else replace(dynamics, normalizer=One())
     with full_precision(dynamics.device):
         working, _ = in_working_precision(asked, dynamics.q)
-        alpha = compute.coefficients(working, normalized).to(dynamics.dtype)
+        alpha = compute.coefficients(working, normalized)
+        if compute is parallel:
+            alpha = contained(
+                lambda d, _: parallel.coefficients(d, normalized), working, working.q, alpha
+            )
+        alpha = alpha.to(dynamics.dtype)
     return alpha.expand(*dynamics.batch_shape, *alpha.shape[-2:])
