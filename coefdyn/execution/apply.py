@@ -21,6 +21,7 @@ from coefdyn.execution.policy import accepts, choose
 from coefdyn.execution.restrictions import absorbed
 from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
 from coefdyn.execution.triton.dispatch import check_triton, run_triton
+from coefdyn.execution.twice import TWICE_UP_TO, nested, twice
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["METHODS", "apply", "coefficients", "extend", "resolve"]
@@ -70,11 +71,15 @@ def apply(
     if method != "reference":
         dynamics = absorbed(dynamics)
     with full_precision(v.device):
+        auto = method == "auto"
+        if auto and dynamics.length <= TWICE_UP_TO and nested(dynamics, v):
+            method = "parallel"
         run = resolve(dynamics, method, v.shape[-1])
         if run is run_triton:  # takes half precision as it is, with float32 accumulation
-            return run(dynamics, v)
+            return twice(run, dynamics, v) if auto else run(dynamics, v)
         working, values = in_working_precision(dynamics, v)
-        y = run(working, values)
+        kernel = auto and run is run_chunked
+        y = twice(run, working, values) if kernel else run(working, values)
         if run is not reference.apply:
             y = contained(run, working, values, y)
         return y.to(v.dtype)

@@ -8,12 +8,11 @@ computed again from inputs that end before that token.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.execution.inputs import can_read
+from coefdyn.execution.inputs import can_read, with_tensors
 from coefdyn.shapes import Bool, Float, Tensor
 
 __all__ = ["contained"]
@@ -53,25 +52,8 @@ def finite_so_far(dynamics: CoefficientDynamics, v: Tensor) -> Bool[Tensor, "*ba
 def ended(dynamics: CoefficientDynamics, before: Bool[Tensor, "*batch L"]) -> CoefficientDynamics:
     """The same design with tokens that change nothing where ``before`` is False."""
 
-    def cut(value: Tensor, axes: str = "L", fill: float = 0.0) -> Tensor:
-        return torch.where(before.reshape(*before.shape, *(1 for _ in axes[1:])), value, fill)
+    def cut(name: str, axes: str, value: Tensor) -> Tensor:
+        here = before.reshape(*before.shape, *(1 for _ in axes[1:]))
+        return torch.where(here, value, 1.0 if name in ("sign", "eta") else 0.0)
 
-    evolution, eta = dynamics.evolution, dynamics.normalizer
-    held = {
-        name: cut(value, evolution.axes[name], 1.0 if name == "sign" else 0.0)
-        for name, value in evolution.tensors().items()
-    }
-    kept = {
-        name: cut(value, "L", 1.0 if name == "eta" else 0.0)
-        for name, value in eta.tensors().items()
-    }
-    changed: dict[str, object] = {"q": cut(dynamics.q, "Ln"), "k": cut(dynamics.k, "Ln")}
-    for name in ("scaling", "log_scaling", "own", "outer_log_decay"):
-        value = getattr(dynamics, name)
-        if isinstance(value, Tensor):
-            changed[name] = cut(value)
-    if held:
-        changed["evolution"] = replace(evolution, **held)
-    if kept:
-        changed["normalizer"] = replace(eta, **kept)
-    return replace(dynamics, **changed)
+    return with_tensors(dynamics, cut)

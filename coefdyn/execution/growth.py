@@ -17,6 +17,7 @@ import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
+    Diagonal,
     DiagonalPlusRankOne,
     Householder,
     Identity,
@@ -45,6 +46,8 @@ __all__ = [
 #: most growth of any pair, in nats, that a triangular system of the whole sequence may see: costs
 #: two digits of the dtype
 LIMIT_NATS = 5.0
+#: tokens whose log scalings count as those of what was just written
+RECENT = 8
 
 
 def reflects(dynamics: CoefficientDynamics) -> bool:
@@ -89,7 +92,9 @@ def rank_one_nats(
     return apart
 
 
-def design_nats(dynamics: CoefficientDynamics) -> Float[Tensor, "*#batch channels L"] | None:
+def design_nats(
+    dynamics: CoefficientDynamics, erasures: bool = True
+) -> Float[Tensor, "*#batch channels L"] | None:
     """Nats of every token and channel in float64 (one channel where all grow alike); None for 0.
 
     Of a structure that solves no system, only what is kept apart from its vectors, in logarithms.
@@ -102,9 +107,9 @@ def design_nats(dynamics: CoefficientDynamics) -> Float[Tensor, "*#batch channel
         parts.append(g.detach().mT if channels else g.detach()[..., None, :])
     if outer is not None:
         parts.append(outer.detach()[..., None, :])
-    if reflects(dynamics):
+    if erasures and reflects(dynamics):
         parts.append(householder_nats(evolution.direction, evolution.beta)[..., None, :])
-    if type(evolution) is DiagonalPlusRankOne:
+    if erasures and type(evolution) is DiagonalPlusRankOne:
         nats = rank_one_nats(evolution.left, evolution.right, evolution.log_decay)
         parts.append(nats[..., None, :])
     if not parts:
@@ -118,27 +123,39 @@ def rise(nats: Float[Tensor, "*batch L"]) -> Float[Tensor, "*batch L"]:
     return logs.cummax(-1).values - logs
 
 
-def _rise(dynamics: CoefficientDynamics) -> Tensor | None:
-    """``rise`` with the log scalings, as ``(..., L)``; None for 0, or where numbers stay unread.
+def _reach(nats: Tensor | None, log_b: Tensor) -> Tensor:
+    """At i: the largest log_b_j + nats_{j+1} + ... + nats_i, as ``(..., channels, L)``."""
+    total = torch.zeros_like(log_b)[..., None, :] if nats is None else nats.cumsum(-1)
+    return total + (log_b[..., None, :] - total).cummax(-1).values
 
-    A readout that is not homogeneous knows large scores from small: there a log scaling counts as
-    it is, and not beside that of the token just written.
+
+def _rise(dynamics: CoefficientDynamics, erasures: bool = True) -> Tensor | None:
+    """How far the largest pair of each row lies above those just written, as ``(..., L)``; None for
+    0, or where numbers stay unread.
+
+    Just written is the largest of RECENT tokens' log scalings. A readout that is not homogeneous
+    knows large scores from small: there the reach counts as it is, if that is more.
     """
-    log_b, phi = dynamics.log_scaling, dynamics.readout
-    tensors = (*dynamics.evolution.tensors().values(), dynamics.outer_log_decay, log_b)
+    evolution, log_b = dynamics.evolution, dynamics.log_scaling
+    tensors = (*evolution.tensors().values(), dynamics.outer_log_decay, log_b)
     if not all(can_read(x) for x in tensors if x is not None):
         return None
-    nats = design_nats(dynamics)
-    if log_b is not None:
-        written = log_b.detach().double()
-        written = torch.nn.functional.pad(written[..., :-1] - written[..., 1:], (1, 0))
-        nats = written[..., None, :] if nats is None else nats + written[..., None, :]
-    if nats is None or nats.numel() == 0:
-        return None
-    found = rise(nats).amax(-2)
-    if log_b is None or phi.is_homogeneous:
-        return found
-    return torch.maximum(found, found + log_b.detach().double())
+    nats = design_nats(dynamics, erasures)
+    if log_b is None:
+        found = None if nats is None or nats.numel() == 0 else rise(nats)
+    else:
+        log_b = log_b.detach().double()
+        found = _reach(nats, log_b)
+        if type(evolution) is Diagonal:  # what it keeps is known: the loss is what it does not
+            channels = evolution.log_decay.detach().double().clamp(min=RESET).mT
+            kept = channels if nats is None else channels + nats
+            found = found - _reach(kept, log_b).amax(-2, keepdim=True)
+        else:
+            earlier = torch.nn.functional.pad(log_b, (RECENT - 1, 0), value=-torch.inf)
+            recent = earlier.unfold(-1, RECENT, 1).amax(-1)[..., None, :]
+            recent = recent if dynamics.readout.is_homogeneous else recent.clamp(max=0.0)
+            found = found - recent
+    return None if found is None else found.amax(-2)
 
 
 def limit_nats(dynamics: CoefficientDynamics) -> float:
@@ -151,31 +168,31 @@ def limit_nats(dynamics: CoefficientDynamics) -> float:
     return -math.log(torch.finfo(dynamics.dtype).tiny) / 2
 
 
-def grows(dynamics: CoefficientDynamics) -> bool:
+def grows(dynamics: CoefficientDynamics, erasures: bool = True) -> bool:
     """Whether an evolution that can take away what has grown grows by more than its limit.
 
     While a graph is recorded (vmap, torch.compile, CUDA graphs) numbers cannot be read, and the
     answer is False: run such a design once without.
     """
     limit = limit_nats(dynamics)
-    found = None if limit == math.inf else _rise(dynamics)
+    found = None if limit == math.inf else _rise(dynamics, erasures)
     return found is not None and bool(found.amax() > limit)
 
 
 def hidden_growth(dynamics: CoefficientDynamics) -> bool:
     """Whether a linear readout grows where a chunk does not see it: in log scalings, or in gates
-    that are stabilised because eta cancels the scale of a row."""
+    that are stabilised because eta cancels the scale of a row. Erasures it does see."""
     log_b = dynamics.log_scaling
     weighted = dynamics.evolution.common_log_decay is not None or log_b is not None
     if not has_finite_state(dynamics) or not dynamics.readout.is_linear:
         return False
     tracked = dynamics.normalizer.cancels_scale and weighted
-    return (tracked or log_b is not None) and grows(dynamics)
+    return (tracked or log_b is not None) and grows(dynamics, erasures=False)
 
 
 def horizon_tokens(dynamics: CoefficientDynamics) -> int:
     """Tokens before the first that some pair reaches with more growth than the limit."""
-    found = _rise(dynamics)
+    found = _rise(dynamics, erasures=not hidden_growth(dynamics))
     if found is None:
         return dynamics.length
     over = (found > limit_nats(dynamics)).reshape(-1, dynamics.length).any(0)

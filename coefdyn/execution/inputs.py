@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from dataclasses import replace
 
 import torch
 
@@ -12,7 +14,16 @@ from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
 from coefdyn.shapes import Tensor, broadcast_shapes
 
-__all__ = ["can_read", "check_state", "check_values", "full_precision", "in_working_precision"]
+__all__ = [
+    "can_read",
+    "can_read_all",
+    "check_state",
+    "check_values",
+    "full_precision",
+    "in_working_precision",
+    "tensors_of",
+    "with_tensors",
+]
 
 
 def check_values(dynamics: CoefficientDynamics, v: Tensor) -> None:
@@ -64,6 +75,37 @@ def can_read(value: Tensor) -> bool:
     if torch._C._functorch.is_functorch_wrapped_tensor(value):
         return False
     return value.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
+
+
+#: the ingredients that hold tensors of their own
+OWNERS = ("evolution", "normalizer")
+
+
+def can_read_all(dynamics: CoefficientDynamics, *others: Tensor | None) -> bool:
+    """``can_read`` of every tensor of a design and of ``others``."""
+    return all(can_read(x) for x in (*tensors_of(dynamics), *others) if x is not None)
+
+
+def tensors_of(dynamics: CoefficientDynamics) -> list[Tensor]:
+    """Every tensor of a design; those that its readout's function holds are not known."""
+    held = [value for value, _ in dynamics._named_tensors().values()]
+    return held if dynamics.mask is None else [*held, *dynamics.mask.tensors().values()]
+
+
+def with_tensors(
+    dynamics: CoefficientDynamics, change: Callable[[str, str, Tensor], Tensor]
+) -> CoefficientDynamics:
+    """The same design with ``change(name, trailing axes, tensor)`` for each of its tensors; what
+    was one object stays one."""
+    made: dict[int, Tensor] = {}
+    parts: dict[str, dict[str, Tensor]] = {owner: {} for owner in (*OWNERS, "")}
+    for name, (value, axes) in dynamics._named_tensors().items():
+        owner, _, short = name.rpartition(".")
+        if id(value) not in made:
+            made[id(value)] = change(short, axes, value)
+        parts[owner][short] = made[id(value)]
+    owners = {owner: replace(getattr(dynamics, owner), **parts.pop(owner)) for owner in OWNERS}
+    return replace(dynamics, **owners, **parts[""])
 
 
 def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:

@@ -29,7 +29,7 @@ from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.state import has_finite_state
 from coefdyn.shapes import Bool, Float, Tensor
 
-__all__ = ["absorbed", "allowed", "check_unrestricted", "with_own", "with_sink"]
+__all__ = ["absorbed", "allowed", "check_unrestricted", "in_features", "with_own", "with_sink"]
 
 
 def absorbed(dynamics: CoefficientDynamics) -> CoefficientDynamics:
@@ -46,19 +46,23 @@ def absorbed(dynamics: CoefficientDynamics) -> CoefficientDynamics:
         if evolution is not None:
             return replace(dynamics, evolution=evolution, outer_log_decay=None)
     if isinstance(phi, FeatureMap) and has_finite_state(dynamics):
-        k, log_b = dynamics.scaled_keys(), dynamics.log_scaling
-        k = k if log_b is None else k * log_b.exp()[..., None]
-        return replace(
-            dynamics,
-            q=phi.features(dynamics.q),
-            k=phi.features(k),
-            scaling=1.0,
-            log_scaling=None,
-            readout=readouts.identity,
-            evolution=Scalar(log_decay=c),
-            outer_log_decay=None,
-        )
+        linear, decay = in_features(dynamics), Scalar(log_decay=c)
+        return replace(linear, evolution=decay, outer_log_decay=None)
     return dynamics
+
+
+def in_features(dynamics: CoefficientDynamics) -> CoefficientDynamics:
+    """psi(q) and psi(b k) as queries and keys of a linear readout, for A_t = I."""
+    phi, k, log_b = dynamics.readout, dynamics.scaled_keys(), dynamics.log_scaling
+    k = k if log_b is None else k * log_b.exp()[..., None]
+    return replace(
+        dynamics,
+        q=phi.features(dynamics.q),
+        k=phi.features(k),
+        scaling=1.0,
+        log_scaling=None,
+        readout=readouts.identity,
+    )
 
 
 def faded(evolution: Evolution, c: Float[Tensor, "*#batch L"]) -> Evolution | None:
