@@ -46,6 +46,8 @@ __all__ = [
 #: most growth of any pair, in nats, that a triangular system of the whole sequence may see: costs
 #: two digits of the dtype
 LIMIT_NATS = 5.0
+#: a growth that is out of every range, and of which sums stay finite
+MOST_NATS = 1e4
 #: tokens whose log scalings count as those of what was just written
 RECENT = 8
 
@@ -65,7 +67,7 @@ def householder_nats(
 ) -> Float[Tensor, "*batch L"]:
     """log ||I - beta z z^T||, 0 for beta |z|^2 in [0, 2]."""
     size = direction.detach().square().sum(-1)
-    return (1 - beta.detach() * size).abs().clamp(min=1.0).log()
+    return (1 - beta.detach() * size).abs().clamp(min=1.0).log().clamp(max=MOST_NATS)
 
 
 def rank_one_nats(
@@ -88,8 +90,8 @@ def rank_one_nats(
         square = a.square().sum(-1) * b.square().sum(-1)
         spread = (square * (square + 4 * kept)).clamp(min=0.0).sqrt()
         bound = (kept + (square + spread) / 2).clamp(min=1.0).log() / 2
-        apart = torch.minimum(apart, bound.nan_to_num(nan=torch.inf))
-    return apart
+        apart = torch.fmin(apart, bound)
+    return apart.nan_to_num(nan=MOST_NATS).clamp(max=MOST_NATS)
 
 
 def design_nats(

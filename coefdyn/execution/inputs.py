@@ -11,7 +11,13 @@ import torch
 from coefdyn.dynamics import checks
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap
-from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
+from coefdyn.execution.state import (
+    CacheState,
+    LinearState,
+    State,
+    has_finite_state,
+    is_weighted,
+)
 from coefdyn.shapes import Tensor, broadcast_shapes
 
 __all__ = [
@@ -120,7 +126,7 @@ def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
             f"this design continues a {expected.__name__}, got a {type(state).__name__}: "
             "the readout or evolution changed along the sequence. Start again with state=None."
         )
-    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
+    weighted = is_weighted(dynamics)
     n, dv, batch = dynamics.key_dim, v.shape[-1], dynamics.batch_shape
     if isinstance(state, LinearState):
         ones = dynamics.normalizer.cancels_scale

@@ -16,7 +16,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap, Pointwise
 from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import Rows, normalize, read
-from coefdyn.execution.state import Stored
+from coefdyn.execution.state import Stored, is_weighted
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply", "coefficients", "states"]
@@ -25,7 +25,7 @@ __all__ = ["apply", "coefficients", "states"]
 def nothing_stored(dynamics: CoefficientDynamics, batch: tuple[int, ...]) -> Stored:
     """Before the first token."""
     vectors = dynamics.q.new_zeros(*batch, 0, dynamics.key_dim)
-    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
+    weighted = is_weighted(dynamics)
     logs = vectors[..., 0]
     outer = logs if dynamics.outer_log_decay is not None else None
     return Stored(vectors, logs if weighted else None, outer)

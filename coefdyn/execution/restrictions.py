@@ -67,6 +67,7 @@ def in_features(dynamics: CoefficientDynamics) -> CoefficientDynamics:
 
 def faded(evolution: Evolution, c: Float[Tensor, "*#batch L"]) -> Evolution | None:
     """exp(c_t) A_t; None for a structure of one's own."""
+    half = (0.5 * c).exp()[..., None]  # exp(c) itself may be out of range
     rules = {
         Identity: lambda a: Scalar(log_decay=c),
         Scalar: lambda a: replace(a, log_decay=a.log_decay + c),
@@ -76,7 +77,10 @@ def faded(evolution: Evolution, c: Float[Tensor, "*#batch L"]) -> Evolution | No
         ),
         ScaledHouseholder: lambda a: replace(a, log_decay=a.log_decay + c),
         DiagonalPlusRankOne: lambda a: replace(
-            a, log_decay=a.log_decay + c[..., None], right=a.right * c.exp()[..., None]
+            a,
+            log_decay=a.log_decay + c[..., None],
+            left=a.left * half,
+            right=a.right * half,
         ),
         Dense: lambda a: replace(a, matrix=a.matrix * c.exp()[..., None, None]),
     }

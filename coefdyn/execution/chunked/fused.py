@@ -35,7 +35,7 @@ from coefdyn.shapes import Float, Int, Tensor, broadcast_shapes
 __all__ = ["fused_attention", "fused_rows"]
 
 #: what a score may lose to the channel of its decay, as a relative error of its coefficient
-LOSS = 8e-6
+LOSS = {torch.float32: 8e-6, torch.float64: 4e-12}
 #: nats by which a decay may change within a tile, if the tile can be shorter: exponents that lie
 #: further down are subnormal numbers, which are slow
 CALM = 16.0
@@ -87,14 +87,16 @@ def tile_rows(
 ) -> Int[Tensor, "*batch"] | None:
     """The rows of each head, halved until C changes by no more than CALM within a tile; None where
     it changes too much even in tiles of LEAST rows."""
-    found = torch.full(sums.shape[:-1], rows)
-    limit = min(CALM, 2 * LOSS / torch.finfo(dtype).eps)
+    found, widest = torch.full(sums.shape[:-1], rows), 2 * LOSS[dtype] / torch.finfo(dtype).eps
+    if bool((sums.abs() > LOSS[dtype] / torch.finfo(sums.dtype).eps).any()):
+        return None  # a reset takes the digits of every later difference of the sums
+    limit = min(CALM, widest)
     while True:
         last = sums[..., -1:].expand(*sums.shape[:-1], -sums.shape[-1] % rows)
         apart = torch.cat([sums, last], -1).unflatten(-1, (-1, rows))
         change = (apart.amax(-1) - apart.amin(-1)).amax(-1)
         if rows < 2 * LEAST:
-            calm = bool((change <= 2 * LOSS / torch.finfo(dtype).eps).all())
+            calm = bool((change <= widest).all())
             return found if calm else None
         if bool((change <= limit).all()):
             return found
