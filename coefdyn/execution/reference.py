@@ -57,9 +57,10 @@ def lifted(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
     A vector of length 0 stays as it is: no factor makes it larger, and its gradient is exp(w).
     """
     smallest = torch.finfo(h.dtype).tiny ** 0.25
-    size = h.detach().norm(dim=-1)
+    size = h.detach().abs().amax(dim=-1)  # squares of small numbers are 0
     small = (size < smallest) & (size > 0)
-    factor = torch.ones_like(size).masked_fill(small, 0.5 / smallest)
+    unit = 1 / size.clamp(min=torch.finfo(h.dtype).tiny)
+    factor = torch.where(small, unit, torch.ones_like(size))
     return h * factor[..., None], w - factor.log()
 
 

@@ -41,7 +41,7 @@ def absorbed(dynamics: CoefficientDynamics) -> CoefficientDynamics:
     c, phi = dynamics.outer_log_decay, dynamics.readout
     if c is None:
         return dynamics
-    if phi.is_linear and dynamics.mask is None:
+    if phi.is_linear and has_finite_state(dynamics):
         evolution = faded(dynamics.evolution, c)
         if evolution is not None:
             return replace(dynamics, evolution=evolution, outer_log_decay=None)
@@ -82,7 +82,7 @@ def faded(evolution: Evolution, c: Float[Tensor, "*#batch L"]) -> Evolution | No
             left=a.left * half,
             right=a.right * half,
         ),
-        Dense: lambda a: replace(a, matrix=a.matrix * c.exp()[..., None, None]),
+        Dense: lambda a: replace(a, matrix=a.matrix * half[..., None] * half[..., None]),
     }
     rule = rules.get(type(evolution))
     return None if rule is None else rule(evolution)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import Evolution, Identity
+from coefdyn.dynamics.evolution import Dense, Evolution, Identity
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.shapes import Float, Tensor
 
@@ -61,12 +61,14 @@ State = LinearState | CacheState
 def has_finite_state(dynamics: CoefficientDynamics) -> bool:
     """Whether the past fits into one matrix: identity readout, or a feature map with A_t = I.
 
-    Not where pairs are masked, with an outer decay of features beside a sink, or with one of a
-    structure of one's own, which cannot take it in.
+    Not where pairs are masked, nor with an outer decay that A_t cannot take in: of features beside
+    a sink, of a structure of one's own, or of a Dense one where eta follows its scale in the log.
     """
     phi = dynamics.readout
     sunk = getattr(dynamics.normalizer, "sink", None) is not None
-    own = type(dynamics.evolution).__module__ != Evolution.__module__
+    kind = type(dynamics.evolution)
+    own = kind.__module__ != Evolution.__module__
+    own = own or (kind is Dense and dynamics.normalizer.cancels_scale)
     if dynamics.mask is not None or ((sunk or own) and dynamics.outer_log_decay is not None):
         return False
     return phi.is_linear or (isinstance(phi, FeatureMap) and type(dynamics.evolution) is Identity)
