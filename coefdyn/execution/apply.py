@@ -96,8 +96,8 @@ def extend(
         if state is not None:
             check_state(dynamics, v, state)
         if not has_finite_state(dynamics):
-            y, after = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
-            return y.to(dtype), after
+            y, cache = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
+            return y.to(dtype), cache
         short = dynamics.length < PROMPT_TOKENS or not accepts(check_chunked, dynamics)
         step = recurrent.step_linear if short else continue_chunked
         held = cast(LinearState | None, state)

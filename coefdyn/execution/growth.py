@@ -12,6 +12,7 @@ and what an erasure itself adds where it is no contraction, before any gate is s
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -101,7 +102,8 @@ def design_nats(
 
     Of a structure that solves no system, only what is kept apart from its vectors, in logarithms.
     """
-    evolution, outer = dynamics.evolution, dynamics.outer_log_decay
+    evolution: Any = dynamics.evolution
+    outer = dynamics.outer_log_decay
     channels = erases(dynamics) and per_channel(evolution)
     g = evolution.log_decay if channels else evolution.common_log_decay
     parts = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -111,7 +112,8 @@ def with_tensors(
             made[id(value)] = change(short, axes, value)
         parts[owner][short] = made[id(value)]
     owners = {owner: replace(getattr(dynamics, owner), **parts.pop(owner)) for owner in OWNERS}
-    return replace(dynamics, **owners, **parts[""])
+    changed: dict[str, Any] = {**owners, **parts[""]}
+    return replace(dynamics, **changed)
 
 
 def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
