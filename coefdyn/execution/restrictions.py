@@ -54,6 +54,7 @@ def absorbed(dynamics: CoefficientDynamics) -> CoefficientDynamics:
 def in_features(dynamics: CoefficientDynamics) -> CoefficientDynamics:
     """psi(q) and psi(b k) as queries and keys of a linear readout, for A_t = I."""
     phi, k, log_b = dynamics.readout, dynamics.scaled_keys(), dynamics.log_scaling
+    assert isinstance(phi, FeatureMap), f"{phi!r} has no features"
     k = k if log_b is None else k * log_b.exp()[..., None]
     return replace(
         dynamics,
