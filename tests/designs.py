@@ -126,6 +126,24 @@ class Inputs:
             normalizer=self.normalizer(eta),
         )
 
+    def with_zero_keys(self, erased: bool = True) -> Inputs:
+        """Token 2 writes a key of length 0; token 5 erases to exactly 0 what token 4 wrote.
+
+        The second is for readouts with a slope at 0, where rounding makes either sign.
+        """
+        with torch.no_grad():
+            self.leaves["k"][..., 2, :] = 0.0
+            if not erased:
+                return self
+            for name in ("direction", "left", "right"):
+                self.leaves[name][..., 5, :] = 0.0
+                self.leaves[name][..., 5, 0] = 1.0
+            self.leaves["k"][..., 4, :] = 3.0 * self.leaves["direction"][..., 5, :]
+            self.leaves["beta"][..., 5] = 1.0
+            self.leaves["channel_decay"][..., 5, 0] = 0.0
+            self.signs["channel_sign"][..., 5, 0] = 1.0
+        return self
+
     @property
     def v(self) -> torch.Tensor:
         return self.leaves["v"]

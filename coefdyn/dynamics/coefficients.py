@@ -242,6 +242,11 @@ class CoefficientDynamics:
     ) -> Float[Tensor, "*batch L dv"]:
         """y_i = (1/eta_i) sum_j alpha_{i,j} v_j.
 
+        NaN or infinity at a token leaves the rows before it as they are. On CUDA and while a graph
+        is recorded (torch.compile, torch.func) this holds for "reference" and "recurrent" alone:
+        other methods would have to wait for their numbers, and lose the token's whole tile. It is
+        said of values: a gradient through such a call may be NaN.
+
         Args:
             v: values, ``(..., L, d_v)``, dtype and device of q.
             method: "auto", "reference", "recurrent", "parallel", "chunked" or "triton". An explicit

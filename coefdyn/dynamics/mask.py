@@ -48,9 +48,15 @@ class Mask(ABC):
         return self
 
 
+#: more tokens than any sequence has; products of two such numbers still fit into int64
+MOST = 2**31
+
+
 def _count(name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
+    if value > MOST:
+        raise ValueError(f"{name} must be at most 2**31; for no restriction use mask=None.")
     return value
 
 
@@ -137,9 +143,13 @@ class Given(Mask):
                 f"mask.Given takes a boolean tensor (..., L, L), True where i may read j, got "
                 f"{got}; compare your weights with a threshold, for example allowed > 0."
             )
-        if allowed.shape[-1] < self.position + allowed.shape[-2]:
+        columns, rows = allowed.shape[-1], allowed.shape[-2]
+        if columns != self.position + rows:
             raise ValueError(
-                f"mask.Given needs a column for every row, got shape {tuple(allowed.shape)}."
+                f"mask.Given needs one column per token up to its last row, got shape "
+                f"{tuple(allowed.shape)} with position={self.position!r}: {self.position} + {rows} "
+                f"rows and {columns} columns. For a sequence that is continued after p tokens, "
+                "position=p."
             )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -154,7 +164,8 @@ class Given(Mask):
 
     def narrow(self, start: int, length: int) -> Given:
         rows = self.allowed.narrow(-2, start, length)
-        return Given(rows, position=self.position + start)
+        columns = self.position + start + length
+        return Given(rows[..., :columns], position=self.position + start)
 
     def to(self, target: torch.dtype | torch.device) -> Given:
         """The same mask on a device; a dtype changes nothing."""

@@ -9,7 +9,7 @@ zero output and zero gradient.
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass
 
 import torch
@@ -17,6 +17,9 @@ import torch
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["FlooredRowSum", "Given", "Normalizer", "One", "RowSum"]
+
+#: the largest number: an integer may lie beyond it
+MOST = sys.float_info.max
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +77,11 @@ class RowSum(Normalizer):
         sink = self.sink
         if sink is None or isinstance(sink, Tensor):
             return
-        if isinstance(sink, bool) or not isinstance(sink, (int, float)) or not math.isfinite(sink):
+        if (
+            isinstance(sink, bool)
+            or not isinstance(sink, (int, float))
+            or not -MOST <= sink <= MOST
+        ):
             raise ValueError(
                 f"RowSum(sink=) takes a tensor (..., L) or a finite number, in nats, got {sink!r}; "
                 "use None for no sink."
@@ -109,7 +116,9 @@ class FlooredRowSum(Normalizer):
     floor: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.floor, (int, float)) or not 0 < self.floor < math.inf:
+        floor = self.floor
+        number = isinstance(floor, (int, float)) and not isinstance(floor, bool)
+        if not number or not 0 < floor <= MOST:
             raise ValueError(
                 f"FlooredRowSum needs a number floor > 0, got {self.floor!r}; for no floor use "
                 "RowSum()."

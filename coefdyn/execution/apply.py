@@ -10,17 +10,18 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.normalizer import One
 from coefdyn.execution import parallel, recurrent, reference
 from coefdyn.execution.chunked.dispatch import check_chunked, continue_chunked, run_chunked
-from coefdyn.execution.chunked.linear import KERNELS
+from coefdyn.execution.contain import contained
 from coefdyn.execution.inputs import (
     check_state,
     check_values,
     full_precision,
     in_working_precision,
 )
-from coefdyn.execution.policy import choose
+from coefdyn.execution.policy import accepts, choose
 from coefdyn.execution.restrictions import absorbed
 from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
 from coefdyn.execution.triton.dispatch import check_triton, run_triton
+from coefdyn.execution.twice import TWICE_UP_TO, nested, twice
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["METHODS", "apply", "coefficients", "extend", "resolve"]
@@ -70,11 +71,18 @@ def apply(
     if method != "reference":
         dynamics = absorbed(dynamics)
     with full_precision(v.device):
+        auto = method == "auto"
+        if auto and dynamics.length <= TWICE_UP_TO and nested(dynamics, v):
+            method = "parallel"
         run = resolve(dynamics, method, v.shape[-1])
         if run is run_triton:  # takes half precision as it is, with float32 accumulation
-            return run(dynamics, v)
+            return twice(run, dynamics, v) if auto else run(dynamics, v)
         working, values = in_working_precision(dynamics, v)
-        return run(working, values).to(v.dtype)
+        kernel = auto and run is run_chunked
+        y = twice(run, working, values) if kernel else run(working, values)
+        if run is not reference.apply:
+            y = contained(run, working, values, y)
+        return y.to(v.dtype)
 
 
 def extend(
@@ -88,12 +96,14 @@ def extend(
         if state is not None:
             check_state(dynamics, v, state)
         if not has_finite_state(dynamics):
-            y, state = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
-        elif dynamics.length < PROMPT_TOKENS or type(dynamics.evolution) not in KERNELS:
-            y, state = recurrent.step_linear(dynamics, v, cast(LinearState | None, state))
-        else:
-            y, state = continue_chunked(dynamics, v, cast(LinearState | None, state))
-    return y.to(dtype), state
+            y, cache = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
+            return y.to(dtype), cache
+        short = dynamics.length < PROMPT_TOKENS or not accepts(check_chunked, dynamics)
+        step = recurrent.step_linear if short else continue_chunked
+        held = cast(LinearState | None, state)
+        y, after = step(dynamics, v, held)
+        y = contained(lambda d, v: step(d, v, held)[0], dynamics, v, y)
+    return y.to(dtype), after
 
 
 def coefficients(
@@ -109,5 +119,10 @@ def coefficients(
     asked = dynamics if normalized else replace(dynamics, normalizer=One())
     with full_precision(dynamics.device):
         working, _ = in_working_precision(asked, dynamics.q)
-        alpha = compute.coefficients(working, normalized).to(dynamics.dtype)
+        alpha = compute.coefficients(working, normalized)
+        if compute is parallel:
+            alpha = contained(
+                lambda d, _: parallel.coefficients(d, normalized), working, working.q, alpha
+            )
+        alpha = alpha.to(dynamics.dtype)
     return alpha.expand(*dynamics.batch_shape, *alpha.shape[-2:])

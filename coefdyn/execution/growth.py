@@ -4,38 +4,53 @@ The triangular systems of the fast algorithms are accurate in absolute terms: a 
 erasures have made tiny keeps a rounding error of the size of its two vectors. A growth afterwards,
 exp(G) relative to a token just written, makes that error exp(G) times larger. Token by token
 nothing of the kind happens, since contraction and growth alternate.
+
+G is asked here and nowhere else, of the whole design: decays of A_t, the outer decay, log scalings
+and what an erasure itself adds where it is no contraction, before any gate is stabilised.
 """
 
 from __future__ import annotations
 
+import math
+from typing import Any
+
 import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import DiagonalPlusRankOne, Householder, ScaledHouseholder
+from coefdyn.dynamics.evolution import (
+    Diagonal,
+    DiagonalPlusRankOne,
+    Householder,
+    Identity,
+    Scalar,
+    ScaledHouseholder,
+)
 from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import per_channel
 from coefdyn.execution.stabilize import RESET
-from coefdyn.shapes import Tensor
+from coefdyn.execution.state import has_finite_state
+from coefdyn.shapes import Float, Tensor
 
-__all__ = ["LIMIT_NATS", "erases", "grows", "growth_nats", "reflects"]
+__all__ = [
+    "LIMIT_NATS",
+    "erases",
+    "grows",
+    "growth_message",
+    "hidden_growth",
+    "horizon_tokens",
+    "householder_nats",
+    "rank_one_nats",
+    "reflects",
+    "rise",
+]
 
 #: most growth of any pair, in nats, that a triangular system of the whole sequence may see: costs
 #: two digits of the dtype
 LIMIT_NATS = 5.0
-
-
-def growth_nats(log_decay: Tensor | None, log_scaling: Tensor | None) -> float:
-    """The largest log weight of any pair (i, j), relative to that of the token (i, i) itself."""
-    if log_scaling is not None:
-        logs = log_scaling.detach().double()
-    elif log_decay is not None:
-        logs = torch.zeros_like(log_decay, dtype=torch.float64)
-    else:
-        return 0.0
-    if log_decay is not None:
-        logs = logs - log_decay.detach().double().clamp(min=RESET).cumsum(-1)
-    rise = logs.cummax(-1).values - logs
-    return float(rise.amax()) if rise.numel() else 0.0
+#: a growth that is out of every range, and of which sums stay finite
+MOST_NATS = 1e4
+#: tokens whose log scalings count as those of what was just written
+RECENT = 8
 
 
 def reflects(dynamics: CoefficientDynamics) -> bool:
@@ -48,19 +63,151 @@ def erases(dynamics: CoefficientDynamics) -> bool:
     return reflects(dynamics) or type(dynamics.evolution) is DiagonalPlusRankOne
 
 
-def grows(dynamics: CoefficientDynamics) -> bool:
-    """Whether an evolution that erases grows by more than LIMIT_NATS, in any channel.
+def householder_nats(
+    direction: Float[Tensor, "*#batch L n"], beta: Float[Tensor, "*#batch L"]
+) -> Float[Tensor, "*batch L"]:
+    """log ||I - beta z z^T||, 0 for beta |z|^2 in [0, 2]."""
+    size = direction.detach().square().sum(-1)
+    return (1 - beta.detach() * size).abs().clamp(min=1.0).log().clamp(max=MOST_NATS)
+
+
+def rank_one_nats(
+    left: Float[Tensor, "*#batch L n"],
+    right: Float[Tensor, "*#batch L n"],
+    log_decay: Float[Tensor, "*#batch L n"],
+) -> Float[Tensor, "*batch L"]:
+    """Nats that ||diag(d) - left right^T|| exceeds the growth of the channels by, at most.
+
+    The least of three bounds: with d on the right or on the left of I - l w^T, whose norm has a
+    closed form, and with both terms apart.
+    """
+    left, right, g = (x.detach() for x in (left, right, log_decay))
+    d = g.exp()
+    largest = g.amax(-1)
+    both = (left.square().sum(-1) * right.square().sum(-1)).log() / 2
+    apart = torch.logaddexp(both, largest) - largest
+    for a, b in ((left, right / d), (left / d, right)):
+        kept = 1 - (a * b).sum(-1)
+        square = a.square().sum(-1) * b.square().sum(-1)
+        spread = (square * (square + 4 * kept)).clamp(min=0.0).sqrt()
+        bound = (kept + (square + spread) / 2).clamp(min=1.0).log() / 2
+        apart = torch.fmin(apart, bound)
+    return apart.nan_to_num(nan=MOST_NATS).clamp(max=MOST_NATS)
+
+
+def design_nats(
+    dynamics: CoefficientDynamics, erasures: bool = True
+) -> Float[Tensor, "*#batch channels L"] | None:
+    """Nats of every token and channel in float64 (one channel where all grow alike); None for 0.
+
+    Of a structure that solves no system, only what is kept apart from its vectors, in logarithms.
+    """
+    evolution: Any = dynamics.evolution
+    outer = dynamics.outer_log_decay
+    channels = erases(dynamics) and per_channel(evolution)
+    g = evolution.log_decay if channels else evolution.common_log_decay
+    parts = []
+    if g is not None:
+        parts.append(g.detach().mT if channels else g.detach()[..., None, :])
+    if outer is not None:
+        parts.append(outer.detach()[..., None, :])
+    if erasures and reflects(dynamics):
+        parts.append(householder_nats(evolution.direction, evolution.beta)[..., None, :])
+    if erasures and type(evolution) is DiagonalPlusRankOne:
+        nats = rank_one_nats(evolution.left, evolution.right, evolution.log_decay)
+        parts.append(nats[..., None, :])
+    if not parts:
+        return None
+    return sum((x.double().clamp(min=RESET) for x in parts[1:]), parts[0].double().clamp(min=RESET))
+
+
+def rise(nats: Float[Tensor, "*batch L"]) -> Float[Tensor, "*batch L"]:
+    """At i: the largest sum of tokens j + 1 .. i, over all j <= i."""
+    logs = -nats.cumsum(-1)
+    return logs.cummax(-1).values - logs
+
+
+def _reach(nats: Tensor | None, log_b: Tensor) -> Tensor:
+    """At i: the largest log_b_j + nats_{j+1} + ... + nats_i, as ``(..., channels, L)``."""
+    total = torch.zeros_like(log_b)[..., None, :] if nats is None else nats.cumsum(-1)
+    return total + (log_b[..., None, :] - total).cummax(-1).values
+
+
+def _rise(dynamics: CoefficientDynamics, erasures: bool = True) -> Tensor | None:
+    """How far the largest pair of each row lies above those just written, as ``(..., L)``; None for
+    0, or where numbers stay unread.
+
+    Just written is the largest of RECENT tokens' log scalings. A readout that is not homogeneous
+    knows large scores from small: there the reach counts as it is, if that is more.
+    """
+    evolution, log_b = dynamics.evolution, dynamics.log_scaling
+    tensors = (*evolution.tensors().values(), dynamics.outer_log_decay, log_b)
+    if not all(can_read(x) for x in tensors if x is not None):
+        return None
+    nats = design_nats(dynamics, erasures)
+    if log_b is None:
+        found = None if nats is None or nats.numel() == 0 else rise(nats)
+    else:
+        log_b = log_b.detach().double()
+        found = _reach(nats, log_b)
+        if type(evolution) is Diagonal:  # what it keeps is known: the loss is what it does not
+            channels = evolution.log_decay.detach().double().clamp(min=RESET).mT
+            kept = channels if nats is None else channels + nats
+            found = found - _reach(kept, log_b).amax(-2, keepdim=True)
+        else:
+            earlier = torch.nn.functional.pad(log_b, (RECENT - 1, 0), value=-torch.inf)
+            recent = earlier.unfold(-1, RECENT, 1).amax(-1)[..., None, :]
+            recent = recent if dynamics.readout.is_homogeneous else recent.clamp(max=0.0)
+            found = found - recent
+    return None if found is None else found.amax(-2)
+
+
+def limit_nats(dynamics: CoefficientDynamics) -> float:
+    """What fast algorithms of this structure bear: LIMIT_NATS where they solve a system, anything
+    where A_t is a number, else half of the dtype's range, since factors are formed apart."""
+    if erases(dynamics):
+        return LIMIT_NATS
+    if type(dynamics.evolution) in (Identity, Scalar):
+        return math.inf
+    return -math.log(torch.finfo(dynamics.dtype).tiny) / 2
+
+
+def grows(dynamics: CoefficientDynamics, erasures: bool = True) -> bool:
+    """Whether an evolution that can take away what has grown grows by more than its limit.
 
     While a graph is recorded (vmap, torch.compile, CUDA graphs) numbers cannot be read, and the
     answer is False: run such a design once without.
     """
-    evolution, log_b = dynamics.evolution, dynamics.log_scaling
-    if not erases(dynamics):
+    limit = limit_nats(dynamics)
+    found = None if limit == math.inf else _rise(dynamics, erasures)
+    return found is not None and bool(found.amax() > limit)
+
+
+def hidden_growth(dynamics: CoefficientDynamics) -> bool:
+    """Whether a linear readout grows where a chunk does not see it: in log scalings, or in gates
+    that are stabilised because eta cancels the scale of a row. Erasures it does see."""
+    log_b = dynamics.log_scaling
+    weighted = dynamics.evolution.common_log_decay is not None or log_b is not None
+    if not has_finite_state(dynamics) or not dynamics.readout.is_linear:
         return False
-    g = getattr(evolution, "log_decay", None)
-    found = [x for x in (g, log_b) if x is not None]
-    if not found or not all(can_read(x) for x in found):
-        return False
-    if g is not None and per_channel(evolution):
-        g, log_b = g.mT, None if log_b is None else log_b[..., None, :]
-    return growth_nats(g, log_b) > LIMIT_NATS
+    tracked = dynamics.normalizer.cancels_scale and weighted
+    return (tracked or log_b is not None) and grows(dynamics, erasures=False)
+
+
+def horizon_tokens(dynamics: CoefficientDynamics) -> int:
+    """Tokens before the first that some pair reaches with more growth than the limit."""
+    found = _rise(dynamics, erasures=not hidden_growth(dynamics))
+    if found is None:
+        return dynamics.length
+    over = (found > limit_nats(dynamics)).reshape(-1, dynamics.length).any(0)
+    return int(over.to(torch.int8).argmax()) if bool(over.any()) else dynamics.length
+
+
+def growth_message(dynamics: CoefficientDynamics, method: str) -> str:
+    """Why a method refuses a design that grows, and how far it would reach."""
+    return (
+        f"method={method!r} is accurate with {type(dynamics.evolution).__name__} while no pair of "
+        f"tokens grows by more than {limit_nats(dynamics):.3g} nats relative to the token just "
+        f"written; here that holds for the first {horizon_tokens(dynamics)} of {dynamics.length} "
+        "tokens. Use method='auto', which chooses one that is right."
+    )

@@ -3,16 +3,34 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from coefdyn.dynamics import checks
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap
-from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
+from coefdyn.execution.state import (
+    CacheState,
+    LinearState,
+    State,
+    has_finite_state,
+    is_weighted,
+)
 from coefdyn.shapes import Tensor, broadcast_shapes
 
-__all__ = ["can_read", "check_state", "check_values", "full_precision", "in_working_precision"]
+__all__ = [
+    "can_read",
+    "can_read_all",
+    "check_state",
+    "check_values",
+    "full_precision",
+    "in_working_precision",
+    "tensors_of",
+    "with_tensors",
+]
 
 
 def check_values(dynamics: CoefficientDynamics, v: Tensor) -> None:
@@ -66,6 +84,38 @@ def can_read(value: Tensor) -> bool:
     return value.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
 
+#: the ingredients that hold tensors of their own
+OWNERS = ("evolution", "normalizer")
+
+
+def can_read_all(dynamics: CoefficientDynamics, *others: Tensor | None) -> bool:
+    """``can_read`` of every tensor of a design and of ``others``."""
+    return all(can_read(x) for x in (*tensors_of(dynamics), *others) if x is not None)
+
+
+def tensors_of(dynamics: CoefficientDynamics) -> list[Tensor]:
+    """Every tensor of a design; those that its readout's function holds are not known."""
+    held = [value for value, _ in dynamics._named_tensors().values()]
+    return held if dynamics.mask is None else [*held, *dynamics.mask.tensors().values()]
+
+
+def with_tensors(
+    dynamics: CoefficientDynamics, change: Callable[[str, str, Tensor], Tensor]
+) -> CoefficientDynamics:
+    """The same design with ``change(name, trailing axes, tensor)`` for each of its tensors; what
+    was one object stays one."""
+    made: dict[int, Tensor] = {}
+    parts: dict[str, dict[str, Tensor]] = {owner: {} for owner in (*OWNERS, "")}
+    for name, (value, axes) in dynamics._named_tensors().items():
+        owner, _, short = name.rpartition(".")
+        if id(value) not in made:
+            made[id(value)] = change(short, axes, value)
+        parts[owner][short] = made[id(value)]
+    owners = {owner: replace(getattr(dynamics, owner), **parts.pop(owner)) for owner in OWNERS}
+    changed: dict[str, Any] = {**owners, **parts[""]}
+    return replace(dynamics, **changed)
+
+
 def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
     """A state is of the kind that this design continues, with its sizes, dtype and log weights.
 
@@ -78,7 +128,7 @@ def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
             f"this design continues a {expected.__name__}, got a {type(state).__name__}: "
             "the readout or evolution changed along the sequence. Start again with state=None."
         )
-    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
+    weighted = is_weighted(dynamics)
     n, dv, batch = dynamics.key_dim, v.shape[-1], dynamics.batch_shape
     if isinstance(state, LinearState):
         ones = dynamics.normalizer.cancels_scale

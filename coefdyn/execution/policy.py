@@ -18,7 +18,7 @@ from coefdyn.execution.growth import erases
 from coefdyn.execution.state import has_finite_state
 from coefdyn.execution.triton.dispatch import WIDEST, check_triton
 
-__all__ = ["PARALLEL_UP_TO", "choose"]
+__all__ = ["PARALLEL_UP_TO", "accepts", "choose"]
 
 #: structure -> {readout kind: the longest L at which the whole L x L matrix is faster on a CPU,
 #: forward and backward}; 0: never

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.execution.problem import finish, lower, product
+from coefdyn.execution.growth import hidden_growth
+from coefdyn.execution.problem import Gates, finish, lower, product
 from coefdyn.execution.reference import advance, nothing_stored, read_row
 from coefdyn.execution.restrictions import check_unrestricted
-from coefdyn.execution.rows import normalize
+from coefdyn.execution.rows import log_size, normalize
 from coefdyn.execution.state import CacheState, LinearState, has_finite_state
 from coefdyn.shapes import Tensor, broadcast_shapes
 
@@ -41,6 +44,8 @@ def step_linear(
     dynamics: CoefficientDynamics, v: Tensor, state: LinearState | None
 ) -> tuple[Tensor, LinearState]:
     """These tokens after those in ``state``, for any structure that can rotate a vector."""
+    if hidden_growth(dynamics):
+        return step_growing(dynamics, v, state)
     problem = lower(dynamics, v, state)
     weight, scale, shift, _ = problem.gates
     growth, dtype = dynamics.evolution.common_log_decay, dynamics.dtype
@@ -61,6 +66,44 @@ def step_linear(
         outputs.append((s @ problem.q[..., t, :, None])[..., 0])
     out = torch.stack(outputs, dim=-2)
     return finish(dynamics, problem, out, s.transpose(-1, -2))
+
+
+def step_growing(
+    dynamics: CoefficientDynamics, v: Tensor, state: LinearState | None
+) -> tuple[Tensor, LinearState]:
+    """``step_linear`` with an offset that follows the state's own size.
+
+    That of the gates follows what an erasing evolution could have kept, and where such a design
+    grows far more may be gone: the state would fall below the dtype's range.
+    """
+    growth, log_b = dynamics.evolution.common_log_decay, dynamics.log_scaling
+    tracked = dynamics.normalizer.cancels_scale
+    problem = lower(replace(dynamics, log_scaling=None), v, state)
+    k, v, s = dynamics.scaled_keys(), problem.v, problem.start
+    size = log_size(torch.linalg.vector_norm(k, dim=-1)).double()
+    if s is None:
+        s = v.new_zeros(*problem.batch, k.shape[-1], v.shape[-1])
+    s = s.transpose(-1, -2)
+    offset = s.new_zeros(problem.batch, dtype=torch.float64)
+    if state is not None and state.offset is not None:
+        offset = state.offset.double()
+    outputs, offsets = [], []
+    for t in range(dynamics.length):
+        s = dynamics.evolution.rotate(s, t)
+        kept = offset if growth is None else offset + growth[..., t].double()
+        written = torch.zeros_like(offset)
+        written = written if log_b is None else written + log_b[..., t].double()
+        offset = torch.zeros_like(offset)
+        if tracked:
+            held = log_size(s).amax((-2, -1)).double() + kept.detach()
+            offset = torch.maximum(held, written.detach() + size[..., t])
+        down, up = ((x - offset).exp().to(s.dtype)[..., None, None] for x in (kept, written))
+        s = down * s + up * (v[..., t, :, None] * k[..., t, None, :])
+        outputs.append((s @ problem.q[..., t, :, None])[..., 0])
+        offsets.append(offset.to(s.dtype))
+    gates = Gates(None, 1.0, None, torch.stack(offsets, -1) if tracked else None)
+    out = torch.stack(outputs, dim=-2)
+    return finish(dynamics, problem._replace(gates=gates), out, s.transpose(-1, -2))
 
 
 def step_cache(

@@ -16,7 +16,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap, Pointwise
 from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import Rows, normalize, read
-from coefdyn.execution.state import Stored
+from coefdyn.execution.state import Stored, is_weighted
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply", "coefficients", "states"]
@@ -25,7 +25,7 @@ __all__ = ["apply", "coefficients", "states"]
 def nothing_stored(dynamics: CoefficientDynamics, batch: tuple[int, ...]) -> Stored:
     """Before the first token."""
     vectors = dynamics.q.new_zeros(*batch, 0, dynamics.key_dim)
-    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
+    weighted = is_weighted(dynamics)
     logs = vectors[..., 0]
     outer = logs if dynamics.outer_log_decay is not None else None
     return Stored(vectors, logs if weighted else None, outer)
@@ -52,10 +52,15 @@ def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
 
 
 def lifted(h: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
-    """The same h exp(w), with no vector so small that the dtype loses it while w grows."""
+    """The same h exp(w), with no vector so small that the dtype loses it while w grows.
+
+    A vector of length 0 stays as it is: no factor makes it larger, and its gradient is exp(w).
+    """
     smallest = torch.finfo(h.dtype).tiny ** 0.25
-    size = h.detach().norm(dim=-1)
-    factor = torch.ones_like(size).masked_fill(size < smallest, 0.5 / smallest)
+    size = h.detach().abs().amax(dim=-1)  # squares of small numbers are 0
+    small = (size < smallest) & (size > 0)
+    unit = 1 / size.clamp(min=torch.finfo(h.dtype).tiny)
+    factor = torch.where(small, unit, torch.ones_like(size))
     return h * factor[..., None], w - factor.log()
 
 

@@ -29,40 +29,46 @@ from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.state import has_finite_state
 from coefdyn.shapes import Bool, Float, Tensor
 
-__all__ = ["absorbed", "allowed", "check_unrestricted", "with_own", "with_sink"]
+__all__ = ["absorbed", "allowed", "check_unrestricted", "in_features", "with_own", "with_sink"]
 
 
 def absorbed(dynamics: CoefficientDynamics) -> CoefficientDynamics:
     """The same design with its outer decay as a factor of A_t, where the readout allows that.
 
     It does if it is linear, also in features of A_t = I (but for a sink, which belongs to the
-    features). Others keep theirs.
+    features). Others keep theirs, and so does a mask: what it shuts out may grow out of range.
     """
     c, phi = dynamics.outer_log_decay, dynamics.readout
     if c is None:
         return dynamics
-    if phi.is_linear:
+    if phi.is_linear and has_finite_state(dynamics):
         evolution = faded(dynamics.evolution, c)
         if evolution is not None:
             return replace(dynamics, evolution=evolution, outer_log_decay=None)
     if isinstance(phi, FeatureMap) and has_finite_state(dynamics):
-        k, log_b = dynamics.scaled_keys(), dynamics.log_scaling
-        k = k if log_b is None else k * log_b.exp()[..., None]
-        return replace(
-            dynamics,
-            q=phi.features(dynamics.q),
-            k=phi.features(k),
-            scaling=1.0,
-            log_scaling=None,
-            readout=readouts.identity,
-            evolution=Scalar(log_decay=c),
-            outer_log_decay=None,
-        )
+        linear, decay = in_features(dynamics), Scalar(log_decay=c)
+        return replace(linear, evolution=decay, outer_log_decay=None)
     return dynamics
+
+
+def in_features(dynamics: CoefficientDynamics) -> CoefficientDynamics:
+    """psi(q) and psi(b k) as queries and keys of a linear readout, for A_t = I."""
+    phi, k, log_b = dynamics.readout, dynamics.scaled_keys(), dynamics.log_scaling
+    assert isinstance(phi, FeatureMap), f"{phi!r} has no features"
+    k = k if log_b is None else k * log_b.exp()[..., None]
+    return replace(
+        dynamics,
+        q=phi.features(dynamics.q),
+        k=phi.features(k),
+        scaling=1.0,
+        log_scaling=None,
+        readout=readouts.identity,
+    )
 
 
 def faded(evolution: Evolution, c: Float[Tensor, "*#batch L"]) -> Evolution | None:
     """exp(c_t) A_t; None for a structure of one's own."""
+    half = (0.5 * c).exp()[..., None]  # exp(c) itself may be out of range
     rules = {
         Identity: lambda a: Scalar(log_decay=c),
         Scalar: lambda a: replace(a, log_decay=a.log_decay + c),
@@ -72,9 +78,12 @@ def faded(evolution: Evolution, c: Float[Tensor, "*#batch L"]) -> Evolution | No
         ),
         ScaledHouseholder: lambda a: replace(a, log_decay=a.log_decay + c),
         DiagonalPlusRankOne: lambda a: replace(
-            a, log_decay=a.log_decay + c[..., None], right=a.right * c.exp()[..., None]
+            a,
+            log_decay=a.log_decay + c[..., None],
+            left=a.left * half,
+            right=a.right * half,
         ),
-        Dense: lambda a: replace(a, matrix=a.matrix * c.exp()[..., None, None]),
+        Dense: lambda a: replace(a, matrix=a.matrix * half[..., None] * half[..., None]),
     }
     rule = rules.get(type(evolution))
     return None if rule is None else rule(evolution)

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import Identity
+from coefdyn.dynamics.evolution import Dense, Evolution, Identity
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["CacheState", "LinearState", "State", "Stored", "has_finite_state"]
+__all__ = ["CacheState", "LinearState", "State", "Stored", "has_finite_state", "is_weighted"]
 
 
 class Stored(NamedTuple):
@@ -61,10 +61,22 @@ State = LinearState | CacheState
 def has_finite_state(dynamics: CoefficientDynamics) -> bool:
     """Whether the past fits into one matrix: identity readout, or a feature map with A_t = I.
 
-    Not where pairs are masked, nor with an outer decay of features beside a sink.
+    Not where pairs are masked, nor with an outer decay that A_t cannot take in: of features beside
+    a sink, of a structure of one's own, or of a Dense one where eta follows its scale in the log.
     """
     phi = dynamics.readout
     sunk = getattr(dynamics.normalizer, "sink", None) is not None
-    if dynamics.mask is not None or (sunk and dynamics.outer_log_decay is not None):
+    kind = type(dynamics.evolution)
+    own = kind.__module__ != Evolution.__module__
+    own = own or (kind is Dense and dynamics.normalizer.cancels_scale)
+    if dynamics.mask is not None or ((sunk or own) and dynamics.outer_log_decay is not None):
         return False
     return phi.is_linear or (isinstance(phi, FeatureMap) and type(dynamics.evolution) is Identity)
+
+
+def is_weighted(dynamics: CoefficientDynamics) -> bool:
+    """Whether a cache keeps log weights: for a common growth, a log scaling, or an outer decay that
+    a homogeneous readout lets in, which may grow as fast as the vectors fade."""
+    inside = dynamics.outer_log_decay is not None and dynamics.readout.is_homogeneous
+    common = dynamics.evolution.common_log_decay
+    return inside or common is not None or dynamics.log_scaling is not None

@@ -139,7 +139,16 @@ def test_gates_of_200_nats(structure: str, eta: str, phi: str) -> None:
         beta=0.05 * x["beta"],  # scores stay positive: a row sum that cancels is no fair question
     )
     gates = Inputs(gates.leaves, {name: s.abs() for name, s in gates.signs.items()})
-    both_precisions(lambda x: x.dynamics(structure, phi, eta, log_scaled=True), gates)
+
+    def build(x: Inputs) -> CoefficientDynamics:
+        return x.dynamics(structure, phi, eta, log_scaled=True)
+
+    if (structure, phi) == ("scaled_householder", "identity"):  # chunks do not see such growth
+        both_precisions(build, gates, run=lambda d, v: d.apply(v))
+        with pytest.raises(ValueError, match=r"for the first \d+ of 90 tokens"):
+            apply_chunked(build(gates), gates.v)
+    else:
+        both_precisions(build, gates)
 
 
 @pytest.mark.parametrize("eta", ["row_sum", "floored"])

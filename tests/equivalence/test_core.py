@@ -77,13 +77,35 @@ def test_reference_is_the_literal_equation(structure: str, phi: str, eta: str) -
         assert relative_error(d.apply(inputs.v, "reference"), literal(d, inputs.v)) < OUTPUT
 
 
+@pytest.mark.parametrize("log_scaled", [False, True])
+@pytest.mark.parametrize("phi", ["identity", "exp", "softplus", "tanh", "elu1"])
+@pytest.mark.parametrize("structure", STRUCTURES)
+def test_gradients_of_keys_of_length_zero(structure: str, phi: str, log_scaled: bool) -> None:
+    """Of a key written as 0 and of one erased to 0, in the reference, ``auto`` and ``extend``."""
+    inputs = Inputs.draw(length=12, n=3, dv=2, seed=8).with_zero_keys()
+    d = inputs.dynamics(structure, phi, "row_sum" if phi == "exp" else "one", log_scaled)
+    expected = literal(d, inputs.v)
+    probe = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3)).double()
+    names = [name for name in inputs.leaves if name != "eta"]
+    leaves = [inputs.leaves[name] for name in names]
+    slopes = torch.autograd.grad(expected, leaves, probe, allow_unused=True)
+    for method in ("reference", "auto", "extend"):
+        y = d.extend(inputs.v)[0] if method == "extend" else d.apply(inputs.v, method)
+        found = torch.autograd.grad(y, leaves, probe, allow_unused=True)
+        for name, got, want in zip(names, found, slopes, strict=True):
+            if want is not None:
+                assert relative_error(got, want) < GRADIENT, (method, name)
+
+
 @pytest.mark.parametrize("eta", NORMALIZERS)
 @pytest.mark.parametrize("phi", READOUTS)
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_methods_agree_with_gradients(structure: str, phi: str, eta: str) -> None:
-    """Every triple once; with a log scaling for half of them, so that it meets every pair."""
+    """Every triple once; a half with a log scaling and a third with keys of length 0, so that both
+    meet every pair."""
     inputs = Inputs.draw(seed=2)
     at = STRUCTURES.index(structure) + list(READOUTS).index(phi) + NORMALIZERS.index(eta)
+    inputs = inputs.with_zero_keys(erased=phi != "relu") if at % 3 == 0 else inputs
     log_scaled = at % 2 == 0
     d = inputs.dynamics(structure, phi, eta, log_scaled)
     leaves = list(inputs.leaves.values())

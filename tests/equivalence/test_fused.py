@@ -57,7 +57,7 @@ def design(case: str, dtype: torch.dtype) -> tuple[CoefficientDynamics, list[tor
 @pytest.mark.parametrize("case", CASES)
 def test_outputs_and_gradients(case: str, dtype: torch.dtype) -> None:
     d, leaves = design(case, dtype)
-    assert fused.fused_rows(d, 6) is not None
+    assert fused.fused_rows(d, torch.zeros_like(d.q)) is not None
     wide = [x.detach().double().requires_grad_() for x in leaves]
     exact = CoefficientDynamics(
         q=wide[0],
@@ -82,7 +82,8 @@ def test_outputs_and_gradients(case: str, dtype: torch.dtype) -> None:
 
 
 def test_heads_that_forget_at_other_rates_have_tiles_of_their_own() -> None:
-    rows = fused.fused_rows(design("as different as ALiBi", F32)[0], 6)
+    d = design("as different as ALiBi", F32)[0]
+    rows = fused.fused_rows(d, d.q)
     assert rows is not None
     assert len(rows[0].unique()) == 3
 
@@ -128,7 +129,7 @@ def test_decays_that_are_masks_are_left_to_plain_rows(nats: float) -> None:
 
 def test_what_is_not_taken() -> None:
     d, _ = design("window", F64)
-    assert fused.fused_rows(d, 5) is None  # d_v differs from n
+    assert fused.fused_rows(d, d.q[..., :5]) is None  # d_v differs from n
     allowed = torch.ones(300, 300, dtype=torch.bool)
     for changed in (
         {"mask": mask.Given(allowed)},
@@ -138,4 +139,4 @@ def test_what_is_not_taken() -> None:
         {"own": torch.ones(2, 3, 300, dtype=F64)},
         {"evolution": evolution.Scalar(log_decay=-torch.ones(2, 3, 300, dtype=F64))},
     ):
-        assert fused.fused_rows(replace(d, **changed), 6) is None
+        assert fused.fused_rows(replace(d, **changed), d.q) is None

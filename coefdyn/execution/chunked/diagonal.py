@@ -50,7 +50,7 @@ def anchored_sums(g: Float[Tensor, "B C n"]) -> tuple[Tensor, Tensor, bool]:
     sums = g.cumsum(1)
     half = sums[:, -1:] * 0.5
     sums -= half
-    return sums, half, bool(sums.abs().amax() <= SAFE)
+    return sums, half, sums.numel() == 0 or bool(sums.abs().amax() <= SAFE)
 
 
 class _Piece(NamedTuple):

@@ -8,7 +8,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.linear import KERNELS, linear_scan
 from coefdyn.execution.chunked.pointwise import apply_pointwise, is_softmax
-from coefdyn.execution.growth import erases
+from coefdyn.execution.growth import erases, growth_message, hidden_growth
 from coefdyn.execution.inputs import check_state, check_values, in_working_precision
 from coefdyn.execution.restrictions import absorbed
 from coefdyn.execution.state import LinearState, has_finite_state
@@ -50,6 +50,9 @@ def check_chunked(dynamics: CoefficientDynamics) -> None:
             f"decay beside a sink; got {dynamics.readout!r} with {name}{masked}, where psi needs "
             "every h_(i,j) by itself. Use method='parallel'."
         )
+
+    if hidden_growth(dynamics):
+        raise ValueError(growth_message(dynamics, "chunked"))
 
 
 def default_chunk(dynamics: CoefficientDynamics) -> int:

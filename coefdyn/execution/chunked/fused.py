@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
 from coefdyn.dynamics import readout as readouts
@@ -29,14 +28,14 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Identity
 from coefdyn.dynamics.mask import Mask
 from coefdyn.dynamics.normalizer import RowSum
-from coefdyn.execution.chunked.operators import once
-from coefdyn.execution.inputs import can_read
+from coefdyn.execution.chunked.operators import first_derivative_only, once
+from coefdyn.execution.inputs import can_read_all
 from coefdyn.shapes import Float, Int, Tensor, broadcast_shapes
 
 __all__ = ["fused_attention", "fused_rows"]
 
 #: what a score may lose to the channel of its decay, as a relative error of its coefficient
-LOSS = 8e-6
+LOSS = {torch.float32: 8e-6, torch.float64: 4e-12}
 #: nats by which a decay may change within a tile, if the tile can be shorter: exponents that lie
 #: further down are subnormal numbers, which are slow
 CALM = 16.0
@@ -51,8 +50,10 @@ forward_part = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 backward_part = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
 
 
-def fused_rows(dynamics: CoefficientDynamics, value_dim: int) -> Int[Tensor, "*#batch"] | None:
-    """Rows per tile of every head if this computes the design with ``value_dim`` channels, or None.
+def fused_rows(
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"]
+) -> Int[Tensor, "*#batch"] | None:
+    """Rows per tile of every head if this computes the design, or None.
 
     It takes exp with A_t = I and a row sum, on a CPU, with d_v = n and no own term or sink, where
     the outer decay changes little within a tile and the mask knows its first column.
@@ -66,10 +67,9 @@ def fused_rows(dynamics: CoefficientDynamics, value_dim: int) -> Int[Tensor, "*#
         and dynamics.normalizer.sink is None
         and type(dynamics.evolution) is Identity
         and dynamics.own is None
-        and value_dim == dynamics.key_dim
+        and v.shape[-1] == dynamics.key_dim
         and dynamics.device.type == "cpu"
-        and all(can_read(x) for x in (dynamics.q, dynamics.k) if x is not None)
-        and (c is None or can_read(c))
+        and can_read_all(dynamics, v)
     )
     if not plain or (mask is not None and mask.first(0) is None):
         return None
@@ -87,14 +87,16 @@ def tile_rows(
 ) -> Int[Tensor, "*batch"] | None:
     """The rows of each head, halved until C changes by no more than CALM within a tile; None where
     it changes too much even in tiles of LEAST rows."""
-    found = torch.full(sums.shape[:-1], rows)
-    limit = min(CALM, 2 * LOSS / torch.finfo(dtype).eps)
+    found, widest = torch.full(sums.shape[:-1], rows), 2 * LOSS[dtype] / torch.finfo(dtype).eps
+    if bool((sums.abs() > LOSS[dtype] / torch.finfo(sums.dtype).eps).any()):
+        return None  # a reset takes the digits of every later difference of the sums
+    limit = min(CALM, widest)
     while True:
         last = sums[..., -1:].expand(*sums.shape[:-1], -sums.shape[-1] % rows)
         apart = torch.cat([sums, last], -1).unflatten(-1, (-1, rows))
         change = (apart.amax(-1) - apart.amin(-1)).amax(-1)
         if rows < 2 * LEAST:
-            calm = bool((change <= 2 * LOSS / torch.finfo(dtype).eps).all())
+            calm = bool((change <= widest).all())
             return found if calm else None
         if bool((change <= limit).all()):
             return found
@@ -225,26 +227,45 @@ class _Fused(torch.autograd.Function):
         return out
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        q, k, v, sums, out, total = ctx.saved_tensors
-        grad = grad.contiguous()
-        dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
-        k = k if sums is None else k.clone()
-        for here, parts in tiles(k, ctx.decay, ctx.mask, ctx.rows):
-            for part in parts:
-                there = part.columns
-                slopes = backward_part(
-                    *(cut(grad, here), cut(q, here), cut(k, there), cut(v, there), cut(out, here)),
-                    *(total[..., here], 0.0, part.causal),
-                    attn_mask=part.mask,
-                    scale=1.0,
-                )
-                cut(dq, here).add_(slopes[0])
-                cut(dk, there).add_(slopes[1])
-                cut(dv, there).add_(slopes[2])
-        dsums = None if sums is None else -dk[..., -1].double()
+        found = _backward.apply(*ctx.saved_tensors, grad, ctx.decay, ctx.mask, ctx.rows)
+        dq, dk, dv = found
+        dsums = None if ctx.decay is None else -dk[..., -1].double()
         return dq, dk, dv, dsums, None, None
+
+
+def fused_backward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    sums: Tensor | None,
+    out: Tensor,
+    total: Tensor,
+    grad: Tensor,
+    decay: Decay | None,
+    mask: Mask | None,
+    rows: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of q, k and v, that of the decay in the last channel of k."""
+    grad = grad.contiguous()
+    dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
+    k = k if sums is None else k.clone()
+    for here, parts in tiles(k, decay, mask, rows):
+        for part in parts:
+            there = part.columns
+            slopes = backward_part(
+                *(cut(grad, here), cut(q, here), cut(k, there), cut(v, there), cut(out, here)),
+                *(total[..., here], 0.0, part.causal),
+                attn_mask=part.mask,
+                scale=1.0,
+            )
+            cut(dq, here).add_(slopes[0])
+            cut(dk, there).add_(slopes[1])
+            cut(dv, there).add_(slopes[2])
+    return dq, dk, dv
+
+
+_backward = first_derivative_only(fused_backward)
 
 
 def cut(x: Tensor, here: slice) -> Tensor:

@@ -94,7 +94,7 @@ def forward(
     q, k, v, beta, weight, log_decay, state, chunk: int, scale: float
 ) -> tuple[Tensor, Tensor]:
     """(O, state after the last token)."""
-    chunk = steady_chunk(log_decay, chunk)
+    chunk = steady_chunk(log_decay, k, beta, chunk)
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
@@ -144,7 +144,7 @@ def backward(
     dweight, dg, dstate = (
         None if x is None else torch.empty_like(x) for x in (weight, log_decay, state)
     )
-    chunk = steady_chunk(log_decay, chunk)
+    chunk = steady_chunk(log_decay, k, beta, chunk)
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
         inputs = _Group(group, k, v, beta, weight, log_decay, chunk, scale)

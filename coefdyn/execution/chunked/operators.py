@@ -15,7 +15,7 @@ from torch import Tensor
 
 from coefdyn.execution.inputs import full_precision
 
-__all__ = ["Kernel", "flatten_batch", "once"]
+__all__ = ["Kernel", "first_derivative_only", "flatten_batch", "once"]
 
 SECOND = (
     "a second derivative was asked for through a kernel whose backward pass is written by hand and "
@@ -104,8 +104,8 @@ class Kernel:
     def _run(self, *args):
         if args[0].is_meta:
             return self._fake(*args)
-        with full_precision(args[0].device):
-            return self.forward(*args)
+        with full_precision(args[0].device):  # contiguous, as ``_fake`` says
+            return tuple(x.contiguous() for x in self.forward(*args))
 
     def _run_backward(self, *args):
         if args[0].is_meta:
@@ -116,7 +116,7 @@ class Kernel:
             grads = self.backward(*tensors, *args[split:])
         batch = args[0].shape[0]
         empty = args[0].new_empty
-        return tuple(empty(batch, 0) if grad is None else grad for grad in grads)
+        return tuple(empty(batch, 0) if grad is None else grad.contiguous() for grad in grads)
 
     def _fake(self, *args):
         shapes = self.shapes(*args[: self.count])
@@ -176,7 +176,7 @@ def _function(
     ``compiled`` makes the variant for torch.compile. Registered operators bring their own rule for
     vmap; for plain functions ``fold(apply, tensors)`` makes one.
     """
-    once = _first_derivative_only(back, fold, count + 2 * outputs - constants)
+    once = first_derivative_only(back, fold, count + 2 * outputs - constants)
 
     class KernelFunction(torch.autograd.Function):
         generate_vmap_rule = fold is None
@@ -189,14 +189,21 @@ def _function(
         def setup_context(ctx, inputs, output):
             ctx.options = inputs[count:]
             ctx.save_for_backward(*inputs[:count], *output)
+            ctx.set_materialize_grads(compiled)
             if constants:
                 ctx.mark_non_differentiable(*output[outputs - constants :])
 
         @staticmethod
         def backward(ctx, *grads):
-            saved = ctx.saved_tensors
+            saved, grads = ctx.saved_tensors, grads[: outputs - constants]
+            if all(x is None for x in grads):  # "auto" took the plain matrix (twice.py)
+                return (None,) * (count + len(ctx.options))
+            grads = [
+                torch.zeros_like(out) if x is None else x
+                for x, out in zip(grads, saved[count:], strict=False)
+            ]
             run = back if torch.compiler.is_compiling() else once.apply
-            found = run(*saved, *grads[: outputs - constants], *ctx.options)
+            found = run(*saved, *grads, *ctx.options)
             return (
                 *[None if x is None else g for x, g in zip(saved[:count], found, strict=True)],
                 *[None for _ in ctx.options],
@@ -213,8 +220,12 @@ def _no_forward_mode(ctx, *tangents):
     raise RuntimeError(FORWARD)
 
 
-def _first_derivative_only(back, fold, tensors: int) -> type[torch.autograd.Function]:
-    """The backward operator, with an error of its own when it is differentiated again."""
+def first_derivative_only(back, fold=None, tensors: int = 0) -> type[torch.autograd.Function]:
+    """The backward function, with an error of its own when it is differentiated again.
+
+    torch's ``once_differentiable`` says so to ``.backward()`` alone: ``autograd.grad`` with inputs
+    never visits its error, and drops the second derivative.
+    """
 
     class BackwardFunction(torch.autograd.Function):
         generate_vmap_rule = fold is None

@@ -27,7 +27,7 @@ from coefdyn.execution.chunked.readouts import rule
 from coefdyn.execution.chunked.rows import apply_rows
 from coefdyn.execution.chunked.tiles import cut
 from coefdyn.execution.growth import grows, reflects
-from coefdyn.execution.inputs import can_read
+from coefdyn.execution.inputs import can_read_all
 from coefdyn.execution.problem import flipped_sides, flips, gates
 from coefdyn.execution.restrictions import with_own
 from coefdyn.execution.rows import normalize
@@ -133,13 +133,13 @@ def apply_pointwise(
     batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     if is_softmax(dynamics) and dynamics.own is None and v.shape[-1] == dynamics.key_dim:
         return softmax_attention(dynamics, v, batch)
-    tiles = fused_rows(dynamics, v.shape[-1])
+    tiles = fused_rows(dynamics, v)
     if tiles is not None:
         return fused_attention(dynamics, v, tiles)
     if needs_rows(dynamics) or grows(dynamics):
         return apply_rows(dynamics, v, rows)
     phi, eta, weighted = dynamics.readout, dynamics.normalizer, weighs_row_sums(dynamics)
-    if weighted and not can_read(v):
+    if weighted and not can_read_all(dynamics, v):
         return apply_rows(dynamics, v, rows)
     name: Phi = next((known.name for known in BUILT_IN if phi.same_as(known)), phi.fn)
     shift = name in ("exp", "softplus") and eta.cancels_scale

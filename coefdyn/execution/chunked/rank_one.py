@@ -12,7 +12,8 @@ Stacking K' = [k'; left'] and V' = [b V; -E] leaves a scan without decay:
     (I + tril(right' left'^T, -1)) E = right' S' + tril(right' k'^T, -1) (b V)
     O = tril(q' K'^T) V' + q' S',    S <- e^{T - a} (S' + K'^T V')
 
-A piece whose exponents are not safe is cut into shorter ones, at last into single inputs.
+A piece whose exponents are not safe, or that grows, is cut into shorter ones, at last into single
+inputs.
 
 The gradient of l_i is q_i * dq_i - k_i * dk_i - left_i * dleft_i + right_{i+1} * dright_{i+1}.
 Pairs between which no decay lies, (i, i) for q, (i, i - 1) for right, and a piece's last token and
@@ -31,7 +32,9 @@ from coefdyn.execution.chunked.diagonal import SHORTER, anchored_sums
 from coefdyn.execution.chunked.householder import solve_lower, solve_upper
 from coefdyn.execution.chunked.operators import Kernel
 from coefdyn.execution.chunked.scalar import output_shapes, own_pairs, tile_bytes, write_factor
-from coefdyn.execution.chunked.tiles import batch_groups, chunk_bounds, cut, scaled
+from coefdyn.execution.chunked.tiles import STEADY, batch_groups, chunk_bounds, cut, scaled
+from coefdyn.execution.growth import LIMIT_NATS, rank_one_nats, rise
+from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["rank_one_kernel"]
@@ -47,8 +50,21 @@ class _Piece(NamedTuple):
     before: Tensor | None
 
 
+def _steady(g: Float[Tensor, "B C n"], nats: Float[Tensor, "B C"] | None) -> bool:
+    """Whether no channel of a piece grows by more than a triangular system may see."""
+    if nats is None:
+        return True
+    grown = float(rise(g.double().clamp(min=RESET).mT).amax())
+    whole = (g + nats[..., None]).double().clamp(min=RESET).mT
+    return grown <= STEADY and float(rise(whole).amax()) <= LIMIT_NATS
+
+
 def _pieces(
-    g: Float[Tensor, "B L n"], start: int, stop: int, sizes: tuple[int, ...]
+    g: Float[Tensor, "B L n"],
+    nats: Float[Tensor, "B L"] | None,
+    start: int,
+    stop: int,
+    sizes: tuple[int, ...],
 ) -> Iterator[_Piece]:
     """Cut tokens start .. stop - 1 into pieces of sizes[0], and further where that is unsafe."""
     for a, b in chunk_bounds(stop - start, sizes[0]):
@@ -57,17 +73,20 @@ def _pieces(
             yield _Piece(a, b, None, g[:, a:b].exp(), None)
             continue
         sums, half, safe = anchored_sums(g[:, a:b])
-        if safe:
+        if safe and _steady(g[:, a:b], cut(nats, (slice(None), slice(a, b)))):
             before = torch.cat([-half, sums[:, :-1]], 1).exp_()
             yield _Piece(a, b, sums.exp_(), half.exp_(), before)
         else:
-            yield from _pieces(g, a, b, sizes[1:])
+            yield from _pieces(g, nats, a, b, sizes[1:])
 
 
-def _cut(g: Float[Tensor, "B L n"], chunk: int) -> list[_Piece]:
+def _cut(g: Float[Tensor, "B L n"], left: Tensor, right: Tensor, chunk: int) -> list[_Piece]:
     """The pieces of one group's sequence."""
     shorter = tuple(size for size in (*SHORTER, 1) if size < chunk)
-    return list(_pieces(g, 0, g.shape[1], (chunk, *shorter)))
+    nats = rank_one_nats(left, right, g)
+    if float((nats + g.amax(-1)).amax()) * chunk <= STEADY:
+        nats = None
+    return list(_pieces(g, nats, 0, g.shape[1], (chunk, *shorter)))
 
 
 class _Anchored(NamedTuple):
@@ -88,7 +107,7 @@ class _Group:
         self.q, self.k, self.v = q[group], k[group], v[group]
         self.left, self.right = left[group], right[group]
         self.weight, self.scale = cut(weight, group), scale
-        self.pieces = _cut(log_decay[group], chunk)
+        self.pieces = _cut(log_decay[group], self.left, self.right, chunk)
 
     def factor(self, piece: _Piece) -> Tensor | float | None:
         """b_j of one piece."""

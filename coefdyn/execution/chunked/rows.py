@@ -17,7 +17,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne
 from coefdyn.execution import parallel
 from coefdyn.execution.growth import erases, grows
-from coefdyn.execution.inputs import can_read
+from coefdyn.execution.inputs import can_read_all, tensors_of
 from coefdyn.execution.problem import flips
 from coefdyn.execution.reference import advance, nothing_stored, read_row
 from coefdyn.execution.restrictions import allowed
@@ -57,10 +57,21 @@ def apply_tokens(
     return torch.cat(outputs, -2)
 
 
-def _checkpoint(tile: Callable, *args):
-    if torch.is_grad_enabled() and can_read(args[1]):  # torch.func knows no checkpoints
-        return checkpoint(tile, *args, use_reentrant=False)
-    return tile(*args)
+def _checkpoint(tile: Callable, dynamics: CoefficientDynamics, v: Tensor, *args):
+    held = [x for x in (*tensors_of(dynamics), v) if not x.is_inference()]
+    if not torch.is_grad_enabled() or not can_read_all(dynamics, v):
+        return tile(dynamics, v, *args)  # torch.func knows no checkpoints
+    versions = [x._version for x in held]
+
+    def unchanged(*args):
+        if [x._version for x in held] != versions:
+            raise RuntimeError(
+                "an input of apply was changed in place between the forward and the backward "
+                "pass, which computes its rows again from it; change a clone instead."
+            )
+        return tile(*args)
+
+    return checkpoint(unchanged, dynamics, v, *args, use_reentrant=False)
 
 
 def _token_tile(

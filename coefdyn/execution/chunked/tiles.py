@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import torch
 
+from coefdyn.execution.growth import householder_nats, rise
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
@@ -57,17 +58,23 @@ def scaled(x: Tensor, factor: Tensor | float | None) -> Tensor:
     return x if factor is None else x * factor
 
 
-def steady_chunk(log_decay: Float[Tensor, "B L"] | None, chunk: int) -> int:
+def steady_chunk(
+    log_decay: Float[Tensor, "B L"] | None,
+    direction: Float[Tensor, "B L n"],
+    beta: Float[Tensor, "B L"],
+    chunk: int,
+) -> int:
     """The chunk, halved until no pair of tokens in one grows by more than STEADY nats.
 
     For triangular systems: see ``growth.py``. From chunk to chunk nothing is lost.
     """
-    if log_decay is None or float(log_decay.amax()) <= 0.0:
+    nats = householder_nats(direction, beta)
+    nats = nats if log_decay is None else log_decay.clamp(min=RESET) + nats
+    if nats.numel() == 0 or float(nats.amax()) * chunk <= STEADY:
         return chunk
     while chunk > 1:
-        g = torch.nn.functional.pad(log_decay.double(), (0, -log_decay.shape[1] % chunk))
-        sums = g.clamp(min=RESET).unflatten(-1, (-1, chunk)).cumsum(-1)
-        if float((sums - sums.cummin(-1).values).amax()) <= STEADY:
+        padded = torch.nn.functional.pad(nats.double(), (0, -nats.shape[1] % chunk))
+        if float(rise(padded.unflatten(-1, (-1, chunk))).amax()) <= STEADY:
             return chunk
         chunk = -(-chunk // 2)
     return chunk

@@ -25,7 +25,7 @@ from coefdyn.dynamics.evolution import (
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, One, RowSum
 from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.execution.chunked.operators import flatten_batch
-from coefdyn.execution.growth import LIMIT_NATS, grows, reflects
+from coefdyn.execution.growth import grows, growth_message, reflects
 from coefdyn.execution.problem import (
     decays,
     finish,
@@ -79,11 +79,7 @@ def check_triton(dynamics: CoefficientDynamics) -> None:
         _check_pointwise(dynamics)
     _check_device(dynamics)
     if grows(dynamics):
-        raise ValueError(
-            f"method='triton' is accurate with {name} while no pair of tokens grows by more than "
-            f"{LIMIT_NATS:g} nats relative to the token just written; these gates grow by more. "
-            "Use method='auto', which chooses one that is right."
-        )
+        raise ValueError(growth_message(dynamics, "triton"))
 
 
 def _check_pointwise(dynamics: CoefficientDynamics) -> None:

@@ -1,0 +1,183 @@
+"""Growth beside erasure: every method that does not refuse is right, forward, gradients, extend.
+
+Designs grow in single channels, outside phi, in log scalings or by the erasure itself, under every
+eta, in float32 and float64. What rounding of the inputs does to the reference is allowed to all.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+import torch
+from tolerances import relative_error, tolerance
+from torch.nn.functional import normalize
+
+from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.execution.apply import resolve
+from coefdyn.execution.growth import grows, horizon_tokens
+
+F32, F64 = torch.float32, torch.float64
+Tensors = dict[str, torch.Tensor]
+Build = Callable[[Tensors], CoefficientDynamics]
+PHIS = (readout.identity, readout.relu, readout.Pointwise(torch.tanh, name="tanh"))
+
+
+def drawn(rng: random.Random) -> tuple[Tensors, Build]:
+    """Inputs in float64, and the design that they make in any dtype."""
+    length, n = rng.choice((33, 70, 140)), rng.choice((3, 4))
+    generator = torch.Generator().manual_seed(rng.randrange(10**6))
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=F64)
+
+    def uniform(*shape: int) -> torch.Tensor:
+        return torch.rand(*shape, generator=generator, dtype=F64)
+
+    rate, phi, eta = (
+        rng.choice((0.05, 0.25, 0.5)),
+        rng.choice(PHIS),
+        rng.choice(("one", "row_sum", "floored")),
+    )
+    kind, structure = (
+        rng.choice(("gate", "outer", "log", "beta")),
+        rng.choice(("plain", "scaled", "rank one")),
+    )
+    x = {"q": uniform(length, n), "k": uniform(length, n), "v": normal(length, 2)}
+    x["z"], x["beta"] = normalize(normal(length, n), dim=-1), uniform(length)
+    if kind == "beta":
+        x["beta"] = torch.where(torch.arange(length) < length // 2, 0.5, -rate)
+    channels = torch.full((length, n), -0.5, dtype=F64)
+    channels[:, 0] = rate if kind == "gate" else -0.1
+    if structure == "rank one":
+        x["g"], x["left"] = channels, x["beta"][:, None] * x["z"] * channels.exp()
+    if structure == "scaled":
+        x["g"] = torch.full((length,), rate if kind == "gate" else -0.1, dtype=F64)
+    if kind == "outer":
+        x["c"] = torch.full((length,), rate, dtype=F64)
+    if kind == "log":
+        x["l"] = -rate * torch.arange(length, dtype=F64)
+
+    def build(x: Tensors) -> CoefficientDynamics:
+        if structure == "rank one":
+            a = evolution.DiagonalPlusRankOne(log_decay=x["g"], left=x["left"], right=x["z"])
+        elif structure == "scaled":
+            a = evolution.ScaledHouseholder(direction=x["z"], beta=x["beta"], log_decay=x["g"])
+        else:
+            a = evolution.Householder(direction=x["z"], beta=x["beta"])
+        table = {"one": normalizer.One(), "row_sum": normalizer.RowSum()}
+        return CoefficientDynamics(
+            q=x["q"],
+            k=x["k"],
+            evolution=a,
+            scaling=1.0,
+            readout=phi,
+            normalizer=table.get(eta, normalizer.FlooredRowSum()),
+            log_scaling=x.get("l"),
+            outer_log_decay=x.get("c"),
+        )
+
+    return x, build
+
+
+def computed(x: Tensors, build: Build, method: str, dtype: torch.dtype) -> Tensors:
+    """y and every gradient of one method."""
+    leaves = {name: value.to(dtype).detach().requires_grad_() for name, value in x.items()}
+    d, v = build(leaves), leaves["v"]
+    if method == "extend":
+        y, state = d.narrow(0, 20).extend(v[:20])
+        y = torch.cat([y, d.narrow(20, d.length - 20).extend(v[20:], state)[0]])
+    elif method == "coefficients":
+        y = d.coefficients(normalized=True) @ v
+    else:
+        y = d.apply(v, method)
+    probe = torch.linspace(-1, 1, y.numel(), dtype=dtype).view_as(y)
+    slopes = torch.autograd.grad(y, list(leaves.values()), probe, allow_unused=True)
+    return {"y": y, **{n: g for n, g in zip(leaves, slopes, strict=True) if g is not None}}
+
+
+def methods_of(d: CoefficientDynamics) -> list[str]:
+    found = ["auto", "parallel", "extend", "coefficients"]
+    for method in ("chunked", "recurrent"):
+        try:
+            resolve(d, method)
+        except ValueError:
+            continue
+        found.append(method)
+    return found
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("seed", range(24))
+def test_designs_that_grow(seed: int, dtype: torch.dtype) -> None:
+    x, build = drawn(random.Random(seed))
+    x = {name: value.to(dtype).double() for name, value in x.items()}
+    want, eps = computed(x, build, "reference", F64), torch.finfo(dtype).eps
+    noise = torch.Generator().manual_seed(seed)
+    moved = {
+        n: t * (1 + eps * torch.randn(t.shape, generator=noise, dtype=F64)) for n, t in x.items()
+    }
+    shaken, own = computed(moved, build, "reference", F64), computed(x, build, "reference", dtype)
+    largest = max(value.norm() for name, value in want.items() if name != "y")
+    for method in methods_of(build({n: t.to(dtype) for n, t in x.items()})):
+        got = computed(x, build, method, dtype)
+        for name, value in want.items():
+            if name != "y" and value.norm() < 1e-3 * largest:
+                continue
+            limit = tolerance("parallel", dtype, "output" if name == "y" else "gradient")
+            known = (relative_error(y[name], value) for y in (shaken, own))
+            limit = max(limit, *(30 * error for error in known))
+            assert relative_error(got[name], value) <= limit, (method, name, build(x))
+
+
+@pytest.mark.parametrize("eta", [normalizer.One(), normalizer.RowSum()])
+def test_one_growing_channel_of_three(eta: normalizer.Normalizer) -> None:
+    torch.manual_seed(0)
+    length = 128
+    z = normalize(torch.randn(length, 3), dim=-1)
+    q, k = torch.rand(2, length, 3)
+    v, beta, g = torch.randn(length, 3), torch.rand(length), torch.full((length, 3), -0.5)
+    g[:, 0] = 0.5
+    a = evolution.DiagonalPlusRankOne(log_decay=g, left=beta[:, None] * z * g.exp(), right=z)
+    d = CoefficientDynamics(
+        q=q, k=k, evolution=a, scaling=1.0, readout=readout.identity, normalizer=eta
+    )
+    want = d.to(F64).apply(v.double(), "reference")
+    for method in ("auto", "parallel", "chunked", "recurrent"):
+        assert relative_error(d.apply(v, method), want) < 2e-5, method
+    assert relative_error(d.extend(v)[0], want) < 2e-5
+
+
+def test_a_refusal_names_the_horizon_and_auto_goes_on() -> None:
+    x = normalize(torch.randn(300, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
+    a = evolution.Householder(direction=x, beta=torch.full((300,), 0.9))
+    d = CoefficientDynamics(
+        q=x.abs(),
+        k=x.abs(),
+        evolution=a,
+        scaling=1.0,
+        readout=readout.identity,
+        normalizer=normalizer.FlooredRowSum(1e-3),
+        outer_log_decay=torch.full((300,), 0.4),
+    )
+    with pytest.raises(ValueError, match=r"the first 13 of 300 tokens\. Use method='auto'"):
+        d.apply(x, "chunked")
+    want = d.to(F64).apply(x.double(), "reference")
+    assert relative_error(d.apply(x), want) < 1e-4
+
+
+def test_benign_designs_do_not_grow() -> None:
+    """beta of at most 2 along a unit key, KDA's form and negative decays stay on the fast path."""
+    generator = torch.Generator().manual_seed(0)
+    z = normalize(torch.randn(500, 16, generator=generator), dim=-1)
+    g = -torch.rand(500, 16, generator=generator)
+    beta = 2 * torch.rand(500, generator=generator)
+    a = evolution.Householder(direction=z, beta=beta)
+    kda = evolution.DiagonalPlusRankOne(log_decay=g, left=beta[:, None] * z, right=g.exp() * z)
+    for one in (a, kda):
+        d = CoefficientDynamics(
+            q=z, k=z, evolution=one, scaling=1.0, readout=readout.exp, normalizer=normalizer.One()
+        )
+        assert not grows(d)
+        assert horizon_tokens(d) == 500
