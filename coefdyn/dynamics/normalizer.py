@@ -9,11 +9,11 @@ zero output and zero gradient.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
 
+from coefdyn.options import is_finite_number, shown
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["FlooredRowSum", "Given", "Normalizer", "One", "RowSum"]
@@ -73,9 +73,10 @@ class RowSum(Normalizer):
         sink = self.sink
         if sink is None or isinstance(sink, Tensor):
             return
-        if isinstance(sink, bool) or not isinstance(sink, (int, float)) or not math.isfinite(sink):
+        if not is_finite_number(sink):
             raise ValueError(
-                f"RowSum(sink=) takes a tensor (..., L) or a finite number, in nats, got {sink!r}; "
+                "RowSum(sink=) takes a tensor (..., L) or a finite number, in nats, got "
+                f"{shown(sink)}; "
                 "use None for no sink."
             )
 
@@ -108,10 +109,10 @@ class FlooredRowSum(Normalizer):
     floor: float = 1.0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.floor, (int, float)) or not 0 < self.floor < math.inf:
+        if not is_finite_number(self.floor) or self.floor <= 0:
             raise ValueError(
-                f"FlooredRowSum needs a number floor > 0, got {self.floor!r}; for no floor use "
-                "RowSum()."
+                f"FlooredRowSum needs a number floor > 0, got {shown(self.floor)}; for no floor "
+                "use RowSum()."
             )
 
     @property

@@ -71,10 +71,17 @@ def apply(
         dynamics = absorbed(dynamics)
     with full_precision(v.device):
         run = resolve(dynamics, method, v.shape[-1])
+        if is_empty(dynamics, v):
+            run = parallel.apply
         if run is run_triton:  # takes half precision as it is, with float32 accumulation
             return run(dynamics, v)
         working, values = in_working_precision(dynamics, v)
         return run(working, values).to(v.dtype)
+
+
+def is_empty(dynamics: CoefficientDynamics, v: Tensor) -> bool:
+    """Whether there is no sequence: kernels need one, sums over nothing do not."""
+    return 0 in dynamics.batch_shape or 0 in v.shape[:-2]
 
 
 def extend(
@@ -89,7 +96,11 @@ def extend(
             check_state(dynamics, v, state)
         if not has_finite_state(dynamics):
             y, state = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
-        elif dynamics.length < PROMPT_TOKENS or type(dynamics.evolution) not in KERNELS:
+        elif (
+            dynamics.length < PROMPT_TOKENS
+            or type(dynamics.evolution) not in KERNELS
+            or is_empty(dynamics, v)
+        ):
             y, state = recurrent.step_linear(dynamics, v, cast(LinearState | None, state))
         else:
             y, state = continue_chunked(dynamics, v, cast(LinearState | None, state))
