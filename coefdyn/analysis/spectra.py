@@ -156,7 +156,8 @@ def scaled_eta(
         offset = torch.zeros_like(total) if offset is None else offset.expand_as(total)
         normalizer = dynamics.normalizer.narrow(i, 1)
         floored = isinstance(normalizer, FlooredRowSum)
-        other = math.log(normalizer.floor) if floored else getattr(normalizer, "sink", None)
+        other: Any = getattr(normalizer, "floor" if floored else "sink", None)
+        other = math.log(other) if floored else other
         if other is not None:
             other = torch.as_tensor(other, dtype=total.dtype, device=total.device)
             other = other[..., None] if other.ndim else other
