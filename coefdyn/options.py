@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -16,6 +17,8 @@ __all__ = [
     "check_number",
     "did_you_mean",
     "from_plain",
+    "is_finite_number",
+    "shown",
 ]
 
 T = TypeVar("T")
@@ -27,10 +30,26 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]!r}?" if close else "."
 
 
+def is_finite_number(value: object) -> bool:
+    """Whether a value is a number that a float holds (True and False are none)."""
+    limit = sys.float_info.max  # an integer may lie beyond it
+    number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return number and -limit <= value <= limit  # type: ignore[operator]
+
+
+def shown(value: object) -> str:
+    """A value for a message; a tensor by its shape, an integer beyond all floats by its size."""
+    if (shape := getattr(value, "shape", None)) is not None:
+        return f"a {type(value).__name__.lower()} {tuple(shape)}"
+    if isinstance(value, int) and value.bit_length() > 1024:
+        return f"a whole number of {value.bit_length()} bits"
+    return repr(value)
+
+
 def check_count(name: str, value: object, least: int = 1) -> int:
     """A whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number >= {least}, got {value!r}.")
+        raise ValueError(f"{name} must be a whole number >= {least}, got {shown(value)}.")
     return value
 
 
@@ -43,10 +62,9 @@ def check_flag(name: str, value: object) -> bool:
 
 def check_number(name: str, value: object, least: float = -math.inf) -> float:
     """A finite number of at least ``least``."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    if not number or not math.isfinite(value) or value < least:  # type: ignore[arg-type, operator]
+    if not is_finite_number(value) or value < least:  # type: ignore[operator]
         bound = "" if least == -math.inf else f" >= {least:g}"
-        raise ValueError(f"{name} must be a finite number{bound}, got {value!r}.")
+        raise ValueError(f"{name} must be a finite number{bound}, got {shown(value)}.")
     return value  # type: ignore[return-value]
 
 

@@ -10,9 +10,10 @@ from enum import Enum
 
 import torch
 
+from coefdyn.analysis.common import check_not_empty, widened
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.normalizer import Given, One, RowSum
-from coefdyn.dynamics.readout import FeatureMap, Readout
+from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["CombinationClass", "combination_class", "is_nonnegative", "observed_class"]
@@ -27,15 +28,20 @@ class CombinationClass(Enum):
     LINEAR = "linear"
 
 
-def is_nonnegative(readout: Readout) -> bool:
-    """Whether phi >= 0 (or psi >= 0, channel by channel) on a wide grid of scores.
+def is_nonnegative(dynamics: CoefficientDynamics) -> bool:
+    """Whether phi >= 0 (or psi >= 0, channel by channel) on a wide grid of scores (of keys).
 
     A grid cannot prove it for an arbitrary function; for exp, ReLU, softplus and the usual psi it
     decides correctly, and ``observed_class`` checks it on data.
     """
-    grid = torch.linspace(-40.0, 40.0, 4001, dtype=torch.float64)
-    if isinstance(readout, FeatureMap):
-        return bool((readout.features(grid[:, None].expand(-1, 4)) >= 0).all())
+    readout = dynamics.readout
+    grid = torch.linspace(-40.0, 40.0, 4001, dtype=torch.float64, device=dynamics.device)
+    if isinstance(readout, FeatureMap):  # all channels alike, and in directions of their own
+        wide, n = widened(dynamics).dtype, dynamics.key_dim
+        generator = torch.Generator().manual_seed(0)
+        spread = torch.randn(len(grid), n, generator=generator, dtype=torch.float64).to(grid)
+        points = torch.cat([grid[:, None].expand(-1, n), grid[:, None] * spread]).to(wide)
+        return not bool((readout.features(points) < 0).any())
     return bool((readout(grid) >= 0).all())  # type: ignore[operator]
 
 
@@ -46,7 +52,7 @@ def combination_class(dynamics: CoefficientDynamics) -> CombinationClass:
     class is therefore convex on every row that has a positive score.
     """
     eta = dynamics.normalizer
-    nonnegative = is_nonnegative(dynamics.readout)
+    nonnegative = is_nonnegative(dynamics)
     if dynamics.own is not None:
         nonnegative = nonnegative and bool((dynamics.own >= 0).all())
     if isinstance(eta, RowSum) and eta.sink is not None:  # the rest of a row goes to the sink
@@ -69,7 +75,11 @@ def observed_class(
         normalized: from ``dynamics.coefficients(normalized=True)``.
         tolerance: how far below 0 a coefficient, or from 1 a row sum, may lie. Rows that are
             entirely zero are left out of the row-sum test.
+
+    Raises:
+        ValueError: for a batch without sequences.
     """
+    check_not_empty("observed_class", tuple(normalized.shape[:-2]))
     rows = normalized.sum(dim=-1)
     empty = (normalized == 0).all(dim=-1)
     sums_to_one = bool((((rows - 1).abs() <= tolerance) | empty).all())

@@ -1,16 +1,39 @@
-"""Small pieces shared by the analyses."""
+"""What the analyses share: the pairs that count, the precision they read in, what they refuse."""
 
 from __future__ import annotations
 
 import torch
 
-from coefdyn.shapes import Float, Tensor
+from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.execution.restrictions import allowed
+from coefdyn.shapes import Bool, Tensor
 
-__all__ = ["causal_entries"]
+__all__ = ["admitted", "check_not_empty", "widened"]
 
 
-def causal_entries(matrix: Float[Tensor, "*batch L L"]) -> Float[Tensor, "*batch m"]:
-    """The entries with j <= i, row by row, as the last axis."""
-    length = matrix.shape[-1]
-    i, j = torch.tril_indices(length, length, device=matrix.device)
-    return matrix[..., i, j]
+def admitted(dynamics: CoefficientDynamics) -> Bool[Tensor, "*#batch L L"]:
+    """True where token i may read token j: j <= i, and not masked."""
+    return allowed(dynamics, 0, dynamics.length)
+
+
+def check_not_empty(name: str, batch: tuple[int, ...]) -> None:
+    """Raise ValueError for a batch without sequences."""
+    if 0 in batch:
+        raise ValueError(
+            f"{name} measures at least one sequence, got leading axes {tuple(batch)}: nothing can "
+            "be said of none. Leave empty batches out."
+        )
+
+
+def widened(dynamics: CoefficientDynamics) -> CoefficientDynamics:
+    """The same dynamics in float64; at least in float32 where a feature map does not take that,
+    since it holds tensors of its own."""
+    phi, dtype = dynamics.readout, torch.float64
+    if isinstance(phi, FeatureMap):
+        try:
+            with torch.no_grad():
+                phi.features(dynamics.q[..., :1, :].to(dtype))
+        except (RuntimeError, ValueError):
+            dtype = torch.promote_types(dynamics.dtype, torch.float32)
+    return dynamics if dynamics.dtype == dtype else dynamics.to(dtype)

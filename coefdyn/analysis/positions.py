@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from coefdyn.analysis.common import check_not_empty, widened
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.shapes import Float, Tensor
 
@@ -19,8 +20,8 @@ class PositionalInformation:
     Attributes:
         first: alpha_{i,j} for i >= later, of the earlier copy.
         second: alpha_{i,later}, of the later copy.
-        largest_gap: max over i of their absolute difference.
-        separated: whether the gap exceeds the tolerance.
+        largest_gap: max over i of their absolute difference, where one of them is finite.
+        separated: whether a gap exceeds the tolerance.
     """
 
     first: Float[Tensor, "*batch m"]
@@ -57,10 +58,28 @@ def positional_information(
 
     With A_t = I they are equal for every readout. With A_t != I they differ for a generic query
     whenever the product A_later ... A_{j+1} is not the identity; a reflection applied twice is.
+    An outer decay separates them likewise, and so does a mask that tells them apart. Computed in
+    float64 where the readout allows that.
+
+    Args:
+        dynamics: the design.
+        j: the token that is copied, 0-based.
+        later: where to, j < later < L.
+        tolerance: the least gap that counts, relative to coefficients larger than 1.
+
+    Raises:
+        ValueError: for positions that do not fit, or a batch without sequences.
     """
-    alpha = duplicate_token(dynamics, j, later).coefficients()
+    check_not_empty("positional_information", dynamics.batch_shape)
+    alpha = duplicate_token(widened(dynamics), j, later).coefficients()
     first, second = alpha[..., later:, j], alpha[..., later:, later]
-    gap = (first - second).abs().max().item()
+    gap = (first - second).abs().nan_to_num(nan=0.0, posinf=torch.inf)  # both beyond the range
+    size = torch.maximum(first.abs(), second.abs()).clamp(min=1.0)
+    least = max(tolerance, 10 * torch.finfo(alpha.dtype).eps)
+    apart = (gap > least * size) | (first.isinf() != second.isinf())
     return PositionalInformation(
-        first=first, second=second, largest_gap=gap, separated=gap > tolerance
+        first=first.to(dynamics.dtype),
+        second=second.to(dynamics.dtype),
+        largest_gap=gap.max().item(),
+        separated=bool(apart.any()),
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from coefdyn.analysis.common import causal_entries
+from coefdyn.analysis.common import admitted, check_not_empty
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import Pointwise
 from coefdyn.shapes import Float, Int, Tensor
@@ -19,7 +19,7 @@ EPSILON = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Selectivity:
-    """Counts over the causal half of the matrix.
+    """Counts over the pairs that may meet: j <= i, and not masked.
 
     Attributes:
         near_zero_fraction: share of coefficients with abs(alpha) <= epsilon.
@@ -43,8 +43,13 @@ def selectivity(
         dynamics: the design.
         epsilon: threshold on abs(alpha), > 0.
         normalized: look at alpha / eta (default) or at alpha.
+
+    Raises:
+        ValueError: for a batch without sequences.
     """
-    alpha = causal_entries(dynamics.coefficients(normalized=normalized))
+    check_not_empty("selectivity", dynamics.batch_shape)
+    alpha = dynamics.coefficients(normalized=normalized)
+    alpha = alpha[admitted(dynamics).expand_as(alpha)]
     small = (alpha.abs() <= epsilon).double().mean().item()
     large = ((alpha >= 0.9) & (alpha <= 1.0)).double().mean().item()
     return Selectivity(
@@ -58,14 +63,14 @@ def selectivity(
 def simultaneous_zeros(
     dynamics: CoefficientDynamics, epsilon: float = 1e-6
 ) -> Int[Tensor, "*batch L"]:
-    """Number of abs(alpha_{i,j}) <= epsilon among j <= i, for each i (Principle 2.2, Figure 9).
+    """Number of abs(alpha_{i,j}) <= epsilon for each i (Principle 2.2, Figure 9).
 
-    With an identity readout and linearly independent states it is at most n - 1 for a nonzero
-    query (Corollary 2.2); repeated tokens give more for free.
+    Counted are the j <= i that the mask admits. With an identity readout and linearly independent
+    states it is at most n - 1 for a nonzero query (Corollary 2.2); repeated tokens give more for
+    free.
     """
     alpha = dynamics.coefficients()
-    causal = torch.ones_like(alpha, dtype=torch.bool).tril()
-    return ((alpha.abs() <= epsilon) & causal).sum(dim=-1)
+    return ((alpha.abs() <= epsilon) & admitted(dynamics)).sum(dim=-1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

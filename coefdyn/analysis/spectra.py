@@ -6,12 +6,14 @@ eigenvalues follow from the structure of A_t; only an A_t without one needs an e
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 
+from coefdyn.analysis.common import check_not_empty, widened
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Dense,
@@ -23,6 +25,7 @@ from coefdyn.dynamics.evolution import (
     ScaledHouseholder,
 )
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, One
+from coefdyn.execution.reference import evolve, read_row
 from coefdyn.shapes import Float, Tensor
 
 __all__ = [
@@ -44,7 +47,7 @@ class Spectrum:
     """Eigenvalues per position.
 
     Attributes:
-        eigenvalues: complex, ``(..., L, n)``, of A_t.
+        eigenvalues: complex, ``(..., L, n)``, of A_t (times exp(c_t) of an outer decay).
         transition: complex, ``(..., L, n)``, of Lambda_t; position 0 has no predecessor and is NaN.
         largest_modulus: max |eigenvalue of A_t| over positions 1 .. L-1.
     """
@@ -94,6 +97,12 @@ def erased(evolution: Householder | ScaledHouseholder) -> Tensor:
     return torch.cat([along[..., None], rest], dim=-1)
 
 
+def of_matrices(matrices: Float[Tensor, "*batch L n n"]) -> Tensor:
+    """By an eigensolver; there is none for half precision."""
+    half = matrices.dtype in (torch.float16, torch.bfloat16)
+    return torch.linalg.eigvals(matrices.float() if half else matrices)
+
+
 #: structure -> eigenvalues of every A_t, given queries for the shape
 RULES: dict[type[Evolution], Callable[[Any, Tensor], Tensor]] = {
     Identity: lambda a, like: torch.ones_like(like),
@@ -103,7 +112,7 @@ RULES: dict[type[Evolution], Callable[[Any, Tensor], Tensor]] = {
     Diagonal: lambda a, like: signed(a.log_decay.exp(), a.sign),
     Householder: lambda a, like: erased(a),
     ScaledHouseholder: lambda a, like: signed(a.log_decay.exp(), a.sign)[..., None] * erased(a),
-    Dense: lambda a, like: torch.linalg.eigvals(a.matrix),
+    Dense: lambda a, like: of_matrices(a.matrix),
 }
 
 
@@ -121,13 +130,50 @@ def eigenvalues(evolution: Evolution, like: Tensor) -> Tensor:
         return rule(evolution, like)
     length, n = like.shape[-2:]
     matrices = [evolution.dense(t, n, dtype=like.dtype) for t in range(length)]
-    return torch.linalg.eigvals(torch.stack(torch.broadcast_tensors(*matrices), -3))
+    return of_matrices(torch.stack(torch.broadcast_tensors(*matrices), -3))
 
 
 def ratios(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L"]:
-    """eta_{t-1} / eta_t; NaN at position 0."""
+    """eta_{t-1} / eta_t; NaN at position 0. Also where eta itself leaves the range."""
     scale = eta(dynamics)
-    return torch.nn.functional.pad(scale[..., :-1] / scale[..., 1:], (1, 0), value=float("nan"))
+    tiny = torch.finfo(scale.dtype).tiny
+    if bool((scale.isfinite() & (scale.abs() >= tiny)).all()):
+        found = scale[..., :-1] / scale[..., 1:]
+    else:
+        part, offset = scaled_eta(dynamics)
+        found = part[..., :-1] / part[..., 1:] * (offset[..., :-1] - offset[..., 1:]).exp()
+    return torch.nn.functional.pad(found, (1, 0), value=float("nan"))
+
+
+def scaled_eta(
+    dynamics: CoefficientDynamics,
+) -> tuple[Float[Tensor, "*batch L"], Float[Tensor, "*batch L"]]:
+    """(a, m) with eta_i = a_i exp(m_i), row by row."""
+    parts, offsets = [], []
+    for i, stored in enumerate(evolve(dynamics)):
+        row, offset = read_row(dynamics, stored, i)
+        total = row.sum(-1, keepdim=True)
+        offset = torch.zeros_like(total) if offset is None else offset.expand_as(total)
+        normalizer = dynamics.normalizer.narrow(i, 1)
+        floored = isinstance(normalizer, FlooredRowSum)
+        other: Any = getattr(normalizer, "floor" if floored else "sink", None)
+        other = math.log(other) if floored else other
+        if other is not None:
+            other = torch.as_tensor(other, dtype=total.dtype, device=total.device)
+            other = other[..., None] if other.ndim else other
+            higher = torch.maximum(offset, other)
+            total, other = total * (offset - higher).exp(), (other - higher).exp()
+            total = torch.maximum(total.abs(), other) if floored else total + other
+            offset = higher
+        parts.append(total[..., 0])
+        offsets.append(offset[..., 0])
+    return torch.cat(parts, -1), torch.cat(offsets, -1)
+
+
+def steps(dynamics: CoefficientDynamics) -> Tensor:
+    """Eigenvalues of every A_t times exp(c_t) of an outer decay, ``(..., L, n)``."""
+    found, c = eigenvalues(dynamics.evolution, dynamics.q), dynamics.outer_log_decay
+    return found if c is None else found * c.exp()[..., None]
 
 
 def spectrum(
@@ -135,16 +181,24 @@ def spectrum(
 ) -> Spectrum:
     """Eigenvalues of every A_t and of every Lambda_t = (eta_{t-1}/eta_t) A_t (DSF, eq. 5).
 
-    For a time-varying product the moduli do not bound the state; see ``stability``.
+    For a time-varying product the moduli do not bound the state; see ``stability``. An outer decay
+    is a factor exp(c_t) of A_t.
 
     Args:
-        dynamics: any; read in its own dtype.
+        dynamics: any; read in its own dtype, half precision in float32.
         angles: theta by which the basis of each channel turns per token, in radians, ``(..., 1,
             n)`` or ``(..., L, n)``: each eigenvalue is multiplied by e^{i theta}. Time-invariant
             mixers keep r in A_t and theta in the positions of q and k (``mixer.angles()``).
+
+    Raises:
+        ValueError: for a batch without sequences.
     """
-    found = eigenvalues(dynamics.evolution, dynamics.q)
+    check_not_empty("spectrum", dynamics.batch_shape)
+    if dynamics.dtype in (torch.float16, torch.bfloat16):
+        dynamics = dynamics.to(torch.float32)
+    found = steps(dynamics)
     if angles is not None:
+        angles = angles.to(dynamics.dtype)
         found = found * torch.polar(torch.ones_like(angles), angles)
     found = found.to(torch.promote_types(found.dtype, torch.complex64))
     found = found.expand(*dynamics.batch_shape, *found.shape[-2:])
@@ -157,12 +211,13 @@ def spectrum(
 
 
 def transition_moduli(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch M"]:
-    """abs of the eigenvalues of Lambda_t, t >= 1, in float64: all positions and channels in a row.
+    """abs of the eigenvalues of Lambda_t, t >= 1: all positions and channels in a row.
 
-    Where A_t is a multiple of the identity its n equal eigenvalues are counted once.
+    In float64 where the readout allows that. Where A_t is a multiple of the identity its n equal
+    eigenvalues are counted once.
     """
-    wide = dynamics.to(torch.float64)
-    found = eigenvalues(wide.evolution, wide.q).abs()
+    wide = widened(dynamics)
+    found = steps(wide).abs()
     if type(wide.evolution) in (Identity, Scalar):
         found = found[..., :1]
     moduli = found[..., 1:, :] * ratios(wide)[..., 1:, None].abs()

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from coefdyn.options import shown
 from coefdyn.shapes import Bool, Tensor
 
 __all__ = ["Blocks", "Given", "Mask", "Window"]
@@ -39,6 +40,14 @@ class Mask(ABC):
         """The first column that row ``start`` or a later one may read; None if that is unknown."""
         return None
 
+    def begins(self) -> int | None:
+        """The position of the first token, where rows depend on it; None where they do not."""
+        return None
+
+    def continues(self, position: int) -> bool:
+        """Whether the first token is the one at ``position`` of the same sequence."""
+        return True
+
     def narrow(self, start: int, length: int) -> Mask:
         """The mask of positions start .. start + length - 1, counted from ``start``."""
         return self
@@ -53,11 +62,13 @@ MOST = 2**31
 
 
 def _count(name: str, value: object, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ValueError(f"{name} must be a whole number of at least {least}, got {value!r}.")
-    if value > MOST:
-        raise ValueError(f"{name} must be at most 2**31; for no restriction use mask=None.")
-    return value
+    """A whole number of at least ``least`` that an index holds."""
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if not whole or not least <= value <= MOST:  # type: ignore[operator]
+        large = f"at most {MOST}; for no restriction use mask=None"
+        bound = large if whole and value > least else f"at least {least}"  # type: ignore[operator]
+        raise ValueError(f"{name} must be a whole number of {bound}, got {shown(value)}.")
+    return value  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,6 +124,12 @@ class Blocks(Mask):
         block = (start + self.position) // self.size
         return (block - self.before) * self.size - self.position
 
+    def begins(self) -> int:
+        return self.position
+
+    def continues(self, position: int) -> bool:
+        return (self.position - position) % self.size == 0
+
     def narrow(self, start: int, length: int) -> Blocks:
         return replace(self, position=self.position + start)
 
@@ -124,10 +141,12 @@ class Given(Mask):
     Args:
         allowed: bool, ``(..., L, L)``; what lies above the diagonal does not matter. Leading axes
             as those of q, or none.
+            ``(..., rows, position + rows)`` for the later part of a sequence.
         position: of the first row among the columns, for a sequence that is continued.
 
     Raises:
-        ValueError: for something else than a boolean tensor of two axes or more.
+        ValueError: for something else than a boolean tensor of two axes or more, or another number
+            of columns.
     """
 
     allowed: Bool[Tensor, "*#batch rows columns"]
@@ -143,13 +162,14 @@ class Given(Mask):
                 f"mask.Given takes a boolean tensor (..., L, L), True where i may read j, got "
                 f"{got}; compare your weights with a threshold, for example allowed > 0."
             )
-        columns, rows = allowed.shape[-1], allowed.shape[-2]
+        _count("mask.Given(position=)", self.position, 0)
+        rows, columns = allowed.shape[-2:]
         if columns != self.position + rows:
             raise ValueError(
-                f"mask.Given needs one column per token up to its last row, got shape "
-                f"{tuple(allowed.shape)} with position={self.position!r}: {self.position} + {rows} "
-                f"rows and {columns} columns. For a sequence that is continued after p tokens, "
-                "position=p."
+                f"mask.Given with {rows} rows from position {self.position} on needs "
+                f"{self.position + rows} columns, one for every token up to the last row's, got "
+                f"{columns}. The rows of a continued sequence say where they begin: "
+                f"Given(allowed, position=p) with p = {columns} - {rows}, the tokens before them."
             )
 
     def tensors(self) -> dict[str, Tensor]:
@@ -163,9 +183,15 @@ class Given(Mask):
         return torch.nn.functional.pad(found, (missing, 0)) if missing else found
 
     def narrow(self, start: int, length: int) -> Given:
-        rows = self.allowed.narrow(-2, start, length)
-        columns = self.position + start + length
-        return Given(rows[..., :columns], position=self.position + start)
+        begin = self.position + start
+        rows = self.allowed.narrow(-2, start, length)[..., : begin + length]
+        return Given(rows, position=begin)
+
+    def begins(self) -> int:
+        return self.position
+
+    def continues(self, position: int) -> bool:
+        return self.position == position
 
     def to(self, target: torch.dtype | torch.device) -> Given:
         """The same mask on a device; a dtype changes nothing."""

@@ -9,17 +9,14 @@ zero output and zero gradient.
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 
 import torch
 
+from coefdyn.options import is_finite_number, shown
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["FlooredRowSum", "Given", "Normalizer", "One", "RowSum"]
-
-#: the largest number: an integer may lie beyond it
-MOST = sys.float_info.max
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,13 +74,10 @@ class RowSum(Normalizer):
         sink = self.sink
         if sink is None or isinstance(sink, Tensor):
             return
-        if (
-            isinstance(sink, bool)
-            or not isinstance(sink, (int, float))
-            or not -MOST <= sink <= MOST
-        ):
+        if not is_finite_number(sink):
             raise ValueError(
-                f"RowSum(sink=) takes a tensor (..., L) or a finite number, in nats, got {sink!r}; "
+                "RowSum(sink=) takes a tensor (..., L) or a finite number, in nats, got "
+                f"{shown(sink)}; "
                 "use None for no sink."
             )
 
@@ -116,12 +110,10 @@ class FlooredRowSum(Normalizer):
     floor: float = 1.0
 
     def __post_init__(self) -> None:
-        floor = self.floor
-        number = isinstance(floor, (int, float)) and not isinstance(floor, bool)
-        if not number or not 0 < floor <= MOST:
+        if not is_finite_number(self.floor) or self.floor <= 0:
             raise ValueError(
-                f"FlooredRowSum needs a number floor > 0, got {self.floor!r}; for no floor use "
-                "RowSum()."
+                f"FlooredRowSum needs a number floor > 0, got {shown(self.floor)}; for no floor "
+                "use RowSum()."
             )
 
     @property

@@ -75,6 +75,8 @@ def apply(
         if auto and dynamics.length <= TWICE_UP_TO and nested(dynamics, v):
             method = "parallel"
         run = resolve(dynamics, method, v.shape[-1])
+        if is_empty(dynamics, v):
+            run = parallel.apply
         if run is run_triton:  # takes half precision as it is, with float32 accumulation
             return twice(run, dynamics, v) if auto else run(dynamics, v)
         working, values = in_working_precision(dynamics, v)
@@ -83,6 +85,11 @@ def apply(
         if run is not reference.apply:
             y = contained(run, working, values, y)
         return y.to(v.dtype)
+
+
+def is_empty(dynamics: CoefficientDynamics, v: Tensor) -> bool:
+    """Whether there is no sequence: kernels need one, sums over nothing do not."""
+    return 0 in dynamics.batch_shape or 0 in v.shape[:-2]
 
 
 def extend(
@@ -99,7 +106,7 @@ def extend(
             y, cache = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
             return y.to(dtype), cache
         short = dynamics.length < PROMPT_TOKENS or not accepts(check_chunked, dynamics)
-        step = recurrent.step_linear if short else continue_chunked
+        step = recurrent.step_linear if short or is_empty(dynamics, v) else continue_chunked
         held = cast(LinearState | None, state)
         y, after = step(dynamics, v, held)
         y = contained(lambda d, v: step(d, v, held)[0], dynamics, v, y)

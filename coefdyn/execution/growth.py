@@ -180,7 +180,7 @@ def grows(dynamics: CoefficientDynamics, erasures: bool = True) -> bool:
     """
     limit = limit_nats(dynamics)
     found = None if limit == math.inf else _rise(dynamics, erasures)
-    return found is not None and bool(found.amax() > limit)
+    return found is not None and found.numel() > 0 and bool(found.amax() > limit)
 
 
 def hidden_growth(dynamics: CoefficientDynamics) -> bool:

@@ -117,7 +117,8 @@ def with_tensors(
 
 
 def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
-    """A state is of the kind that this design continues, with its sizes, dtype and log weights.
+    """A state is of the kind that this design continues, with its sizes, dtype, log weights, outer
+    decay and place in a mask.
 
     Raises:
         ValueError: naming the first thing that does not fit.
@@ -158,4 +159,27 @@ def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
             f"the state was made {'without' if logs is None else 'with'} a decay common to all "
             f"channels or a log_scaling, this design has {'one' if weighted else 'none'}: its "
             f"weights would be lost. {begin}"
+        )
+    if isinstance(state, CacheState):
+        _check_restrictions(dynamics, state, begin)
+
+
+def _check_restrictions(dynamics: CoefficientDynamics, state: CacheState, begin: str) -> None:
+    """The outer decay and the mask of a design go on where those of a state ended."""
+    outer, mask = state.stored.outer, dynamics.mask
+    if (outer is None) != (dynamics.outer_log_decay is None):
+        raise ValueError(
+            f"the state was made {'without' if outer is None else 'with'} an outer_log_decay, this "
+            f"design has {'one' if outer is None else 'none'}: the decay of what is stored would "
+            f"be lost. {begin} Where nothing decays, outer_log_decay is all zeros."
+        )
+    if mask is None or mask.begins() is None:
+        return
+    held = state.stored.vectors.shape[-2]
+    position = held if state.position is None else state.position
+    if not mask.continues(position):
+        raise ValueError(
+            f"the state ends before token {position}, and {mask!r} begins at position "
+            f"{mask.begins()}: its rows would read other tokens. Give it position={position}, or "
+            "cut it from that of the whole sequence (mask.narrow)."
         )

@@ -122,4 +122,6 @@ def step_cache(
         row, offset = read_row(dynamics, stored, t)
         eta = dynamics.normalizer.narrow(t, 1)
         outputs.append(normalize(row, row.sum(-1, keepdim=True), offset, eta) @ past)
-    return torch.cat(outputs, dim=-2), CacheState(stored, past)
+    begun = None if dynamics.mask is None else dynamics.mask.begins()
+    after = None if begun is None else begun + dynamics.length
+    return torch.cat(outputs, dim=-2), CacheState(stored, past, after)

@@ -49,10 +49,14 @@ class LinearState:
 
 @dataclass(frozen=True, eq=False)
 class CacheState:
-    """Every stored key as evolved so far, its log weight if it has one, and every value."""
+    """Every stored key as evolved so far, its log weight if it has one, and every value.
+
+    ``position`` is that of the next token for a mask that counts positions, else None.
+    """
 
     stored: Stored
     values: Float[Tensor, "*batch j dv"]
+    position: int | None = None
 
 
 State = LinearState | CacheState

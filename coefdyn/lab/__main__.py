@@ -106,7 +106,9 @@ def build_parser() -> argparse.ArgumentParser:
         "lens-models", help="train the small models that the lens looks into"
     )
     lens.add_argument("names", nargs="*", metavar="NAME", help="qwen3_next, mamba2; default: both")
-    lens.add_argument("--steps", type=int, help="gradient steps; default: those of the kept model")
+    lens.add_argument(
+        "--steps", type=given.count, help="gradient steps; default: those of the kept model"
+    )
     lens.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
     heads = commands.add_parser("lens-heads", help="keep heads of SmolLM2-135M (see `make lens`)")
     heads.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")

@@ -337,8 +337,20 @@ def _bytes(tokens: Int[Tensor, " T"]) -> int:
 
 
 def write(folder: Path | None = None, config: FactsConfig | None = None) -> Path:
-    """Train, and write weights, record and the example's heads; returns the folder."""
-    from safetensors.torch import save_file
+    """Train, and write weights, record and the example's heads; returns the folder.
+
+    Raises:
+        ImportError: naming the extra, where transformers or safetensors is not installed.
+    """
+    try:
+        import transformers  # noqa: F401
+        from safetensors.torch import save_file
+    except ModuleNotFoundError as missing:
+        raise ImportError(
+            f"lens-models trains classes of transformers and keeps their weights; the package "
+            f"{missing.name} is not installed. Install it with `pip install "
+            "'coefdyn[lens-models]'`."
+        ) from missing
 
     folder = folder or data_folder() / "lens"
     folder.mkdir(parents=True, exist_ok=True)

@@ -45,7 +45,7 @@ def test_resets_cost_fused_softmax_no_digit(reset: float, every: int) -> None:
 
 @pytest.mark.parametrize("columns", [3, 5, 6])
 def test_a_given_mask_has_one_column_per_token(columns: int) -> None:
-    with pytest.raises(ValueError, match=r"one column per token .* position=p"):
+    with pytest.raises(ValueError, match=r"one for every token .* position=p"):
         mask.Given(torch.ones(4, columns, dtype=torch.bool))
     whole = mask.Given(torch.ones(4, 4, dtype=torch.bool))
     assert whole.narrow(1, 2).allowed.shape == (2, 3)
@@ -102,7 +102,7 @@ def test_a_structure_of_ones_own_keeps_its_outer_decay(length: int) -> None:
 @pytest.mark.usefixtures("no_shape_checks")
 def test_numbers_that_nothing_can_hold_are_refused_in_words() -> None:
     for make in (mask.Window, mask.Blocks):
-        with pytest.raises(ValueError, match="at most 2\\*\\*31"):
+        with pytest.raises(ValueError, match=str(2**31)):
             make(10**30)
     with pytest.raises(ValueError, match="finite number"):
         normalizer.RowSum(10**400)

@@ -56,6 +56,37 @@ def test_what_is_wrong_is_said_without_the_answer() -> None:
     assert "not finite" in infinite.words
 
 
+#: an answer -> what is said of it
+ODD = {
+    "complex": (lambda x: x + 1e6j, "complex numbers"),
+    "complex of real numbers": (lambda x: x + 0j, "complex numbers"),
+    "sparse": (lambda x: x.to_sparse(), "to_dense"),
+    "meta": (lambda x: x.to("meta"), "holds no numbers"),
+    "quantised": (
+        lambda x: torch.quantize_per_tensor(x.float(), 0.1, 0, torch.qint8),
+        "dequantize",
+    ),
+    "nested": (lambda x: torch.nested.nested_tensor([x]), "plain"),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("name", NAMES)
+def test_answers_that_are_no_plain_numbers_are_told_in_words(name: str, odd: str) -> None:
+    change, words = ODD[odd]
+
+    def answer(**arguments: object) -> object:
+        found = EXERCISES[name].solution(**arguments)
+        if isinstance(found, tuple):
+            return (change(found[0]), *found[1:])
+        return change(found)
+
+    found = grade(name, answer)
+    assert not found.right and words in found.words
+    assert EXERCISES[name].returns in found.words
+
+
 def test_bad_calls_are_refused_in_words(no_shape_checks: None) -> None:
     with pytest.raises(ValueError, match="delta rule"):
         grade("delta rul", lambda: None)

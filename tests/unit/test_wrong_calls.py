@@ -43,6 +43,13 @@ def rank_one(**changed: torch.Tensor) -> evolution.DiagonalPlusRankOne:
     return evolution.DiagonalPlusRankOne(**{**whole, **changed})
 
 
+PAIRS = torch.ones(6, 6, dtype=torch.bool)
+
+
+def masked(pairs: mask.Mask) -> CoefficientDynamics:
+    return design(readout=readout.exp, mask=pairs)
+
+
 def after(**changed: object) -> object:
     """The state that some other design leaves behind."""
     return design(**changed).extend(V)[1]
@@ -186,6 +193,40 @@ CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
     "token ids": (lambda: MIXER(torch.ones(6, 4).long()), "int64", "embedding"),
     "array for x": (lambda: MIXER(normal(6, 4).numpy()), "ndarray", "floating-point tensor"),
     "mixer's state": (lambda: MIXER.step(normal(4), after()), "LinearState", "it is None"),
+    "state without an outer decay": (
+        lambda: design(readout=readout.exp, outer_log_decay=-normal(6).abs()).extend(
+            V, after(readout=readout.exp)
+        ),
+        "made without an outer_log_decay, this design has one",
+        "all zeros",
+    ),
+    "state with an outer decay": (
+        lambda: design(readout=readout.exp).extend(
+            V, after(readout=readout.exp, outer_log_decay=-normal(6).abs())
+        ),
+        "made with an outer_log_decay, this design has none",
+        "state=None",
+    ),
+    "given mask without its position": (
+        lambda: mask.Given(torch.ones(6, 12, dtype=torch.bool)),
+        "needs 6 columns.*got 12",
+        "position=p",
+    ),
+    "given mask of the wrong tokens": (
+        lambda: masked(mask.Given(PAIRS)).extend(V, masked(mask.Given(PAIRS)).extend(V)[1]),
+        "before token 6, and .* begins at position 0",
+        "position=6",
+    ),
+    "blocks without their position": (
+        lambda: masked(mask.Blocks(4)).extend(V, masked(mask.Blocks(4)).extend(V)[1]),
+        "before token 6, and .* begins at position 0",
+        r"mask\.narrow",
+    ),
+    "window beyond all numbers": (lambda: mask.Window(10**30), "10{30}", "at most"),
+    "blocks beyond all numbers": (lambda: mask.Blocks(10**400), "1329 bits", "at most"),
+    "sink beyond all numbers": (lambda: normalizer.RowSum(10**400), "1329 bits", "None for no"),
+    "floor of True": (lambda: normalizer.FlooredRowSum(True), "got True", "RowSum"),
+    "floor beyond all numbers": (lambda: normalizer.FlooredRowSum(10**5000), "bits", "RowSum"),
     "state of another kind": (
         lambda: design(readout=readout.exp).extend(V, after()),
         "got a LinearState",

@@ -68,6 +68,10 @@ def _look(exercise: Exercise, function: Function, case: int) -> str | None:
     found = _parts(given)
     if len(found) != len(wanted) or not all(isinstance(part, Tensor) for part in found):
         return f"the function should return {exercise.returns}."
+    for part in found:
+        if (odd := _odd(part)) is not None:
+            return f"{odd} it should return {exercise.returns}."
+    found = tuple(part.detach().cpu() for part in found)
     for part, goal in zip(found, wanted, strict=True):
         if part.shape != goal.shape:
             return (
@@ -76,6 +80,19 @@ def _look(exercise: Exercise, function: Function, case: int) -> str | None:
     if _same(found, wanted):
         return None
     return _hint(exercise, found, case)
+
+
+def _odd(part: Tensor) -> str | None:
+    """What cannot be compared with a solution, in words: not plain numbers in memory."""
+    if part.is_complex():
+        return "it returned complex numbers (.real takes the real part of real eigenvalues);"
+    if part.is_nested or part.layout != torch.strided:
+        return f"it returned a tensor of layout {part.layout} (.to_dense() makes it plain);"
+    if part.is_quantized:
+        return "it returned a quantised tensor (.dequantize() makes it plain);"
+    if part.device.type == "meta":
+        return "it returned a tensor on the meta device, which holds no numbers;"
+    return None
 
 
 def _hint(exercise: Exercise, found: tuple[Any, ...], case: int) -> str:
