@@ -621,7 +621,7 @@ def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
     assert "needs tensors on a CUDA device" in capsys.readouterr().err
     (tmp_path / "principle-3" / "quick.jsonl").write_text("7\n")
     assert main(["show", "principle-3", "--out", str(tmp_path)]) == 1
-    assert "line 1 of" in capsys.readouterr().err
+    assert "damaged: line 1 is" in capsys.readouterr().err
 
 
 def test_experiments_that_read_one_result_file_name_each_other():
