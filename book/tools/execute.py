@@ -39,6 +39,8 @@ from book.tools.runner import (
 )
 
 QUICK = "quick"
+#: modules named as the reason why a chapter is stale
+MOST_NAMED = 6
 PARAMETER = re.compile(r"^(\w+)\s*[:=]", re.MULTILINE)
 RUNTIMES = ROOT / "data" / "runtimes.json"
 
@@ -197,7 +199,9 @@ def plan(chapters: list[Chapter], options: Options) -> list[Chapter]:
             todo.append(chapter)
             why = f"stale ({', '.join(parts)})" if parts else "forced"
             if "library" in parts:
-                why += f": other definitions in {', '.join(digests.changed_modules(chapter))}"
+                names = digests.changed_modules(chapter)
+                rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+                why += f": other definitions in {', '.join(names[:MOST_NAMED])}{rest}"
             print(f"{chapter.name}: {why}")
     return todo
 

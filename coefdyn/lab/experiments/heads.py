@@ -194,7 +194,7 @@ def _variant(model: str, n: int, heads: int, profile: str) -> Variant:
     width, scale = (128, 4) if paper else (64, 1)
     options = {} if model == SOFTMAX else {"scaling": "one"}
     network = attention(MIXERS[model], width, scale * n // heads, 0 if paper else 4, **options)
-    network = replace(network, options={**network.options, "n_heads": heads})
+    network = replace(network, options={**network.options, "n_heads": heads})  # type: ignore[dict-item]
     return Variant(facets=_at(model, n, heads), task=task(), model=network)
 
 

@@ -121,7 +121,7 @@ def readout_variant(name: str, task: TaskConfig, readout: str, profile: str) -> 
 def identity_control(name: str, task: TaskConfig, readout: str) -> Variant:
     """One of ``CONTROLS``: the identity's variant of the standard profile with another eta."""
     one = readout_variant(name, task, "identity", STANDARD)
-    options = {**one.model.options, "normalizer": CONTROLS[readout]}
+    options = {**one.model.options, "normalizer": CONTROLS[readout]}  # type: ignore[dict-item]
     facets = {"task": name, "readout": readout}
     return replace(one, facets=facets, model=replace(one.model, options=options))
 

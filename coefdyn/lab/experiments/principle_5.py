@@ -226,7 +226,7 @@ def _standard_variant(experiment: Principle5, n: int, b: str) -> Variant:
     one = experiment._variant(task, n, "exp, I", "1", paper=False)
     if b == "1":
         return one
-    options = {**one.model.options, "scaling": FACTORS[b] / (n // HEADS) ** 0.5}
+    options = {**one.model.options, "scaling": FACTORS[b] / (n // HEADS) ** 0.5}  # type: ignore[dict-item]
     return replace(one, facets={**one.facets, "b": b}, model=replace(one.model, options=options))
 
 

@@ -133,7 +133,11 @@ class Principle5LanguageModel(Experiment):
         model = language_model_config(kind, scaling=scaling)
         if profile != "paper":
             model = replace(
-                model, width=64, layers=2, mlp=128, options={**model.options, "n_heads": 4}
+                model,
+                width=64,
+                layers=2,
+                mlp=128,
+                options={**model.options, "n_heads": 4},  # type: ignore[dict-item]
             )
         return Variant(facets={"model": kind, "b": scaling}, task=task, model=model)
 
@@ -144,7 +148,7 @@ class Principle5LanguageModel(Experiment):
         one = self._variant(task, kind, b if b in WORDS else "one", STANDARD)
         changes: dict[str, float] = {} if b in WORDS else {"scaling": float(b)}
         changes |= {"norm_eps": 0.0} if eps == "0" else {}
-        model = replace(one.model, options={**one.model.options, **changes})
+        model = replace(one.model, options={**one.model.options, **changes})  # type: ignore[dict-item]
         return replace(one, facets={"model": kind, "b": b, "eps": eps}, model=model)
 
     def registered_claims(self) -> list[Claim]:

@@ -131,7 +131,7 @@ class Principle6(Experiment):
         variants = []
         for readout, normalizer, growth in order:
             one = self._variant(readout, normalizer, paper=False)
-            options = {**one.model.options, "constant": GROWTH[growth]}
+            options = {**one.model.options, "constant": GROWTH[growth]}  # type: ignore[dict-item]
             variants.append(
                 replace(
                     one,
