@@ -169,6 +169,11 @@ class _Subject:
         self.model, self.ids, self.vocab = model, ids, vocab
         self.takes, self.takes_more = _arguments(model)
         with torch.no_grad():
+            if self.takes_more:
+                try:
+                    model(ids[:, :1], use_cache=False)
+                except TypeError:  # it names what it takes behind ** and takes nothing else
+                    self.takes_more = False
             self.whole = self.logits(ids)
 
     def call(self, ids: Int[Tensor, "B L"], **kwargs: Any) -> Any:

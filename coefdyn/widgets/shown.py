@@ -132,9 +132,12 @@ class Shown:
 
     @property
     def near_zero_fraction(self) -> float:
-        """Share of the causal coefficients on show with a size of at most epsilon."""
-        causal = torch.ones_like(self.matrix).tril().bool()
-        inside = self.matrix[causal].abs() <= self.settings["epsilon"]
+        """Share of coefficients with a size of at most epsilon, of the pairs that a mask admits."""
+        pairs = torch.ones_like(self.matrix).tril().bool()
+        mask = self.carrier.mask
+        if mask is not None:
+            pairs = pairs & mask.rows(0, len(pairs), 0, pairs.device)
+        inside = self.matrix[pairs].abs() <= self.settings["epsilon"]
         return inside.double().mean().item()
 
     @property

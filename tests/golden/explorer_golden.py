@@ -145,14 +145,16 @@ def vectors(case: dict[str, Any]) -> dict[str, Any]:
         weights = dense.coefficients(normalized=True, method="reference")
     matrix = dense.evolution.dense(settings["row"] - 1, settings["width"]).double()
     eigenvalues = torch.linalg.eigvals(matrix).real.sort().values
-    causal = torch.ones_like(alpha).tril().bool()
+    pairs = torch.ones_like(alpha).tril().bool()
+    if dense.mask is not None:
+        pairs = pairs & dense.mask.rows(0, len(alpha), 0, alpha.device)
     shown = weights if settings["view"] == "normalized" else alpha
     return {
         "alpha": _lower(alpha),
         "weights": _lower(weights),
         "path": dense.states(settings["column"] - 1).flatten().tolist(),
         "eigenvalues": eigenvalues.tolist(),
-        "near_zero": (shown[causal].abs() <= settings["epsilon"]).double().mean().item(),
+        "near_zero": (shown[pairs].abs() <= settings["epsilon"]).double().mean().item(),
         "row_sum": alpha[settings["row"] - 1].sum().item(),
         **answers(settings),
     }

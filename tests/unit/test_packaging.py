@@ -149,6 +149,7 @@ def test_every_import_is_declared(folder: str, extras: list[str]) -> None:
     local = {path.stem for path in (ROOT / "tests").glob("*.py")} | {"coefdyn", "book", "tests"}
     local |= {path.stem for path in (ROOT / "tests").glob("*/")}
     local |= {path.stem for path in (ROOT / "tests").glob("*/*.py")}
+    local |= {path.stem for path in (ROOT / "data").glob("*/*.py")}
     others = imported(folder) - set(sys.stdlib_module_names) - local
     names = {name: pins.canonical(PACKAGES.get(name, name)) for name in others}
     missing = {name for name, package in names.items() if package not in ours}

@@ -64,8 +64,13 @@ def test_a_result_file_fills_its_row(tmp_path):
         "seed": run.seed,
         "final": {"accuracy": 0.1},
         "diagnostics": {},
+        "metrics": {"step": [0], "accuracy": [0.1], "loss": [1.0]},
+        "solved": False,
         "diverged_at": 7,
         "device": "a machine",
+        "torch": "2.13.0",
+        "revision": "0123456789ab",
+        "timestamp": "2026-11-25T00:00:00",
         "wall_s": 7200.0,
         "replicas": 2,
     }

@@ -78,7 +78,7 @@ def check_triton(dynamics: CoefficientDynamics) -> None:
     if not has_finite_state(dynamics):
         _check_pointwise(dynamics)
     _check_device(dynamics)
-    if grows(dynamics):
+    if grows(dynamics, erasures=reflects(dynamics)):
         raise ValueError(growth_message(dynamics, "triton"))
 
 

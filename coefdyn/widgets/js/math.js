@@ -152,11 +152,15 @@ function logNormalizer(g, logs, i) {
   return g.normalizer === "floored" ? Math.max(logSum, Math.log(g.floor)) : logSum;
 }
 
-// Fraction of the causal coefficients with |alpha| <= epsilon.
-export function nearZeroFraction(alpha, L, epsilon) {
+// Fraction of the coefficients of pairs that a mask admits (hidden: null for all) with |alpha| <= epsilon.
+export function nearZeroFraction(alpha, L, epsilon, hidden = null) {
   let count = 0;
-  for (let i = 0; i < L; i++) for (let j = 0; j <= i; j++) if (Math.abs(alpha[i * L + j]) <= epsilon) count++;
-  return count / ((L * (L + 1)) / 2);
+  let pairs = 0;
+  for (let i = 0; i < L; i++) for (let j = 0; j <= i; j++) if (!(hidden && hidden[i][j])) {
+    pairs++;
+    if (Math.abs(alpha[i * L + j]) <= epsilon) count++;
+  }
+  return count / pairs;
 }
 
 // The largest finite |x|.

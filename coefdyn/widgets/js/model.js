@@ -53,7 +53,7 @@ function addReadoutCurve(model, s) {
 
 function addNumbers(model, s) {
   const { g, sums, scores, weights, row } = model;
-  model.nearZero = nearZeroFraction(model.shown, g.L, s.epsilon);
+  model.nearZero = nearZeroFraction(model.shown, g.L, s.epsilon, g.hidden);
   model.sumLeast = Math.min(...sums);
   model.sumMost = Math.max(...sums);
   model.weightSum = rowSums(weights, g.L)[row];
