@@ -5,7 +5,7 @@ seen = trace(model, input_ids)
 for layer in seen: print(layer.name, layer.mechanism, layer.error)
 """
 
-from coefdyn.lens.changes import Change, patched, using, window, without_decay
+from coefdyn.lens.changes import Change, HeadsSeen, patched, using, window, without_decay
 from coefdyn.lens.check import CheckReport, Finding, check
 from coefdyn.lens.documents import Document
 from coefdyn.lens.effects import effects
@@ -34,6 +34,7 @@ __all__ = [
     "Document",
     "Finding",
     "HeadReading",
+    "HeadsSeen",
     "Induction",
     "KeptHeads",
     "LayerTrace",
