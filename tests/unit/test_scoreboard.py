@@ -113,7 +113,7 @@ def test_a_method_is_part_of_a_run_and_not_of_its_name():
     again = RunConfig.from_dict(run.to_dict())
     assert again == run and again.key == run.key
     plain = RunConfig.from_dict({**run.to_dict(), "method": None})
-    assert plain.key == run.key and plain.group != run.group
+    assert plain.key == run.key and plain != run
     assert plain.matches({"key": run.key, "config": run.to_dict()})
     assert 0.5 < LEARNS < 1
 
