@@ -6,12 +6,13 @@ text     all cells of the source as they stand, with their tags
 code     the code cells alone
 library  the definitions of the library that those cells reach (`book.tools.imports` says how),
          without comments and docstrings
-data     the files below `data/` that the code cells name
+data     the files below `data/` that the code cells name, and those that the kernel opened
 pins     the pins of the library and the book
 
 A chapter whose text alone changed takes the new text and keeps its outputs; any other change
-makes it stale. Beside these stands `modules`, four digits for each module with something reached,
-which tells whose definitions changed and decides nothing.
+makes it stale. Beside these stand `opened`, the files below `data/` that the kernel opened and no
+cell names, and `modules`, four digits for each module with something reached, which tells whose
+definitions changed and decides nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import jupytext
 import nbformat
@@ -41,7 +43,7 @@ WORD = re.compile(r"[\w.-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Digest:
-    """The five digests of a chapter, short hexadecimal."""
+    """The five digests of a chapter, short hexadecimal, and what explains two of them."""
 
     text: str
     code: str
@@ -49,10 +51,17 @@ class Digest:
     data: str
     pins: str
     modules: str = ""
+    opened: tuple[str, ...] = ()
 
-    def changes(self, recorded: dict[str, str]) -> list[str]:
+    @property
+    def of_data(self) -> dict[str, Any]:
+        """What an execution can change: the data's digest, and which files it opened."""
+        return {"data": self.data, "opened": self.opened}
+
+    def changes(self, recorded: dict[str, Any]) -> list[str]:
         """The names of the parts that differ from a recorded digest."""
-        parts = {name: value for name, value in asdict(self).items() if name != "modules"}
+        beside = ("modules", "opened")
+        parts = {name: value for name, value in asdict(self).items() if name not in beside}
         return [name for name, value in parts.items() if recorded.get(name) != value]
 
 
@@ -82,18 +91,28 @@ def code_cells(notebook: nbformat.NotebookNode) -> list[str]:
     return [cell.source.rstrip() for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def digest(chapter: Chapter, root: Path = ROOT) -> Digest:
-    """The digests of a chapter as its files stand now."""
+def digest(chapter: Chapter, root: Path = ROOT, opened: Iterable[Path] | None = None) -> Digest:
+    """The digests of a chapter as its files stand now.
+
+    `opened` are the files below `data/` that an execution opened; without it those that the
+    committed notebook's execution did.
+    """
     notebook = read_source(chapter)
     code = code_cells(notebook)
     library = library_at(root).reached(code)
+    if opened is None:
+        known = recorded(chapter) if chapter.notebook.is_file() else None
+        opened = [root / name for name in (known or {}).get("opened", ())]
+    named = data_files(code, root)
+    beside = sorted({path for path in opened if _counts(path, root)} - set(named))
     return Digest(
         text=text_digest(notebook),
         code=short(code),
         library=short(part for pair in library.items() for part in pair),
-        data=short(part for path in data_files(code, root) for part in _content(path, root)),
+        data=short(part for path in [*named, *beside] for part in _content(path, root)),
         pins=short([pins.book_section((root / "pins.txt").read_text(encoding="utf-8"))]),
         modules="".join(by_module(library).values()),
+        opened=tuple(_name(path, root) for path in beside),
     )
 
 
@@ -131,7 +150,7 @@ def read_notebook(path: Path) -> nbformat.NotebookNode:
         ) from error
 
 
-def recorded(chapter: Chapter) -> dict[str, str] | None:
+def recorded(chapter: Chapter) -> dict[str, Any] | None:
     """The digests that the committed notebook was executed with, None when there is none.
 
     Raises ValueError when the file is no notebook.
@@ -141,7 +160,7 @@ def recorded(chapter: Chapter) -> dict[str, str] | None:
     return record_of(read_notebook(chapter.notebook))
 
 
-def record_of(notebook: nbformat.NotebookNode) -> dict[str, str]:
+def record_of(notebook: nbformat.NotebookNode) -> dict[str, Any]:
     """The digests in a notebook's head, empty where there is none that can be read."""
     record = notebook.metadata.get(KEY)
     found = record.get("digest") if isinstance(record, dict) else None
@@ -194,8 +213,13 @@ def data_files(cells: list[str], root: Path = ROOT) -> list[Path]:
             for path in (root / "data").glob("*/*"):
                 if text in (path.name, path.stem):
                     found |= _files(path)
-    scratch = root / "data" / "scratch"
-    return sorted(path for path in found if scratch not in (path, *path.parents))
+    return sorted(path for path in found if _counts(path, root))
+
+
+def _counts(path: Path, root: Path) -> bool:
+    """Whether outputs may depend on a file below `data/`: it is neither scratch nor hidden."""
+    parts = path.relative_to(root / "data").parts
+    return parts[:1] != ("scratch",) and not any(part.startswith(".") for part in parts)
 
 
 def _strings(cells: list[str]) -> Iterable[str]:
@@ -212,5 +236,4 @@ def _strings(cells: list[str]) -> Iterable[str]:
 def _files(path: Path) -> set[Path]:
     if not path.is_dir():
         return {path}
-    inside = {p: p.relative_to(path).parts for p in path.rglob("*") if p.is_file()}
-    return {p for p, parts in inside.items() if not any(part.startswith(".") for part in parts)}
+    return {inside for inside in path.rglob("*") if inside.is_file()}

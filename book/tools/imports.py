@@ -29,7 +29,7 @@ submodule   A package's submodule comes before its `__getattr__`, which can only
 
 Annotations are not followed where nothing evaluates them, nor names that a function has as its own.
 In doubt a rule takes more: an execution in vain costs minutes, an output that is wrong and counts
-as current costs the reader's trust. `tests/unit/test_staleness.py` holds the rules against what
+as current costs the reader's trust. `tests/unit/test_tools_digest.py` holds the rules against what
 chapters really call.
 """
 

@@ -17,6 +17,7 @@ import yaml
 
 from book.tools.chapters import BUILD, ROOT, Chapter
 from book.tools.digest import Digest, digest, read_source
+from book.tools.kernel import LOG, read_log, write_spec
 from book.tools.normalize import KERNEL, as_shown, tags
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -88,7 +89,7 @@ def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD /
 
 def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> Outcome:
     given, taken = private / "given.ipynb", private / "taken.ipynb"
-    source, before = read_source(chapter), digest(chapter)
+    source, before = read_source(chapter), digest(chapter, opened=())
     source.metadata.kernelspec = nbformat.from_dict(KERNEL)
     nbformat.write(source, given)
     command = [sys.executable, "-m", "papermill", str(given), str(taken), "--kernel", "python3"]
@@ -96,10 +97,13 @@ def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> O
     mine = {name: value for name, value in parameters.items() if accepts(source, name)}
     if mine:
         command += ["--parameters_yaml", yaml.safe_dump(mine)]
+    log, jupyter = private / "opened", private / "jupyter"
+    write_spec(jupyter)
+    before_others = filter(None, [str(jupyter), os.environ.get("JUPYTER_PATH")])
+    own = {LOG: str(log), "JUPYTER_PATH": os.pathsep.join(before_others)}
+    env = os.environ | KERNEL_ENVIRONMENT | own
     start = time.monotonic()
-    done = subprocess.run(
-        command, env=os.environ | KERNEL_ENVIRONMENT, capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - start
     notebook = nbformat.read(taken if taken.exists() else given, as_version=4)
     if done.returncode:
@@ -108,7 +112,7 @@ def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> O
         failure = find_warning(chapter, notebook) or find_unexecuted(chapter, notebook)
     return Outcome(
         chapter=chapter,
-        made_from=replace(before, data=digest(chapter).data),
+        made_from=replace(before, **digest(chapter, opened=read_log(log)).of_data),
         notebook=notebook,
         seconds=seconds,
         failure=failure,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from dataclasses import asdict
 from pathlib import Path
 
 import nbformat
@@ -283,3 +284,14 @@ def test_the_modules_whose_definitions_changed_are_named(project: Path) -> None:
     (project / "coefdyn/core.py").write_text("def Core():\n    return 2\n")
     assert digests.changed_modules(chapter, project) == ["coefdyn.core"]
     assert len(made_from["modules"]) == 4 * len({"<cells>", "coefdyn.core", "coefdyn.mixers.first"})
+
+
+def test_a_file_that_only_the_kernel_opened_counts(project: Path) -> None:
+    chapter = Chapter(name="part/chapter", source=project / "book/part/chapter.md")
+    seen = project / "data/results/two/quick.jsonl"
+    plain = digests.digest(chapter, project, opened=[])
+    with_it = digests.digest(chapter, project, opened=[seen, project / "data/scratch/a.json"])
+    assert with_it.opened == ("data/results/two/quick.jsonl",)
+    assert with_it.data != plain.data
+    seen.write_text("3\n")
+    assert digests.digest(chapter, project, opened=[seen]).changes(asdict(with_it)) == ["data"]

@@ -13,6 +13,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from book.tools import digest as digests
 from book.tools import execute, runner
 from book.tools.chapters import ROOT, Chapter, find_chapters, select
 from book.tools.digest import recorded
@@ -156,6 +157,20 @@ def test_the_record_is_of_the_source_that_ran(book: Path, monkeypatch) -> None:
     assert execute.main([]) == 0
     assert recorded(chapter)
     assert "code" in execute.changed_parts(chapter)
+
+
+def test_a_file_that_the_library_opens_marks_the_chapter(book: Path, monkeypatch) -> None:
+    """No cell names the folder of what was trained; the kernel tells what is read there."""
+    asked = "dict.fromkeys(('task', 'left', 'right', 'rate', 'seed', 'positions'))"
+    code = f"from coefdyn.lab.train.kept import kept_run\nprint(kept_run({asked}))"
+    chapter = add(book, "chapter", cell(code))
+    assert execute.main([]) == 0
+    assert "data/trained/index.json" in recorded(chapter)["opened"]
+    assert not execute.changed_parts(chapter)
+    of = digests.digest
+    elsewhere = [ROOT / "data" / "trained" / "none.json"]
+    monkeypatch.setattr(digests, "digest", lambda chapter: of(chapter, opened=elsewhere))
+    assert execute.changed_parts(chapter) == ["data"]
 
 
 def test_an_unknown_chapter_is_an_error_that_names_the_nearest(book: Path, capsys) -> None:
@@ -312,6 +327,7 @@ def test_a_cell_that_was_not_executed_is_neither_kept_nor_current(
 #: one execution of the book in the first argument's folder
 PROCESS = """
 import pathlib, sys
+from book.tools import digest as digests
 from book.tools import execute, runner
 from book.tools.chapters import find_chapters
 book = pathlib.Path(sys.argv[1])
