@@ -152,7 +152,7 @@ def split_topics(topics: tuple[bytes, ...]) -> tuple[bytes, bytes]:
 
 
 def topics_of(topics: tuple[bytes, ...], split: Split) -> bytes:
-    """The text of a split where every eighth topic, the one before a test topic, is validated on.
+    """Text of a split in which each topic before a test topic is for validation.
 
     The byte-pair merges were learned from these topics, too: they are vocabulary, not weights.
     """
@@ -208,14 +208,14 @@ def sample_text(config: ByteTextConfig, n: int, generator: torch.Generator, spli
 def sample_prose(
     config: ByteProseConfig, n: int, generator: torch.Generator, split: Split
 ) -> Batch:
-    """Draw n windows, (n, seq_len): of the training text apart, of the others at uniform places."""
+    """Draw n windows, (n, seq_len): disjoint in training, at uniform places otherwise."""
     if split == "train":
         return draw_apart(_ids(config, split), config.seq_len, n, generator)
     return draw_windows(_ids(config, split), config.seq_len, n, generator)
 
 
 def draw_apart(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
-    """n windows of a text (T,) that do not overlap, in random order; targets are the ids one later.
+    """Draw n disjoint windows of a text (T,), in random order; targets are the ids one later.
 
     The text is cut into windows from a random place among the first ``length``, so that every seed
     has other ones.
@@ -237,7 +237,7 @@ def draw_apart(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Gen
 
 
 def draw_windows(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
-    """n windows of a text (T,) at uniform places; the targets are the ids one later."""
+    """Draw n windows of a text (T,) at uniform places; the targets are the ids one later."""
     if len(ids) <= length:
         raise ValueError(
             f"a window of {length} tokens and its targets need a text of at least "
@@ -249,7 +249,7 @@ def draw_windows(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.G
 
 
 def text_windows(config: AnyText, split: Split = "test") -> Batch:
-    """The whole split once, cut into windows that do not overlap, (N, seq_len).
+    """Windows of a whole split that do not overlap, (N, seq_len).
 
     Every id but the first is a target exactly once; the last window is filled with id 0, not
     scored. For perplexities that do not depend on a draw.
