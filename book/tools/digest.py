@@ -1,4 +1,4 @@
-"""When is a committed output older than what it came from?
+"""Digests that decide when a committed output is older than its sources.
 
 A clone gives every file a new time, so ages are told by digests kept in the notebook's metadata:
 
@@ -65,7 +65,7 @@ def short(parts: Iterable[str | bytes]) -> str:
 
 
 def read_source(chapter: Chapter) -> nbformat.NotebookNode:
-    """The chapter's Markdown as a notebook without outputs.
+    """Read the chapter's Markdown as a notebook without outputs.
 
     Raises ValueError that names the file when it is damaged.
     """
@@ -106,7 +106,7 @@ def by_module(library: dict[str, str]) -> dict[str, str]:
 
 
 def changed_modules(chapter: Chapter, root: Path = ROOT) -> list[str]:
-    """The modules whose reached definitions are others than when the chapter was executed.
+    """Modules whose reached definitions have changed since the chapter was executed.
 
     One that is no longer reached is not named.
     """
@@ -117,7 +117,7 @@ def changed_modules(chapter: Chapter, root: Path = ROOT) -> list[str]:
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
-    """A committed notebook.
+    """Read a committed notebook.
 
     Raises ValueError that names the file when it is none: torn, or with a merge's marks in it.
     """
@@ -132,7 +132,7 @@ def read_notebook(path: Path) -> nbformat.NotebookNode:
 
 
 def recorded(chapter: Chapter) -> dict[str, str] | None:
-    """The digests that the committed notebook was executed with, None when there is none.
+    """Digests with which the committed notebook was executed, None when there are none.
 
     Raises ValueError when the file is no notebook.
     """
@@ -142,14 +142,14 @@ def recorded(chapter: Chapter) -> dict[str, str] | None:
 
 
 def record_of(notebook: nbformat.NotebookNode) -> dict[str, str]:
-    """The digests in a notebook's head, empty where there is none that can be read."""
+    """Digests in a notebook's head, empty where none can be read."""
     record = notebook.metadata.get(KEY)
     found = record.get("digest") if isinstance(record, dict) else None
     return dict(found) if isinstance(found, dict) else {}
 
 
 def edited(chapter: Chapter) -> bool:
-    """Whether the cells of the committed notebook are other than those it says it was made from."""
+    """Return whether the cells of the committed notebook differ from its recorded source."""
     notebook = read_notebook(chapter.notebook)
     return text_digest(notebook) != record_of(notebook).get("text")
 

@@ -1,4 +1,4 @@
-"""Last touches to the built pages that Sphinx and its theme leave no setting for.
+"""Last changes to the built pages for which Sphinx and its theme have no setting.
 
 Each touch is a function from a page's text to its text, and finds nothing to do the second time:
 
@@ -79,19 +79,19 @@ WAIT = (
 
 
 def finish(site: Path) -> None:
-    """Give every page below `site` its last touches."""
+    """Apply the last changes to every page below `site`."""
     rewrite(site, finish_page)
 
 
 def rewrite(site: Path, touch: Callable[[Path, Path], str]) -> None:
-    """Every page below `site` becomes what `touch(page, site)` makes of it."""
+    """Replace every page below `site` by `touch(page, site)`."""
     for page in sorted(site.rglob("*.html")):
         if "_static" not in page.parts:
             page.write_text(touch(page, site), encoding="utf-8")
 
 
 def finish_page(page: Path, site: Path) -> str:
-    """The text of one page with its last touches."""
+    """Text of one page with its last changes."""
     text = page.read_text(encoding="utf-8")
     text = FOLD.sub("<summary>", text)
     text = BRANCH.sub(r'\1\2\3 aria-label="Pages of \2">', text)
@@ -110,7 +110,7 @@ def finish_page(page: Path, site: Path) -> str:
 
 
 def _with_number(text: str) -> str:
-    """The page with its chapter's number where the style sheet finds it: Figure 8.2."""
+    """Page with its chapter's number where the style sheet finds it: Figure 8.2."""
     found = CHAPTER.search(text)
     if not found:
         return text
@@ -119,7 +119,7 @@ def _with_number(text: str) -> str:
 
 
 def _modules_once(found: re.Match[str]) -> str:
-    """The saved state of a page with programs; one met before is "@same:" and where it stands."""
+    """Page state whose repeated programs are replaced by "@same:" and the first one's place."""
     saved = json.loads(found[2])
     if "packed" in saved:
         return found[0]
@@ -142,7 +142,7 @@ def _with_early_font(text: str, up: str) -> str:
 
 
 def _named(found: re.Match[str], page: Path) -> str:
-    """The link with the formula's letters and the title of the page it leads to as its name."""
+    """Link named by the formula's letters and the title of the page it leads to."""
     kind, address, before, formula, after = found.groups()
     target = (page.parent / address.partition("#")[0]) if address[0] != "#" else page
     name = html.escape(f"{_letters(ET.fromstring(formula))}: {_title(target)}")

@@ -1,4 +1,4 @@
-"""The height that an interactive figure will take, reserved so that no text moves when it starts.
+"""Heights reserved for interactive figures, so that no text moves when they start.
 
 The heights are measured in a browser by `python tests/browser/measure.py heights`, which writes
 `rooms.json`: for each kind of figure one height in CSS pixels on a phone, a laptop and a desktop. A

@@ -1,4 +1,4 @@
-"""Give every built page a still of each interactive figure: for paper, and where no script runs.
+"""Stills of the interactive figures in every built page: for paper, and where no script runs.
 
     python -m book.tools.stills
 
@@ -55,7 +55,7 @@ CAPTION = "A still of the interactive figure, at the settings it starts with."
 
 @dataclass(frozen=True)
 class Still:
-    """What stands in for one interactive figure: words, and a picture unless they are enough."""
+    """Substitute for one interactive figure: words, and a picture unless words are enough."""
 
     words: str
     draw: Callable[[], Figure] | None = None
@@ -98,7 +98,7 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
 
 
 def still_of(record: Mapping[str, Any]) -> Still | None:
-    """The still of a widget's saved record; None for a widget that is none of the library's."""
+    """Still of a widget's saved record; None for a widget outside the library."""
     from coefdyn import widgets
     from coefdyn.plots.explorer_still import explorer_still
     from coefdyn.widgets import Explorer, SmallFigure
@@ -124,7 +124,7 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
 
 
 def _film(record: Mapping[str, Any]) -> Still:
-    """A film is drawn at some of its steps, for the run, layer and head it starts with."""
+    """Draw a film at some of its steps, for the run, layer and head it starts with."""
     from coefdyn.lab.films.figure import film_still
     from coefdyn.lab.films.widget import saved_film
 
@@ -173,7 +173,7 @@ def _drawing_code() -> str:
 
 
 def _png(draw: Callable[[], Figure]) -> bytes:
-    """A drawing in few colours: some 30 kB instead of 100."""
+    """Encode a drawing in few colours: some 30 kB instead of 100."""
     import matplotlib
     from PIL import Image
 
