@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from book.tools.digest import short
-from book.tools.finish import rewrite
+from book.tools.postprocess import rewrite
 
 __all__ = ["bundle", "bundled"]
 

@@ -28,8 +28,8 @@ import jupytext
 import nbformat
 
 from book.tools import pins
-from book.tools.alone import is_note
 from book.tools.chapters import ROOT, Chapter, front_matter, read
+from book.tools.download_note import is_note
 from book.tools.imports import library_at, module_of
 
 KEY = "coefdyn"

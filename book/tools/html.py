@@ -28,9 +28,9 @@ from pathlib import Path
 from book.tools.bundle import bundle
 from book.tools.chapters import BOOK, BUILD, ROOT
 from book.tools.digest import short
-from book.tools.finish import finish
+from book.tools.figure_states import pack_states
 from book.tools.pins import book_section
-from book.tools.saved import pack_states
+from book.tools.postprocess import postprocess
 from book.tools.stills import add_stills
 from book.tools.styles import lighten
 
@@ -123,7 +123,7 @@ def renew(wanted: str) -> int:
         if status:
             return status
         site = fresh / "_build" / "html"
-        finish(site)
+        postprocess(site)
         lighten(site)
         bundle(site)
         pack_states(site)

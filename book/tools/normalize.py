@@ -2,12 +2,12 @@
 
     python -m book.tools.normalize [--check] [--committed] [NOTEBOOK...]
 
-Dropped: timings, papermill's marks, injected parameters, version and machine names, outputs that
-show nothing (what a progress bar leaves when it is taken away). Made stable: cell ids (from their
-content), widget model ids (from the order of their views), object addresses, the temporary names of
-cells in warnings. Named in their places: the programs of interactive figures (`programs.py`). Put
-first: what a notebook needs that was downloaded alone (`alone.py`). Kept: sources, all other
-outputs, tags, the recorded digests.
+It removes timings, papermill's marks, injected parameters, version and machine names, and empty
+outputs (such as a finished progress bar). It replaces cell ids (by digests of their content),
+widget model ids (by the order of their views), object addresses, the temporary names of cells in
+warnings, and the programs of interactive figures (`programs.py`). It puts the requirements of a
+downloaded notebook first (`download_note.py`). It keeps sources, all other outputs, tags and the
+recorded digests.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import nbformat
 
-from book.tools.alone import is_note, note
 from book.tools.chapters import ROOT, find_chapters
+from book.tools.download_note import is_note, note
 from book.tools.programs import STATE, VIEW, carried, name_programs
 
 MODEL_REFERENCE = re.compile(r"IPY_MODEL_([0-9a-f-]+)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import nbformat
 
-from book.tools.alone import is_note
+from book.tools.download_note import is_note
 from book.tools.normalize import tags
 
 IGNORED = {"nbval-ignore-output", "nbval-skip"}

@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from book.tools.chapters import BUILD, ROOT
 from book.tools.digest import short
+from book.tools.figure_heights import key_of, opening_tag
+from book.tools.figure_states import records_of
 from book.tools.imports import library_at
-from book.tools.rooms import key_of, room
-from book.tools.saved import records_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -86,7 +86,7 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
             return match[0]
         count += 1
         markup = _markup(still, record, site, up, store)
-        begin = f"<!-- still -->{room(key_of(record['state']))}{markup}<!-- /still -->"
+        begin = f"<!-- still -->{opening_tag(key_of(record['state']))}{markup}<!-- /still -->"
         return f"{begin}{match[0]}<!-- still --></div><!-- /still -->"
 
     changed = VIEW.sub(before, OLD.sub("", text))

@@ -21,8 +21,8 @@ from pybtex.backends.plaintext import Backend
 from pybtex.database import Entry, parse_file
 from pybtex.richtext import Text
 
-from book.tools.alone import is_note
 from book.tools.chapters import BOOK, ROOT
+from book.tools.download_note import is_note
 from book.tools.programs import models_of, name_programs, put_programs
 
 __all__ = ["ChapterContents", "lend", "take_back"]

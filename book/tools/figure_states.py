@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from book.tools.finish import STATE, rewrite
+from book.tools.postprocess import STATE, rewrite
 
 __all__ = ["pack", "pack_states", "records_of", "unpack"]
 
