@@ -95,7 +95,7 @@ execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=
 
 lab: $(BOOK) ## open JupyterLab on the chapters
 	$(PY) -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/book \
-	--ServerApp.contents_manager_class=book.tools.lab.ChapterContents \
+	--ServerApp.contents_manager_class=book.tools.contents_manager.ChapterContents \
 	--ContentsManager.outdated_text_notebook_margin=inf
 
 pdf: book ## print the whole book to one PDF, with stills for the explorers (needs Chromium)

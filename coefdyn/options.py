@@ -1,4 +1,4 @@
-"""Checks of options. Every message: what was asked, what came, the nearest known name."""
+"""Checks of options. Messages state the request, the value received and the nearest known name."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def did_you_mean(word: object, known: Iterable[str]) -> str:
 
 
 def is_finite_number(value: object) -> bool:
-    """Whether a value is a number that a float holds (True and False are none)."""
+    """Return whether a value is a number that a float holds (True and False are not numbers)."""
     limit = sys.float_info.max  # an integer may lie beyond it
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return number and -limit <= value <= limit  # type: ignore[operator]
 
 
 def shown(value: object) -> str:
-    """A value for a message; a tensor by its shape, an integer beyond all floats by its size."""
+    """Text of a value for a message: a tensor's shape, the size of an integer beyond all floats."""
     if (shape := getattr(value, "shape", None)) is not None:
         return f"a {type(value).__name__.lower()} {tuple(shape)}"
     if isinstance(value, int) and value.bit_length() > 1024:
@@ -47,21 +47,21 @@ def shown(value: object) -> str:
 
 
 def check_count(name: str, value: object, least: int = 1) -> int:
-    """A whole number of at least ``least``."""
+    """Raise ValueError unless the value is a whole number of at least ``least``."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         raise ValueError(f"{name} must be a whole number >= {least}, got {shown(value)}.")
     return value
 
 
 def check_flag(name: str, value: object) -> bool:
-    """True or False."""
+    """Raise ValueError unless the value is True or False."""
     if not isinstance(value, bool):
         raise ValueError(f"{name} must be True or False, got {value!r}.")
     return value
 
 
 def check_number(name: str, value: object, least: float = -math.inf) -> float:
-    """A finite number of at least ``least``."""
+    """Raise ValueError unless the value is a finite number of at least ``least``."""
     if not is_finite_number(value) or value < least:  # type: ignore[operator]
         bound = "" if least == -math.inf else f" >= {least:g}"
         raise ValueError(f"{name} must be a finite number{bound}, got {shown(value)}.")
@@ -69,7 +69,7 @@ def check_number(name: str, value: object, least: float = -math.inf) -> float:
 
 
 def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
-    """One of ``choices``."""
+    """Raise ValueError unless the value is one of ``choices``."""
     known = list(choices)
     if isinstance(value, str) and value in known:
         return value
@@ -78,7 +78,7 @@ def check_choice(name: str, value: object, choices: Iterable[str]) -> str:
 
 
 def check_known(what: str, keys: Iterable[str], known: Iterable[str]) -> None:
-    """Every key is a field of ``what``."""
+    """Raise ValueError unless every key is a field of ``what``."""
     known = list(known)
     for key in keys:
         if key not in known:
@@ -87,6 +87,6 @@ def check_known(what: str, keys: Iterable[str], known: Iterable[str]) -> None:
 
 
 def from_plain(cls: type[T], values: Mapping[str, Any]) -> T:
-    """A dataclass from plain values; an unknown key is an error."""
+    """Dataclass from plain values; an unknown key is an error."""
     check_known(cls.__name__, values, [field.name for field in dataclasses.fields(cls)])  # type: ignore[arg-type]
     return cls(**values)

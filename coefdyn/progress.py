@@ -29,7 +29,7 @@ def _notebook_display() -> Any | None:
 
 
 class Progress:
-    """One line that is redrawn in place and taken away at the end.
+    """Progress bar on one line that is redrawn in place and removed at the end.
 
     Args:
         total: number of units (steps) in all.
@@ -90,7 +90,7 @@ class Progress:
         self._open = True
 
     def close(self) -> None:
-        """Take the line away."""
+        """Remove the line."""
         if not self._open:
             return
         self._open = False

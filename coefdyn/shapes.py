@@ -30,7 +30,7 @@ else:
     except ImportError:
 
         class _Annotation:
-            """Stands in for jaxtyping's types: ``Float[Tensor, "..."]`` is then just ``Tensor``."""
+            """Substitute for jaxtyping's types: ``Float[Tensor, "..."]`` is then ``Tensor``."""
 
             def __class_getitem__(cls, item: Any) -> Any:
                 return item[0] if isinstance(item, tuple) else item
@@ -39,7 +39,7 @@ else:
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[int, ...]:
-    """The shape that all of these broadcast to.
+    """Shape to which all of these broadcast.
 
     ``torch.broadcast_shapes`` gives the same, and imports sympy at its first call: about a second
     before the first output of a process.

@@ -34,7 +34,7 @@
     return list;
   }
 
-  // The saved state of a page; how it is packed stands in book/tools/saved.py.
+  // The saved state of a page; how it is packed stands in book/tools/figure_states.py.
   async function savedIn(script) {
     const saved = JSON.parse(script.textContent);
     if (!saved.packed) return saved.state;

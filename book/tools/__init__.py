@@ -1,1 +1,1 @@
-"""What `make` runs: execute chapters, normalise notebooks, build the pages, hold the pins."""
+"""Tools behind `make`: execute chapters, normalise notebooks, build the pages, keep the pins."""

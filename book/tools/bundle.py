@@ -1,4 +1,4 @@
-"""A page asks for one style sheet and one script where it asked for a dozen of each.
+"""Joined style sheets and scripts: one of each for every page instead of a dozen.
 
 Every file is a request of its own, and nothing is drawn before the last style sheet is there: on a
 phone a second of waiting. The files of a page are joined in their order, equal lists into one file,
@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from book.tools.digest import short
-from book.tools.finish import rewrite
+from book.tools.postprocess import rewrite
 
 __all__ = ["bundle", "bundled"]
 
@@ -58,7 +58,7 @@ def bundled(page: Path, site: Path) -> str:
 
 
 def _written(files: Sequence[Path], site: Path, kind: str) -> str:
-    """The joined file's address in the site; its name tells its content."""
+    """Address of the joined file in the site; its name contains a digest of its content."""
     joined = "\n".join(_parts(files, site))
     place = f"_static/joined-{short([joined])}.{kind}"
     (site / place).write_text(joined, encoding="utf-8")
@@ -71,7 +71,7 @@ def _parts(files: Sequence[Path], site: Path) -> Iterator[str]:
 
 
 def _sheet(file: Path, site: Path) -> str:
-    """A style sheet as it would stand in `_static`: with what it imports, addresses from there."""
+    """Style sheet as it would stand in `_static`, with imports, and addresses relative to it."""
     folder = posixpath.relpath(file.parent.as_posix(), "_static")
     text = ADDRESS.sub(rf"url(\1{folder}/\2\1)", CHARSET.sub("", _read(file, site)))
 

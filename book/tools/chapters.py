@@ -36,7 +36,7 @@ class Chapter:
 
 
 def read(source: Path) -> str:
-    """The text of a Markdown file. Raises ValueError that names it when it is not UTF-8."""
+    """Read a Markdown file. Raises ValueError that names it when it is not UTF-8."""
     try:
         return source.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -47,7 +47,7 @@ def read(source: Path) -> str:
 
 
 def front_matter(text: str) -> dict:
-    """The YAML head of a Markdown file, empty when there is none.
+    """Parse the YAML head of a Markdown file, empty when there is none.
 
     Raises ValueError that says in which line its YAML is broken.
     """

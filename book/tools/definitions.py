@@ -1,5 +1,5 @@
-"""What stands in a piece of the library's code, as far as `book.tools.imports` asks: the names it
-mentions, the strings, what binds a name at the top of a module, and what it says without comments.
+"""Parts of a piece of the library's code that `book.tools.imports` needs: names and strings that it
+mentions, what binds a name at the top of a module, and its meaning without comments.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Assignment = ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
 class Use(NamedTuple):
-    """A dotted name that code mentions; `lookup` where the code only looks into it by name."""
+    """A dotted name that code mentions; `lookup` where the code only looks a name up in it."""
 
     chain: tuple[str, ...]
     lookup: bool = False
@@ -56,7 +56,7 @@ class Piece:
 
 
 class Module:
-    """A file of the library: what binds each name, imports, and the statements that bind none."""
+    """A file of the library: what binds each name, imports, and statements that bind none."""
 
     def __init__(self, name: str, text: str, *, package: bool = False) -> None:
         self.name, self.package = name, package
@@ -88,7 +88,7 @@ class Module:
 
 
 def python(cell: str) -> list[ast.stmt]:
-    """The statements of a cell without its magics; none where it is not Python."""
+    """Parse the statements of a cell without its magics; none where it is not Python."""
     lines = (line for line in cell.splitlines() if not line.lstrip().startswith(("%", "!")))
     try:
         return ast.parse("\n".join(lines)).body
@@ -97,7 +97,7 @@ def python(cell: str) -> list[ast.stmt]:
 
 
 def _imports(node: ast.AST) -> Iterator[tuple[str, Imported]]:
-    """The names that an import binds, "*" for all."""
+    """Names that an import binds, "*" for all."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         for alias in node.names:
             plain = isinstance(node, ast.ImportFrom)
@@ -106,7 +106,7 @@ def _imports(node: ast.AST) -> Iterator[tuple[str, Imported]]:
 
 
 def _is_guarded(statement: ast.stmt) -> bool:
-    """Whether a statement is for readers of types, or for the file as a script."""
+    """Return whether a statement is for type checkers, or for the file as a script."""
     if not isinstance(statement, ast.If) or statement.orelse:
         return False
     test = ast.unparse(statement.test)
@@ -114,18 +114,18 @@ def _is_guarded(statement: ast.stmt) -> bool:
 
 
 def _is_sent(statement: ast.stmt) -> bool:
-    """Whether a class keeps the script or style of its figure here, which no output holds."""
+    """Return whether a statement holds a figure's script or style, which no notebook contains."""
     targets = statement.targets if isinstance(statement, ast.Assign) else []
     return any(isinstance(one, ast.Name) and one.id in ("_esm", "_css") for one in targets)
 
 
 def _is_idle(statement: ast.stmt) -> bool:
-    """Whether a statement does nothing but import or say words."""
+    """Return whether a statement is only an import or a string."""
     return is_docstring(statement) or isinstance(statement, ast.Import | ast.ImportFrom)
 
 
 def scope(*nodes: ast.AST) -> Iterator[ast.AST]:
-    """The nodes with all below them, but for the insides of functions, classes, comprehensions."""
+    """Walk nodes and all below them, but not into functions, classes and comprehensions."""
     for node in nodes:
         yield node
         if not isinstance(node, Nested):
@@ -133,7 +133,7 @@ def scope(*nodes: ast.AST) -> Iterator[ast.AST]:
 
 
 def _stored(node: ast.AST) -> list[str]:
-    """The name that a node binds, if it binds one; an import is told by `_imports`."""
+    """Name that a node binds, if it binds one; imports are handled by `_imports`."""
     if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
         return [node.id]
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -142,7 +142,7 @@ def _stored(node: ast.AST) -> list[str]:
 
 
 def chain_of(node: ast.AST) -> tuple[str, ...] | None:
-    """`a.b.c` as names, None for what is no such thing."""
+    """Names of `a.b.c` as a tuple, None for any other expression."""
     if isinstance(node, ast.Attribute):
         base = chain_of(node.value)
         return base and (*base, node.attr)
@@ -150,7 +150,7 @@ def chain_of(node: ast.AST) -> tuple[str, ...] | None:
 
 
 def uses_of(node: ast.AST, own: frozenset[str], evaluated: bool) -> Iterator[Use]:
-    """The dotted names that code mentions, but for `own` and unevaluated annotations."""
+    """Dotted names that code mentions, without `own` and unevaluated annotations."""
     chain = chain_of(node)
     if chain:
         yield from () if chain[0] in own else [Use(chain)]
@@ -178,7 +178,7 @@ def uses_of(node: ast.AST, own: frozenset[str], evaluated: bool) -> Iterator[Use
 
 
 def _looked_into(node: ast.AST) -> ast.expr | None:
-    """What an expression only looks into by name."""
+    """Expression in which a node only looks up an entry; None for any other node."""
     match node:
         case ast.Subscript(value=value):
             return value
@@ -194,7 +194,7 @@ def _looked_into(node: ast.AST) -> ast.expr | None:
 
 
 def entries_of(value: ast.expr) -> Iterator[tuple[str | None, *tuple[ast.AST, ...]]]:
-    """The entries of a display, each with its name; "*" stands before another catalogue."""
+    """Entries of a display, each with its name; "*" precedes another catalogue."""
     match value:
         case ast.Dict(keys=keys, values=values):
             for key, one in zip(keys, values, strict=True):
@@ -234,24 +234,24 @@ def name_of(node: ast.AST) -> str | None:
 
 
 def _word(node: ast.AST) -> str | None:
-    """The string that an expression is, None for another."""
+    """Value of a string expression, None for another."""
     value = node.value if isinstance(node, ast.Constant) else None
     return value if isinstance(value, str) else None
 
 
 def inside_package(module: str) -> bool:
-    """Whether a name is that of the package or begins with it."""
+    """Return whether a name is that of the package or begins with it."""
     return f"{module}.".startswith(f"{PACKAGE}.")
 
 
 def is_docstring(node: ast.AST) -> bool:
-    """Whether a statement is a bare string: a docstring, or words below a constant."""
+    """Return whether a statement is a bare string: a docstring, or a comment below a constant."""
     value = node.value if isinstance(node, ast.Expr) else None
     return isinstance(value, ast.Constant) and isinstance(value.value, str)
 
 
 def meaning(tree: object) -> str:
-    """A syntax tree as text, the same on every Python version, docstrings left out."""
+    """Syntax tree as text, the same on every Python version, docstrings left out."""
     if isinstance(tree, list):
         return f"[{','.join(meaning(one) for one in tree if not is_docstring(one))}]"
     if not isinstance(tree, ast.AST):

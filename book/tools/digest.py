@@ -1,4 +1,4 @@
-"""When is a committed output older than what it came from?
+"""Digests that decide when a committed output is older than its sources.
 
 A clone gives every file a new time, so ages are told by digests kept in the notebook's metadata:
 
@@ -30,8 +30,8 @@ import jupytext
 import nbformat
 
 from book.tools import pins
-from book.tools.alone import is_note
 from book.tools.chapters import ROOT, Chapter, front_matter, read
+from book.tools.download_note import is_note
 from book.tools.imports import library_at, module_of
 
 KEY = "coefdyn"
@@ -74,7 +74,7 @@ def short(parts: Iterable[str | bytes]) -> str:
 
 
 def read_source(chapter: Chapter) -> nbformat.NotebookNode:
-    """The chapter's Markdown as a notebook without outputs.
+    """Read the chapter's Markdown as a notebook without outputs.
 
     Raises ValueError that names the file when it is damaged.
     """
@@ -125,7 +125,7 @@ def by_module(library: dict[str, str]) -> dict[str, str]:
 
 
 def changed_modules(chapter: Chapter, root: Path = ROOT) -> list[str]:
-    """The modules whose reached definitions are others than when the chapter was executed.
+    """Modules whose reached definitions have changed since the chapter was executed.
 
     One that is no longer reached is not named.
     """
@@ -136,7 +136,7 @@ def changed_modules(chapter: Chapter, root: Path = ROOT) -> list[str]:
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
-    """A committed notebook.
+    """Read a committed notebook.
 
     Raises ValueError that names the file when it is none: torn, or with a merge's marks in it.
     """
@@ -151,7 +151,7 @@ def read_notebook(path: Path) -> nbformat.NotebookNode:
 
 
 def recorded(chapter: Chapter) -> dict[str, Any] | None:
-    """The digests that the committed notebook was executed with, None when there is none.
+    """Digests with which the committed notebook was executed, None when there are none.
 
     Raises ValueError when the file is no notebook.
     """
@@ -161,14 +161,14 @@ def recorded(chapter: Chapter) -> dict[str, Any] | None:
 
 
 def record_of(notebook: nbformat.NotebookNode) -> dict[str, Any]:
-    """The digests in a notebook's head, empty where there is none that can be read."""
+    """Digests in a notebook's head, empty where none can be read."""
     record = notebook.metadata.get(KEY)
     found = record.get("digest") if isinstance(record, dict) else None
     return dict(found) if isinstance(found, dict) else {}
 
 
 def edited(chapter: Chapter) -> bool:
-    """Whether the cells of the committed notebook are other than those it says it was made from."""
+    """Return whether the cells of the committed notebook differ from its recorded source."""
     notebook = read_notebook(chapter.notebook)
     return text_digest(notebook) != record_of(notebook).get("text")
 

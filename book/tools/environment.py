@@ -1,4 +1,4 @@
-"""Why this environment cannot be used as it is; prints nothing where it can.
+"""Reasons why this environment cannot be used as it is; prints nothing where it can.
 
     python -m book.tools.environment [EXTRA...]
 
@@ -25,13 +25,13 @@ FOLDER = re.compile(r"^[^/,\n]+/__init__\.py(?=,)", re.MULTILINE)
 
 
 def installed(name: str) -> Distribution | None:
-    """What this environment, and not the folder that make runs in, says of a package."""
+    """Installed metadata of a package in this environment, not in the folder that make runs in."""
     place = sysconfig.get_path("purelib")
     return next(iter(distributions(name=name, path=[place])), None)
 
 
 def is_torn(package: Distribution) -> bool:
-    """Whether one of the folders that were installed is gone."""
+    """Return whether one of the installed folders is missing."""
     folders = FOLDER.findall(package.read_text("RECORD") or "")
     return any(not Path(str(package.locate_file(one))).exists() for one in folders)
 
@@ -45,14 +45,14 @@ def asked_for(extras: list[str], root: Path = ROOT) -> list[str]:
 
 
 def library() -> Path | None:
-    """The checkout that `coefdyn` is installed from, None where it is installed from none."""
+    """Checkout from which `coefdyn` is installed, None for none."""
     package = installed("coefdyn")
     said = package.read_text("direct_url.json") if package else None
     return Path(unquote(urlsplit(json.loads(said)["url"]).path)) if said else None
 
 
 def trouble(extras: list[str], root: Path = ROOT) -> str:
-    """What is wrong, in words; empty where nothing is.
+    """Description of the fault; empty where there is none.
 
     An environment that is a link belongs to another checkout, whose library it may hold.
     """

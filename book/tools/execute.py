@@ -1,4 +1,4 @@
-"""Execute the chapters whose committed outputs are older than what they came from.
+"""Execute the chapters whose committed outputs are older than their sources.
 
     python -m book.tools.execute [--chapter NAME,...] [--profile paper] [--force] [--jobs N]
 
@@ -47,7 +47,7 @@ RUNTIMES = ROOT / "data" / "runtimes.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What a run was asked for."""
+    """Options of a run."""
 
     profile: str = QUICK
     force: bool = False
@@ -57,12 +57,12 @@ class Options:
 
     @property
     def committed(self) -> bool:
-        """Whether the run writes the committed notebooks."""
+        """True if the run writes the committed notebooks."""
         return self.in_place or (self.profile == QUICK and not self.parameters)
 
     @property
     def all_parameters(self) -> dict[str, object]:
-        """What papermill is given; nothing for a plain quick run: the source says it all."""
+        """Parameters for papermill; none for a plain quick run, whose source sets them all."""
         profile = {} if self.profile == QUICK else {"profile": self.profile}
         return {**profile, **self.parameters}
 
@@ -86,7 +86,7 @@ def changed_parts(chapter: Chapter) -> list[str]:
 
 
 def stale(chapter: Chapter) -> bool:
-    """Whether the chapter must be executed; a change of text alone does not ask for that."""
+    """Return whether the chapter must be executed; a change of text alone does not require that."""
     return changed_parts(chapter) not in ([], ["text"])
 
 
@@ -119,7 +119,7 @@ def write(path: Path, text: str) -> None:
 
 
 def keep(outcome: Outcome, options: Options) -> str:
-    """Write what a run gave to its place; returns what to say about it."""
+    """Write a run's result to its place; returns the message about it."""
     chapter, name = outcome.chapter, f"{outcome.chapter.name}.ipynb"
     failed = BUILD / "failed" / name
     if outcome.failure:
@@ -142,7 +142,7 @@ def relative(path: Path) -> str:
 
 
 def execute(chapters: list[Chapter], options: Options) -> list[Failure]:
-    """Run the chapters, `jobs` at a time, telling each one's end; returns the failures."""
+    """Run the chapters, `jobs` at a time, reporting each one's end; returns the failures."""
     failures, seconds = [], {}
     known = last_times(options.profile)
     chapters = sorted(chapters, key=lambda c: known.get(c.name, 0.0), reverse=True)  # longest first
@@ -167,7 +167,7 @@ def execute(chapters: list[Chapter], options: Options) -> list[Failure]:
 
 
 def last_times(profile: str) -> dict[str, float]:
-    """The seconds that chapters took, as recorded for the book and then as last run here."""
+    """Seconds that chapters took, as recorded for the book and then as last run here."""
     recorded = _read(RUNTIMES).get("seconds", {}).get(profile, {})
     return {**recorded, **_read(BUILD / "times.json").get(profile, {})}
 
@@ -184,7 +184,7 @@ def _read(path: Path) -> dict:
 
 
 def plan(chapters: list[Chapter], options: Options) -> list[Chapter]:
-    """The chapters to execute; says why, and brings texts up to date on the way."""
+    """Select the chapters to execute; reports why, and updates texts on the way."""
     todo = []
     for chapter in chapters:
         if not options.committed:
@@ -207,7 +207,7 @@ def plan(chapters: list[Chapter], options: Options) -> list[Chapter]:
 
 
 def read_parameters(words: str) -> dict[str, object]:
-    """The parameters of "seeds=3 device=cuda"; values are YAML.
+    """Parse the parameters of "seeds=3 device=cuda"; values are YAML.
 
     Raises ValueError that says what is wrong with which of them.
     """
@@ -261,7 +261,7 @@ def check_parameters(chapters: list[Chapter], names: Iterable[str]) -> None:
 
 
 def applies(chapter: Chapter, options: Options) -> bool:
-    """Whether the chapter takes any of the parameters asked for."""
+    """Return whether the chapter takes any of the requested parameters."""
     source = digests.read_source(chapter)
     takes = any(accepts(source, name) for name in options.all_parameters)
     if not takes:
@@ -271,7 +271,7 @@ def applies(chapter: Chapter, options: Options) -> bool:
 
 
 def jobs(text: str) -> int:
-    """A number of chapters at a time; 0 for one per core."""
+    """Parse the number of chapters at a time; 0 for one per core."""
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"a whole number from 0 on; got {text!r}")
     return int(text)
@@ -290,7 +290,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def sound(chapters: list[Chapter]) -> list[Chapter]:
-    """The chapters that can be read and written; says of each other one what is wrong with it."""
+    """Select the chapters that can be read and written; reports the fault of every other."""
     found = []
     for chapter in chapters:
         try:
@@ -307,7 +307,7 @@ def sound(chapters: list[Chapter]) -> list[Chapter]:
 
 
 def check(chapters: list[Chapter]) -> int:
-    """Say which chapters are older than their sources; status 1 when there are any."""
+    """Report which chapters are older than their sources; status 1 when there are any."""
     old = {chapter.name: changed_parts(chapter) for chapter in chapters}
     for name, parts in old.items():
         print(f"{name}: older than its {', '.join(parts)}" if parts else f"{name}: current")

@@ -1,4 +1,4 @@
-"""Build the pages into `book/_build/html`, warnings being errors, and print their address.
+"""Build the pages into `book/_build/html`, with warnings as errors, and print their address.
 
     python -m book.tools.html [--force]
 
@@ -28,9 +28,9 @@ from pathlib import Path
 from book.tools.bundle import bundle
 from book.tools.chapters import BOOK, BUILD, ROOT
 from book.tools.digest import short
-from book.tools.finish import finish
+from book.tools.figure_states import pack_states
 from book.tools.pins import book_section
-from book.tools.saved import pack_states
+from book.tools.postprocess import postprocess
 from book.tools.stills import add_stills
 from book.tools.styles import lighten
 
@@ -64,14 +64,14 @@ def sources() -> Iterator[Path]:
 
 
 def current_digest() -> str:
-    """What the pages are made from, as one digest."""
+    """Digest of everything the pages are made from."""
     pins = book_section((ROOT / "pins.txt").read_text(encoding="utf-8"))
     read = (part for p in sources() for part in (p.relative_to(ROOT).as_posix(), p.read_bytes()))
     return short([pins, *read])
 
 
 def up_to_date(wanted: str) -> bool:
-    """Whether the pages on disk are the ones wanted."""
+    """Return whether the pages on disk are the requested ones."""
     stamp = HTML / STAMP
     built = (HTML / "index.html").exists() and stamp.exists()
     return built and stamp.read_text(encoding="utf-8") == wanted
@@ -79,7 +79,7 @@ def up_to_date(wanted: str) -> bool:
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """Hold the lock of page builds; wait for the build that has it."""
+    """Hold the lock of page builds; wait for a build that has it."""
     BUILD.mkdir(parents=True, exist_ok=True)
     with LOCK.open("w") as handle:
         try:
@@ -110,7 +110,7 @@ def build(fresh: Path) -> int:
 
 
 def renew(wanted: str) -> int:
-    """Build, finish and stamp the pages apart, then put them in place. Returns the status.
+    """Build, finish and stamp the pages in a separate folder, then move them into place.
 
     The pages before stay until the new ones are whole. A source that changes meanwhile leaves them
     without a stamp.
@@ -123,7 +123,7 @@ def renew(wanted: str) -> int:
         if status:
             return status
         site = fresh / "_build" / "html"
-        finish(site)
+        postprocess(site)
         lighten(site)
         bundle(site)
         pack_states(site)

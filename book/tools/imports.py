@@ -1,4 +1,4 @@
-"""Which definitions of the library a piece of code reaches, found by reading it, not by running it.
+"""The definitions of the library that a piece of code reaches, found by reading, not running, it.
 
 A *definition* is what binds one name at the top of a module: a function, a class with all its
 methods, a constant. It reaches every name that it mentions, in its own module or through imports
@@ -75,7 +75,7 @@ class Target(NamedTuple):
 
     @property
     def whole(self) -> bool:
-        """Whether this is a module, or the list of the names that it offers."""
+        """True if this is a module, or the list of the names that it offers."""
         return self.name in ("", "__all__")
 
     def __str__(self) -> str:
@@ -102,7 +102,7 @@ class Library:
 
     @cached_property
     def changed_by(self) -> dict[Target, list[Piece]]:
-        """The statements that belong to each variable; with the name "" to a module."""
+        """Statements that belong to each variable; with the name "" to a module."""
         found: dict[Target, list[Piece]] = {}
         for module in self.modules.values():
             for piece in module.effects:
@@ -113,7 +113,7 @@ class Library:
         return found
 
     def _owners(self, module: Module, piece: Piece) -> Iterator[Target]:
-        """The variables that a statement changes, as far as reading tells."""
+        """Variables that a statement changes, as far as reading tells."""
         (node,) = piece.nodes
         inside = [node.value] if isinstance(node, ast.Expr) else list(scope(node))
         calls = [one for one in inside if isinstance(one, ast.Call)]
@@ -128,7 +128,7 @@ class Library:
                 yield from self._variables(target)
 
     def _variables(self, target: Target | str) -> Iterator[Target]:
-        """A variable itself, or the variables that a function mentions."""
+        """The variable itself, or the variables that a function mentions."""
         if isinstance(target, str) or target.whole:
             return
         if self.modules[target.module].is_variable(target.name):
@@ -140,7 +140,7 @@ class Library:
                     yield found
 
     def pieces(self, target: Target) -> list[Piece]:
-        """The statements that bind a name, whole."""
+        """Statements that bind a name, whole."""
         if target not in self._pieces:
             module = self.modules[target.module]
             statements = module.bound.get(target.name, [])
@@ -148,7 +148,7 @@ class Library:
         return self._pieces[target]
 
     def entries(self, target: Target) -> list[tuple[str | None, Piece | Use]]:
-        """What a variable holds entry by entry; the name of one that counts only when spelled."""
+        """Entries of a variable that count on their own, some only where code names them."""
         if target not in self._entries:
             found = self._entries[target] = []
             module = self.modules[target.module]
@@ -172,7 +172,7 @@ class Library:
         return name if piece.uses or piece.strings & known else None, piece
 
     def targets(self, piece: Piece, chain: tuple[str, ...]) -> Iterator[Target | str]:
-        """What a dotted name stands for in a piece: in the library a target, elsewhere words."""
+        """Meaning of a dotted name in a piece: targets in the library, strings elsewhere."""
         found: list[Target | str] = []
         for imported in piece.imports.get(chain[0], []):
             found += self._imported(piece.module, *imported)
@@ -189,7 +189,7 @@ class Library:
             yield from self._attribute(one, rest[1:])
 
     def find(self, module: str, name: str, seen: frozenset = frozenset()) -> list[Target | str]:
-        """What a name of a module stands for, through imports; nothing for a builtin."""
+        """Definition of a module's name, followed through imports; none for a builtin."""
         known, here = self.modules[module], Target(module, name)
         if here in seen:
             return []
@@ -252,7 +252,7 @@ class Library:
 
 
 class Closure:
-    """What some cells reach: pieces of code, each with what its names stand for."""
+    """Everything that some cells reach: pieces of code, each with the meaning of its names."""
 
     def __init__(self, library: Library, cells: Iterable[str]) -> None:
         self.library = library
@@ -309,7 +309,7 @@ class Closure:
             self._await(name_of(piece.nodes[0]) if lookup else None, piece)
 
     def _take_module(self, target: Target, lookup: bool) -> None:
-        """The names that a module offers: all, or those of a package that are spelled."""
+        """Take the names that a module offers: all, or those of a package that are spelled out."""
         module = self.library.modules[target.module]
         spelled = target.name == "__all__" or (lookup and module.package)
         for name in (*module.bound, *module.imports):
@@ -318,7 +318,7 @@ class Closure:
                     self._await(name if spelled else None, found)
 
     def _await(self, name: str | None, one: Piece | Target) -> None:
-        """Take something, once its name is spelled where it has one."""
+        """Take something as soon as its name is spelled out, where it has one."""
         if name is not None and name not in self.spelled:
             self._waiting.setdefault(name, []).append(one)
         else:
@@ -339,7 +339,7 @@ def _library(root: Path, _stamp: tuple) -> Library:
 
 
 def library_at(root: Path) -> Library:
-    """The library below a root, read once as long as its files stay the same."""
+    """Library below a root, read once as long as its files stay the same."""
     paths = sorted(
         path for path in (root / PACKAGE).rglob("*") if path.suffix not in (*SENT, ".pyc")
     )
@@ -357,7 +357,7 @@ def module_of(name: str) -> str:
 
 
 def _content(path: Path) -> str:
-    """A file's content; lines of a style sheet that are comments are left out."""
+    """Content of a file; lines of a style sheet that are comments are left out."""
     data = path.read_bytes()
     if path.suffix == ".mplstyle":
         data = b"\n".join(line for line in data.splitlines() if not line.startswith(b"#"))

@@ -1,13 +1,13 @@
-"""Make two executions of a notebook give the same file.
+"""Normal form of notebooks, so that two executions give the same file.
 
     python -m book.tools.normalize [--check] [--committed] [NOTEBOOK...]
 
-Dropped: timings, papermill's marks, injected parameters, version and machine names, outputs that
-show nothing (what a progress bar leaves when it is taken away). Made stable: cell ids (from their
-content), widget model ids (from the order of their views), object addresses, the temporary names of
-cells in warnings. Named in their places: the programs of interactive figures (`programs.py`). Put
-first: what a notebook needs that was downloaded alone (`alone.py`). Kept: sources, all other
-outputs, tags, the recorded digests.
+It removes timings, papermill's marks, injected parameters, version and machine names, and empty
+outputs (such as a finished progress bar). It replaces cell ids (by digests of their content),
+widget model ids (by the order of their views), object addresses, the temporary names of cells in
+warnings, and the programs of interactive figures (`programs.py`). It puts the requirements of a
+downloaded notebook first (`download_note.py`). It keeps sources, all other outputs, tags and the
+recorded digests.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from pathlib import Path
 
 import nbformat
 
-from book.tools.alone import is_note, note
 from book.tools.chapters import ROOT, find_chapters
+from book.tools.download_note import is_note, note
 from book.tools.programs import STATE, VIEW, carried, name_programs
 
 MODEL_REFERENCE = re.compile(r"IPY_MODEL_([0-9a-f-]+)")
@@ -44,7 +44,7 @@ REPLACED = (
 
 
 def normalize(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode:
-    """The notebook, changed in place so that equal executions are equal files."""
+    """Normalise the notebook in place so that equal executions are equal files."""
     own = [c for c in notebook.cells if not ("injected-parameters" in tags(c) or is_note(c))]
     notebook.cells = [note(), *own]
     _normalize_widgets(notebook)
@@ -72,7 +72,7 @@ def tags(cell: nbformat.NotebookNode) -> list[str]:
 
 
 def _cell_id(cell: nbformat.NotebookNode, seen: dict[str, int]) -> str:
-    """An id from the content, and from the repetition where a content comes twice."""
+    """Id from the content, and from the repetition where a content comes twice."""
     name = hashlib.sha256(f"{cell.cell_type}\0{cell.source}".encode()).hexdigest()[:12]
     seen[name] = seen.get(name, 0) + 1
     return name if seen[name] == 1 else f"{name}-{seen[name]}"
@@ -94,12 +94,12 @@ def _normalize_outputs(cell: nbformat.NotebookNode, count: int) -> None:
 
 
 def _shows_nothing(output: nbformat.NotebookNode) -> bool:
-    """Whether an output is an empty text: a page would draw an empty box for it."""
+    """Return whether an output is an empty text, for which a page would draw an empty box."""
     return output.output_type == "display_data" and dict(output.data) == {"text/plain": ""}
 
 
 def _join_streams(outputs: list) -> list:
-    """Pieces of the same stream that follow each other as one: where they part is chance."""
+    """Join consecutive pieces of one stream, whose boundaries depend on timing."""
     joined: list = []
     for output in outputs:
         kind = (output.output_type, output.get("name"))
@@ -115,7 +115,7 @@ def _join_streams(outputs: list) -> list:
 
 
 def as_shown(text: str) -> str:
-    """What a terminal shows in the end: a line is what follows its last carriage return."""
+    """Final text of a terminal: each line is the part after its last carriage return."""
     lines = text.replace("\r\n", "\n").split("\n")
     return "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in lines)
 
@@ -127,7 +127,7 @@ def _plain(text: str) -> str:
 
 
 def _normalize_widgets(notebook: nbformat.NotebookNode) -> None:
-    """Model ids by order of appearance, and only the models that a shown view needs."""
+    """Number model ids by order of appearance, and keep only the models that a shown view needs."""
     saved = notebook.metadata.get("widgets", {}).get(STATE)
     if not saved:
         notebook.metadata.pop("widgets", None)
@@ -147,7 +147,7 @@ def _normalize_widgets(notebook: nbformat.NotebookNode) -> None:
 
 
 def _reachable(models: dict, roots: list[str]) -> list[str]:
-    """The models that the roots need, in the order of the views and of their own references.
+    """Models that the roots need, in the order of the views and of their own references.
 
     The file's order says nothing: it is alphabetical in ids drawn by chance.
     """
@@ -163,7 +163,7 @@ def _reachable(models: dict, roots: list[str]) -> list[str]:
 
 
 def _renamed(value, names: dict[str, str]):
-    """The value with every reference to a model replaced."""
+    """Value with every reference to a model replaced."""
     if isinstance(value, dict):
         return {key: _renamed(inner, names) for key, inner in value.items()}
     if isinstance(value, list):
@@ -174,7 +174,7 @@ def _renamed(value, names: dict[str, str]):
 
 
 def to_text(notebook: nbformat.NotebookNode) -> str:
-    """A notebook as the text of its file: keys sorted, one trailing newline."""
+    """Format a notebook as the text of its file: keys sorted, one trailing newline."""
     return nbformat.writes(notebook).rstrip("\n") + "\n"
 
 

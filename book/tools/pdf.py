@@ -1,4 +1,4 @@
-"""The whole book as one PDF, without a network: `make pdf`.
+"""The whole book as one PDF, made without a network: `make pdf`.
 
     python -m book.tools.pdf [--single-page-only]
 
@@ -76,7 +76,7 @@ def _pages(entries: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def joined(site: Path) -> str:
-    """All pages of `site` as one, to be written beside a folder `html` that holds them."""
+    """Join all pages of `site` into one, to be written beside a folder `html` that holds them."""
     order = [page for _, listed in reading_order() for page in listed]
     texts = {page: (site / page).read_text(encoding="utf-8") for page in order}
     styles = "".join(
@@ -92,7 +92,7 @@ def joined(site: Path) -> str:
 
 
 def _contents(texts: dict[str, str]) -> str:
-    """A first page: the title and the chapters by part."""
+    """First page: the title and the chapters by part."""
     out = "<h1>Coefficient Dynamics</h1><nav>"
     for caption, listed in reading_order():
         links = "".join(
@@ -108,7 +108,7 @@ def _title(text: str) -> str:
 
 
 def _name(page: str, anchor: str = "") -> str:
-    """What an anchor of a page is called in the joined one."""
+    """Name of a page's anchor in the joined page."""
     return html.escape(
         page.removesuffix(".html").replace("/", "-") + (f"--{anchor}" * bool(anchor))
     )
@@ -123,7 +123,7 @@ def _article(page: str, text: str, known: frozenset[str]) -> str:
     seen: set[str] = set()
 
     def renamed(match: re.Match[str]) -> str:
-        """The first of equal names keeps it: two proofs of a page are both called "proof"."""
+        """Page with unique names; of two proofs called "proof" only the first keeps its name."""
         fresh = match[3] not in seen
         seen.add(match[3])
         return match[1] + f'id="{_name(page, match[3])}"' * fresh
@@ -134,7 +134,7 @@ def _article(page: str, text: str, known: frozenset[str]) -> str:
 
 
 def _moved(page: str, address: str, known: frozenset[str]) -> str:
-    """An address of one page as an address of the joined one."""
+    """Address of one page as an address of the joined one."""
     if re.match(r"[a-z]+:|//", address):
         return address
     path, _, anchor = html.unescape(address).partition("#")
@@ -146,12 +146,12 @@ def _moved(page: str, address: str, known: frozenset[str]) -> str:
 
 
 def _from_here(page: str, address: str) -> str:
-    """An address relative to a page, relative to the folder of the joined one."""
+    """Convert an address relative to a page to one relative to the folder of the joined page."""
     return "../html/" + posixpath.normpath(posixpath.join(posixpath.dirname(page), address))
 
 
 def find_chromium() -> str:
-    """The browser that prints.
+    """Find the browser that prints.
 
     Raises:
         FileNotFoundError: if there is none, with the remedy.

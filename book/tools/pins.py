@@ -109,7 +109,7 @@ def canonical(name: str) -> str:
 
 
 def read_pins(text: str | None = None) -> dict[str, list[Requirement]]:
-    """The pins in force, by canonical name; a package has several where markers part them."""
+    """Read the current pins by canonical name; a package has several where markers part them."""
     lines = (PINS.read_text() if text is None else text).splitlines()
     pins: dict[str, list[Requirement]] = {}
     for line in filter(None, (line.split("#")[0].strip() for line in lines)):
@@ -119,7 +119,7 @@ def read_pins(text: str | None = None) -> dict[str, list[Requirement]]:
 
 
 def book_section(text: str) -> str:
-    """The pins a chapter's outputs depend on: the first section, without comments."""
+    """Pins on which a chapter's outputs depend: the first section, without comments."""
     lines = text.split(REST_TITLE)[0].splitlines()
     return "\n".join(sorted(filter(None, (line.split("#")[0].strip() for line in lines))))
 

@@ -32,7 +32,7 @@ SAID = re.compile(re.escape(WHERE) + ".*")
 
 
 def name_programs(notebook: Any) -> None:
-    """Put the names of the figures' classes where their programs stand, and the page in its views.
+    """Replace the figures' programs by the names of their classes, and name the page in views.
 
     Figures of other libraries keep their programs, which nothing could put back (``carried``).
     """
@@ -51,7 +51,7 @@ def name_programs(notebook: Any) -> None:
 
 
 def put_programs(models: Mapping[str, Any]) -> None:
-    """Put the programs of this checkout's classes into saved models, by their ids.
+    """Restore the programs of this checkout's classes in saved models, by their ids.
 
     Raises:
         ValueError: for a class that does not exist any more.
@@ -63,7 +63,7 @@ def put_programs(models: Mapping[str, Any]) -> None:
 
 
 def carried(notebook: Any) -> list[str]:
-    """The classes of the figures that the notebook carries a program of, sorted."""
+    """Names of the figure classes whose programs the notebook carries, sorted."""
     return sorted(
         {
             str(record["state"].get("_anywidget_id", record.get("model_name")))
@@ -95,7 +95,7 @@ def _views(notebook: Any) -> Iterator[Any]:
 
 
 def _class(record: Mapping[str, Any]) -> str:
-    """The full name of the class whose figure a record holds; empty for any but the library's."""
+    """Full name of the class whose figure a record holds; empty for any outside the library."""
     name = str(record.get("state", {}).get("_anywidget_id", ""))
     return name if name.startswith(OURS) else ""
 
@@ -111,20 +111,20 @@ def _place(notebook: Any) -> str:
 
 
 def _module(name: str, line: str) -> str:
-    """A module that names the class and shows one line."""
+    """Source of a module that names the class and shows one line."""
     said = json.dumps(line, ensure_ascii=False)
     return f"// {name}\nexport default {{ render: ({{ el }}) => {{ el.textContent = {said}; }} }};"
 
 
 def _is_name(text: str, name: str) -> bool:
-    """Whether a part of a record only names its class, whatever page its line tells of."""
+    """Return whether a part of a record only names its class, whatever page its line mentions."""
     line = re.escape(_module(name, "@")).replace('"@"', r'"[^\n]*"')
     return bool(name) and (text == f"/* {name} */" or re.fullmatch(line, text) is not None)
 
 
 @cache
 def _program(name: str) -> dict[str, str]:
-    """Module and style sheet of a class by its full name, as this checkout has them."""
+    """Module and style sheet of a class in this checkout, by its full name."""
     module, _, kind = name.rpartition(".")
     try:
         figure = getattr(import_module(module), kind)

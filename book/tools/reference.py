@@ -21,7 +21,7 @@ MARKUP = re.compile(r"([*|`\\]|(?<=\w)_(?!\w))")
 
 
 def readable(lines: list[str], names: Iterable[str] = ()) -> list[str]:
-    """The same lines with equations as literal blocks and nothing that is markup by accident.
+    """Lines with equations as literal blocks, and nothing that is markup by accident.
 
     names: of arguments or fields; a paragraph of lines "name: what it is" becomes a list.
     """
@@ -74,7 +74,7 @@ def _process(app: Any, what: str, name: str, thing: object, options: Any, lines:
 
 
 def setup(app: Any) -> dict[str, bool]:
-    """Sphinx's entry: before Napoleon, whose priority is 500."""
+    """Register with Sphinx before Napoleon, whose priority is 500."""
     app.setup_extension("sphinx.ext.autodoc")
     app.setup_extension("sphinx.ext.napoleon")
     app.connect("autodoc-process-docstring", _process, priority=400)

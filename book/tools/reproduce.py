@@ -1,17 +1,17 @@
-"""Does an execution give again what is committed? Figures and ignored cells aside."""
+"""Comparison of two executions of a chapter; figures and ignored cells are left out."""
 
 from __future__ import annotations
 
 import nbformat
 
-from book.tools.alone import is_note
+from book.tools.download_note import is_note
 from book.tools.normalize import tags
 
 IGNORED = {"nbval-ignore-output", "nbval-skip"}
 
 
 def comparable(text: str) -> list[str]:
-    """What two executions must agree on, one entry per cell of the source, without figures."""
+    """Outputs that two executions must agree on, one entry per cell, without figures."""
     cells = nbformat.reads(text, as_version=4).cells
     return [_without_figures(cell) for cell in cells if not is_note(cell)]
 
@@ -26,7 +26,7 @@ def _without_figures(cell: nbformat.NotebookNode) -> str:
 
 
 def differences(before: str, after: str) -> str:
-    """One phrase on how a new execution compares with the one before."""
+    """Describe in one phrase how a new execution compares with the one before."""
     if before == after:
         return "the same file as before"
     try:

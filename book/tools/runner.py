@@ -1,4 +1,4 @@
-"""Run one chapter with papermill in a process of its own, and say what went wrong if it did."""
+"""Run one chapter with papermill in a process of its own, and report what went wrong."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ KERNEL_ENVIRONMENT = {
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """Where a chapter failed: the number of the code cell, its first line, the error."""
+    """Location of a chapter's failure: the number of the code cell, its first line, the error."""
 
     chapter: str
     cell: int | None
@@ -52,7 +52,7 @@ class Failure:
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One run: the executed notebook as papermill left it, seconds, and the failure if any.
+    """Result of one run: papermill's executed notebook, seconds, and the failure if any.
 
     made_from holds the digests as they were when the run began, the data's as it ended.
     """
@@ -70,7 +70,7 @@ def parameter_cell(notebook: nbformat.NotebookNode) -> nbformat.NotebookNode | N
 
 
 def accepts(notebook: nbformat.NotebookNode, parameter: str) -> bool:
-    """Whether the chapter's parameters cell sets this name."""
+    """Return whether the chapter's parameters cell sets this name."""
     cell = parameter_cell(notebook)
     return cell is not None and bool(
         re.search(rf"^{re.escape(parameter)}\s*[:=]", cell.source, re.MULTILINE)
@@ -120,7 +120,7 @@ def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> O
 
 
 def find_warning(chapter: Chapter, notebook: nbformat.NotebookNode) -> Failure | None:
-    """The first cell that wrote to the stream of errors: a reader would see the warning in red.
+    """First cell that wrote to stderr, which a reader would see as a warning in red.
 
     A cell that is meant to fail may; so may a bar of progress, which wipes itself away.
     """

@@ -22,7 +22,7 @@ PACKAGES = ("torch", "numpy", "matplotlib", "jupyter-book", "papermill")
 
 
 def processor() -> str:
-    """The name of the CPU, as far as the system tells."""
+    """Name of the CPU, as far as the system reports it."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))

@@ -1,4 +1,4 @@
-"""Give every built page a still of each interactive figure: for paper, and where no script runs.
+"""Stills of the interactive figures in every built page: for paper, and where no script runs.
 
     python -m book.tools.stills
 
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from book.tools.chapters import BUILD, ROOT
 from book.tools.digest import short
+from book.tools.figure_heights import key_of, opening_tag
+from book.tools.figure_states import records_of
 from book.tools.imports import library_at
-from book.tools.rooms import key_of, room
-from book.tools.saved import records_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,7 +55,7 @@ CAPTION = "A still of the interactive figure, at the settings it starts with."
 
 @dataclass(frozen=True)
 class Still:
-    """What stands in for one interactive figure: words, and a picture unless they are enough."""
+    """Substitute for one interactive figure: words, and a picture unless words are enough."""
 
     words: str
     draw: Callable[[], Figure] | None = None
@@ -86,7 +86,7 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
             return match[0]
         count += 1
         markup = _markup(still, record, site, up, store)
-        begin = f"<!-- still -->{room(key_of(record['state']))}{markup}<!-- /still -->"
+        begin = f"<!-- still -->{opening_tag(key_of(record['state']))}{markup}<!-- /still -->"
         return f"{begin}{match[0]}<!-- still --></div><!-- /still -->"
 
     changed = VIEW.sub(before, OLD.sub("", text))
@@ -98,7 +98,7 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
 
 
 def still_of(record: Mapping[str, Any]) -> Still | None:
-    """The still of a widget's saved record; None for a widget that is none of the library's."""
+    """Still of a widget's saved record; None for a widget outside the library."""
     from coefdyn import widgets
     from coefdyn.plots.explorer_still import explorer_still
     from coefdyn.widgets import Explorer, SmallFigure
@@ -124,7 +124,7 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
 
 
 def _film(record: Mapping[str, Any]) -> Still:
-    """A film is drawn at some of its steps, for the run, layer and head it starts with."""
+    """Draw a film at some of its steps, for the run, layer and head it starts with."""
     from coefdyn.lab.films.figure import film_still
     from coefdyn.lab.films.widget import saved_film
 
@@ -173,7 +173,7 @@ def _drawing_code() -> str:
 
 
 def _png(draw: Callable[[], Figure]) -> bytes:
-    """A drawing in few colours: some 30 kB instead of 100."""
+    """Encode a drawing in few colours: some 30 kB instead of 100."""
     import matplotlib
     from PIL import Image
 

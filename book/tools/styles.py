@@ -1,4 +1,4 @@
-"""The style sheets of the built pages without what no page uses, and Inter within the book's own.
+"""Style sheets of the built pages without unused rules, and Inter within the book's own.
 
 The sheets of the theme and of Sphinx's extensions style hundreds of classes that no page has:
 Bootstrap's parts, a terminal's 256 colours. A rule stays if every class it names stands on some

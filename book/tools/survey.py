@@ -1,4 +1,4 @@
-"""What each chapter offers a reader: `python -m book.tools.survey`, generated from the sources.
+"""Contents of each chapter in numbers, from the sources: `python -m book.tools.survey`.
 
 Per chapter: its question, what fails and what mends it; where the first picture stands; the share
 of code lines that stand open; figures that a reader can move; self-checks and exercises by kind;
@@ -102,7 +102,7 @@ def survey(chapter: Chapter) -> Survey:
 
 
 def _first_question(text: str) -> str:
-    """The first heading that asks."""
+    """First heading that is a question."""
     found = re.search(r"^## ([^\n]*\?)$", text, re.MULTILINE)
     return found[1] if found else ""
 
@@ -117,7 +117,7 @@ def _first_picture(text: str) -> float | None:
 
 
 def _lines(text: str) -> float:
-    """Lines as a page sets them: paragraphs refilled, folded answers left out, code as it is."""
+    """Lines as a page sets them: paragraphs refilled, folded answers left out, code unchanged."""
     code = sum(
         len(HEAD.sub("", cell).splitlines()) + 2 for cell in CELL.findall(text) if _is_open(cell)
     )
@@ -146,7 +146,7 @@ def _exercises(text: str) -> dict[str, int]:
 
 
 def sentences(text: str) -> list[str]:
-    """The sentences of a chapter's prose: no code, formulas, tables, headings or directives."""
+    """Sentences of a chapter's prose: no code, formulas, tables, headings or directives."""
     text = re.sub(r"^(`{3,}|~{3,}).*?^\1", "\n", HEAD.sub("", text, count=1), flags=re.S | re.M)
     text = re.sub(r"\$\$.*?\$\$", "\n", text, flags=re.S)
     text = re.sub(r"^\s*(?:[|#:+(]|- \[).*$", "\n", text, flags=re.MULTILINE)
@@ -158,7 +158,7 @@ def sentences(text: str) -> list[str]:
 
 
 def repeated_sentences(chapters: list[Chapter], most: int = MOST_CHAPTERS) -> dict[str, list[str]]:
-    """Sentence -> the chapters in which it stands, where these are more than ``most``."""
+    """Sentence -> the chapters that contain it, where these are more than ``most``."""
     places: dict[str, list[str]] = defaultdict(list)
     for chapter in chapters:
         for sentence in dict.fromkeys(sentences(read(chapter.source))):
@@ -167,7 +167,7 @@ def repeated_sentences(chapters: list[Chapter], most: int = MOST_CHAPTERS) -> di
 
 
 def missing(found: list[Survey]) -> list[str]:
-    """What chapters of the parts that teach lack, in words."""
+    """Describe what chapters of the teaching parts lack."""
     lacking = []
     for one in found:
         if not one.name.startswith(PARTS):
@@ -202,7 +202,7 @@ def stories(found: list[Survey]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Print the survey; 1 if something that should be there is not."""
+    """Print the survey; 1 if a required part is missing."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--book", type=Path, default=BOOK, help="another book's folder")
     chapters, found, problems = [], [], []

@@ -1,4 +1,4 @@
-"""What a design does: each function takes a CoefficientDynamics and returns a frozen result.
+"""Properties of a design: each function takes a CoefficientDynamics and returns a frozen result.
 
 Nothing here draws (see ``coefdyn.plots``) and nothing knows of training.
 """

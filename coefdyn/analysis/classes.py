@@ -1,4 +1,4 @@
-"""Which combinations of the values a design can output (paper, Appendix A).
+"""Combinations of the values that a design can output (paper, Appendix A).
 
 Convex: coefficients >= 0 and rows sum to 1. Conical: >= 0. Affine: rows sum to 1. Linear: anything.
 The class follows from phi's range and eta; it can also be checked on data.
@@ -29,7 +29,7 @@ class CombinationClass(Enum):
 
 
 def is_nonnegative(dynamics: CoefficientDynamics) -> bool:
-    """Whether phi >= 0 (or psi >= 0, channel by channel) on a wide grid of scores (of keys).
+    """Return whether phi >= 0 on a wide grid of scores (or psi >= 0 on one of keys).
 
     A grid cannot prove it for an arbitrary function; for exp, ReLU, softplus and the usual psi it
     decides correctly, and ``observed_class`` checks it on data.

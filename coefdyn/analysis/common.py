@@ -1,4 +1,4 @@
-"""What the analyses share: the pairs that count, the precision they read in, what they refuse."""
+"""Helpers shared by the analyses: admitted pairs, precision, input checks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ def check_not_empty(name: str, batch: tuple[int, ...]) -> None:
 
 
 def widened(dynamics: CoefficientDynamics) -> CoefficientDynamics:
-    """The same dynamics in float64; at least in float32 where a feature map does not take that,
-    since it holds tensors of its own."""
+    """Return the dynamics in float64; in float32 or more where a feature map holds tensors."""
     phi, dtype = dynamics.readout, torch.float64
     if isinstance(phi, FeatureMap):
         try:

@@ -15,7 +15,7 @@ __all__ = ["PositionalInformation", "duplicate_token", "positional_information"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PositionalInformation:
-    """What becomes of two copies of one token.
+    """Coefficients of two copies of one token.
 
     Attributes:
         first: alpha_{i,j} for i >= later, of the earlier copy.

@@ -1,4 +1,4 @@
-"""Coefficients of any causal map, measured: what it returns for the identity as values.
+"""Measured coefficients of any causal map: its response to the identity as values.
 
     f(v)_i = sum_{j <= i} alpha_{i,j} v_j      for one alpha, the same for every channel of v
 
@@ -21,7 +21,7 @@ __all__ = ["Probe", "probe"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Probe:
-    """What a map did with the identity as values, and how far it is from having coefficients.
+    """Response of a map to the identity as values, and its distance from having coefficients.
 
     The four numbers are relative to the size of the map's response to the values it was given; all
     are 0, up to rounding, exactly if the map has coefficients.
@@ -43,7 +43,7 @@ class Probe:
     future: float
 
     def has_coefficients(self, tolerance: float = 1e-5) -> bool:
-        """Whether all four numbers are at most ``tolerance`` (NaN is not)."""
+        """Return whether all four numbers are at most ``tolerance`` (NaN is not)."""
         found = (self.deviation, self.offset, self.residual, self.future)
         return all(value <= tolerance for value in found)
 
@@ -112,7 +112,7 @@ def _check(v: object, columns: int | None) -> None:
 
 
 def _call(op: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
-    """op(v), checked."""
+    """Checked value of op(v)."""
     y = op(v)
     if not isinstance(y, Tensor) or y.shape != v.shape:
         got = tuple(y.shape) if isinstance(y, Tensor) else type(y).__name__
@@ -124,7 +124,7 @@ def _call(op: Callable[[Tensor], Tensor], v: Tensor) -> Tensor:
 
 
 def _columns(op: Callable[[Tensor], Tensor], v: Tensor, width: int) -> Tensor:
-    """alpha, ``width`` columns at a time; f(0) taken off."""
+    """Columns of alpha, ``width`` at a time, with f(0) subtracted."""
     length = v.shape[-2]
     width = v.shape[-1] if width == v.shape[-1] else min(width, length)
     eye = torch.eye(length, dtype=v.dtype, device=v.device)

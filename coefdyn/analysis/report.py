@@ -1,4 +1,4 @@
-"""The design report: the six principles asked of one design on one input."""
+"""The design report: the six principles checked for one design on one input."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DesignReport:
 
 
 def report(dynamics: CoefficientDynamics) -> DesignReport:
-    """Ask the principles of one design on one input. For a look, not for a proof.
+    """Check the principles for one design on one input: an observation on that input, not a proof.
 
     Computed in float64 where the readout allows that.
 

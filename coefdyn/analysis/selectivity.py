@@ -19,7 +19,7 @@ EPSILON = 1e-3
 
 @dataclass(frozen=True, kw_only=True)
 class Selectivity:
-    """Counts over the pairs that may meet: j <= i, and not masked.
+    """Counts over the admitted pairs: j <= i, and not masked.
 
     Attributes:
         near_zero_fraction: share of coefficients with abs(alpha) <= epsilon.
@@ -75,7 +75,7 @@ def simultaneous_zeros(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NearZeroSet:
-    """Where abs(phi(s)) <= epsilon on an interval of scores.
+    """Set of scores in an interval where abs(phi(s)) <= epsilon.
 
     Attributes:
         scores: the grid, increasing.

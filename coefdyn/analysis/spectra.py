@@ -59,7 +59,7 @@ class Spectrum:
 
 @dataclass(frozen=True, kw_only=True)
 class ModulusHistogram:
-    """How the moduli of Lambda_t are spread, averaged over sequences (eigenvalue paper, Figure 1).
+    """Distribution of the moduli of Lambda_t, averaged over sequences (eigenvalue paper, Figure 1).
 
     Attributes:
         share: of the moduli in each bin of ``EDGES``, mean over the sequences; sums to 1.
@@ -98,7 +98,7 @@ def erased(evolution: Householder | ScaledHouseholder) -> Tensor:
 
 
 def of_matrices(matrices: Float[Tensor, "*batch L n n"]) -> Tensor:
-    """By an eigensolver; there is none for half precision."""
+    """Eigenvalues of dense matrices by an eigensolver, in at least float32."""
     half = matrices.dtype in (torch.float16, torch.bfloat16)
     return torch.linalg.eigvals(matrices.float() if half else matrices)
 
@@ -117,7 +117,7 @@ RULES: dict[type[Evolution], Callable[[Any, Tensor], Tensor]] = {
 
 
 def eigenvalues(evolution: Evolution, like: Tensor) -> Tensor:
-    """Of every A_t, in no particular order; real where the structure says them.
+    """Eigenvalues of every A_t, in no particular order; real where the structure guarantees it.
 
     Args:
         evolution: its structure says them: 1; s exp(g); s_r exp(g_r) per channel; and for a
@@ -134,7 +134,7 @@ def eigenvalues(evolution: Evolution, like: Tensor) -> Tensor:
 
 
 def ratios(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L"]:
-    """eta_{t-1} / eta_t; NaN at position 0. Also where eta itself leaves the range."""
+    """eta_{t-1} / eta_t, also where eta itself leaves the dtype's range; NaN at position 0."""
     scale = eta(dynamics)
     tiny = torch.finfo(scale.dtype).tiny
     if bool((scale.isfinite() & (scale.abs() >= tiny)).all()):

@@ -1,4 +1,4 @@
-"""Growth of stored keys, and when it overflows (Principle 6)."""
+"""Growth of stored keys, and the time until it overflows (Principle 6)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["Stability", "overflow_horizon", "stability"]
 
 @dataclass(frozen=True, kw_only=True)
 class Stability:
-    """How large an impulse can become.
+    """Largest growth of an impulse.
 
     Every A_t is multiplied by exp(c_t) where the design has an outer decay c: for a linear or ReLU
     readout that is the same design, for any other one c is a growth of the coefficients.
@@ -52,7 +52,7 @@ def overflow_horizon(rate: float, dtype: torch.dtype = torch.float32) -> float:
 
 
 def operator_norms(evolution: Any, length: int, n: int) -> Float[Tensor, "*#batch L"]:
-    """The largest singular value of every A_t in float64 (that of t = 0 is never used)."""
+    """Largest singular value of every A_t in float64 (that of t = 0 is never used)."""
     kind = type(evolution)
     if kind is Identity:
         return torch.ones(length, dtype=torch.float64)
@@ -69,7 +69,7 @@ def operator_norms(evolution: Any, length: int, n: int) -> Float[Tensor, "*#batc
 
 
 def _norm(matrix: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch"]:
-    """The largest singular value, infinite for a matrix that is not finite."""
+    """Largest singular value; infinite for a matrix that is not finite."""
     finite = matrix.isfinite().all(-1).all(-1)
     norm = torch.linalg.matrix_norm(matrix.masked_fill(~finite[..., None, None], 0.0), ord=2)
     return norm.masked_fill(~finite, torch.inf)

@@ -1,4 +1,4 @@
-"""How the spread of the scores depends on n (Lemma 5, Principle 5)."""
+"""Spread of the scores as a function of n (Lemma 5, Principle 5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WHAT a mixer computes: the four ingredients and the object that holds them. No algorithms."""
+"""Definition of a mixer: the four ingredients and the object that holds them. No algorithms."""
 
 from coefdyn.dynamics import documents, evolution, mask, normalizer, readout
 from coefdyn.dynamics.coefficients import CoefficientDynamics

@@ -1,4 +1,4 @@
-"""Input checks of CoefficientDynamics. Every message: what was asked, what came, the remedy."""
+"""Input checks of CoefficientDynamics. Messages state the request, the value and the remedy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["check_finite", "check_tensor", "common_batch"]
 
 
 def check_tensor(name: str, value: object, like: Tensor | None = None) -> Tensor:
-    """A real floating tensor with the dtype and device of ``like``."""
+    """Raise unless the value is a real floating tensor with the dtype and device of ``like``."""
     if not isinstance(value, Tensor):
         raise ValueError(
             f"{name} must be a torch.Tensor, got {type(value).__name__}; "
@@ -32,7 +32,7 @@ def check_tensor(name: str, value: object, like: Tensor | None = None) -> Tensor
 
 
 def wrong_kind(name: str, value: object, kind: type) -> str:
-    """What to say of a value that is no evolution, readout or normalizer; ``name`` says which."""
+    """Message for a value that is not an evolution, readout or normalizer; ``name`` says which."""
     module = sys.modules[kind.__module__]
     known = [word for word in module.__all__ if word != kind.__name__]
     named = {word.lower(): word for word in known}
@@ -49,7 +49,7 @@ def wrong_kind(name: str, value: object, kind: type) -> str:
 
 
 def check_axes(name: str, value: Tensor, axes: str, sizes: dict[str, int]) -> None:
-    """The trailing axes of ``value`` have exactly the sizes that ``axes`` names."""
+    """Raise unless the trailing axes of ``value`` have exactly the sizes that ``axes`` names."""
     expected = tuple(sizes[axis] for axis in axes)
     got = tuple(value.shape)
     if got[len(got) - len(axes) :] != expected:
@@ -61,7 +61,7 @@ def check_axes(name: str, value: Tensor, axes: str, sizes: dict[str, int]) -> No
 
 
 def common_batch(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
-    """The broadcast of all leading shapes: each has every leading axis (1 broadcasts) or none.
+    """Broadcast of all leading shapes: each has every leading axis (1 broadcasts) or none.
 
     Raises:
         ValueError: for a tensor with only some of the leading axes, since torch would align them
@@ -82,7 +82,7 @@ def common_batch(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def can_look_at(value: Tensor) -> bool:
-    """Whether the values may be read here without cost: a plain CPU tensor, outside training.
+    """Return whether reading the values costs nothing: a plain CPU tensor, outside training.
 
     Training is left alone on purpose: a run that turns NaN is a result there, not a mistake.
     """
@@ -97,7 +97,7 @@ def can_look_at(value: Tensor) -> bool:
 
 
 def check_finite(name: str, value: Tensor) -> None:
-    """No NaN or infinity, where that can be told without cost (see ``can_look_at``)."""
+    """Raise on NaN or infinity, where reading the values costs nothing (see ``can_look_at``)."""
     if can_look_at(value) and not bool(torch.isfinite(value).all()):
         bad = int((~torch.isfinite(value)).sum())
         raise ValueError(
@@ -107,7 +107,7 @@ def check_finite(name: str, value: Tensor) -> None:
 
 
 def check_nonzero(name: str, value: Tensor) -> None:
-    """No element is 0: something is divided by it."""
+    """Raise if an element is 0, since it is used as a divisor."""
     if can_look_at(value) and not bool((value != 0).all()):
         raise ValueError(
             f"{name} holds {int((value == 0).sum())} zero(s), and rows are divided by it; "
@@ -116,6 +116,6 @@ def check_nonzero(name: str, value: Tensor) -> None:
 
 
 def check_sign(name: str, value: Tensor) -> None:
-    """Every element is +1 or -1."""
+    """Raise unless every element is +1 or -1."""
     if can_look_at(value) and not bool((value.abs() == 1).all()):
         raise ValueError(f"{name} must hold only +1 and -1; magnitudes belong in log_decay.")

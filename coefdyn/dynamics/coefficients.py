@@ -139,12 +139,12 @@ class CoefficientDynamics:
 
     @property
     def length(self) -> int:
-        """L."""
+        """Sequence length L."""
         return self.q.shape[-2]
 
     @property
     def key_dim(self) -> int:
-        """n."""
+        """Key dimension n."""
         return self.q.shape[-1]
 
     @property
@@ -189,7 +189,7 @@ class CoefficientDynamics:
         )
 
     def narrow(self, start: int, length: int) -> CoefficientDynamics:
-        """The ingredients of positions start .. start + length - 1 (not their past)."""
+        """Return the ingredients of positions start .. start + length - 1, without their past."""
 
         def cut(value: Tensor | None) -> Tensor | None:
             return None if value is None else value.narrow(-1, start, length)
@@ -320,7 +320,7 @@ class CoefficientDynamics:
         )
 
     def _restrictions(self) -> str:
-        """What stands beside the four ingredients, in words."""
+        """Names of the restrictions beside the four ingredients, in words."""
         parts = ["own" if self.own is not None else ""]
         parts.append("outer decay" if self.outer_log_decay is not None else "")
         parts.append(repr(self.mask) if self.mask is not None else "")

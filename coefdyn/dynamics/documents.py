@@ -34,7 +34,7 @@ DEEP = -2e4
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Documents:
-    """Where documents begin, and where in its document every token stands.
+    """First tokens of documents, and the position of every token within its document.
 
     Attributes:
         starts: ``(..., L)``, True at the first token of a document.
@@ -47,11 +47,11 @@ class Documents:
     following: Int[Tensor, "*batch"]
 
     def kept(self) -> Bool[Tensor, "*batch L"]:
-        """True where a token still sees what came before these tokens."""
+        """True where a token still sees the tokens before this piece."""
         return self.starts.cumsum(-1) == 0
 
     def after(self) -> Int[Tensor, "*batch"]:
-        """``following``, for a state that is to be continued.
+        """The field ``following``, for a state that is continued.
 
         Raises:
             ValueError: for padding on the right of tokens: a state cannot step over it.
@@ -65,7 +65,7 @@ class Documents:
         return self.following
 
     def last(self) -> Bool[Tensor, "*batch L"]:
-        """True for the tokens of the document that the sequence ends in."""
+        """True for the tokens of the sequence's last document."""
         begun = self.starts.cumsum(-1)
         return begun == begun[..., -1:]
 
@@ -75,7 +75,7 @@ def packed(
     length: int,
     position: Int[Tensor, "*batch"] | None = None,
 ) -> Documents:
-    """Documents one after the other along the axis of tokens.
+    """Documents concatenated along the axis of tokens.
 
     Args:
         cu_seqlens: where each begins, and the end: whole numbers that rise from 0 to ``length``.
@@ -113,7 +113,7 @@ def packed(
 
 
 def padded(attention_mask: Tensor, position: Int[Tensor, "*batch"] | None = None) -> Documents:
-    """One document per row, filled up with padding on the left or on the right.
+    """One document per row, padded on the left or on the right.
 
     Args:
         attention_mask: ``(..., L)``, 1 or True for a token, 0 or False for padding.
@@ -192,7 +192,7 @@ def find(
 
 
 def apart(dynamics: CoefficientDynamics, starts: Bool[Tensor, "*batch L"]) -> CoefficientDynamics:
-    """The same design with documents kept apart: nothing passes a token where one starts.
+    """The same design with documents kept apart: no token reads across the start of a document.
 
     Args:
         dynamics: any design; one of m rows per token starts at the first row of a token.
@@ -225,7 +225,7 @@ def apart(dynamics: CoefficientDynamics, starts: Bool[Tensor, "*batch L"]) -> Co
 
 
 def _can_look(value: Tensor) -> bool:
-    """Whether numbers may be read: no graph is recorded."""
+    """Return whether values may be read: no graph is being recorded."""
     return not (
         torch.compiler.is_compiling()
         or value.device.type == "meta"

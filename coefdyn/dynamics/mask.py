@@ -1,4 +1,4 @@
-"""Masks: which pairs of tokens may meet. A masked alpha_{i,j} is an exact zero, part of no sum.
+"""Masks: pairs of tokens that may meet. A masked alpha_{i,j} is an exact zero and enters no sum.
 
     alpha_{i,j} = 0 where the mask says no         (beside the causal j <= i, which always holds)
 
@@ -45,7 +45,7 @@ class Mask(ABC):
         return None
 
     def continues(self, position: int) -> bool:
-        """Whether the first token is the one at ``position`` of the same sequence."""
+        """Return whether the first token is the one at ``position`` of the same sequence."""
         return True
 
     def narrow(self, start: int, length: int) -> Mask:
@@ -62,7 +62,7 @@ MOST = 2**31
 
 
 def _count(name: str, value: object, least: int) -> int:
-    """A whole number of at least ``least`` that an index holds."""
+    """Raise unless the value is a whole number of at least ``least`` that an index can hold."""
     whole = isinstance(value, int) and not isinstance(value, bool)
     if not whole or not least <= value <= MOST:  # type: ignore[operator]
         large = f"at most {MOST}; for no restriction use mask=None"

@@ -1,4 +1,4 @@
-"""Normalizers eta_i: what the row of coefficients is divided by.
+"""Normalizers eta_i: the divisor of each row of coefficients.
 
     y_i = (1/eta_i) sum_j alpha_{i,j} v_j               (paper, eq. 2)
 
@@ -25,7 +25,7 @@ class Normalizer:
 
     @property
     def cancels_scale(self) -> bool:
-        """Whether a factor common to a row of coefficients drops out (or can be tracked) in eta."""
+        """True if a factor common to a row of coefficients drops out (or can be tracked) in eta."""
         return False
 
     @property
@@ -123,7 +123,7 @@ class FlooredRowSum(Normalizer):
 
 @dataclass(frozen=True, eq=False)
 class Given(Normalizer):
-    """eta_i handed in, any function of x_i or of i (normalized attention; 1.05^i in Principle 6).
+    """Given eta_i: any function of x_i or of i (normalized attention; 1.05^i in Principle 6).
 
     Args:
         eta: ``(..., L)``, nonzero of either sign (the dynamics that take it raise on zeros).

@@ -1,4 +1,4 @@
-"""Readout maps phi: how a stored key becomes a coefficient.
+"""Readout maps phi: from stored keys to coefficients.
 
     alpha_{i,j} = phi(q_i^T h_{i,j})                    (paper, eq. 3c)
 
@@ -29,7 +29,7 @@ class Readout:
     name: str = ""
 
     def same_as(self, other: Readout) -> bool:
-        """Whether both are of one kind and have one function.
+        """Return whether both are of one kind and have one function.
 
         Compared by ``fn``, not by object: torch.compile watches an attribute that is read, while
         ``self is other`` would be decided once and then hold for every readout.
@@ -38,12 +38,12 @@ class Readout:
 
     @property
     def is_linear(self) -> bool:
-        """Whether phi is the identity, so that one state can hold the sum over j (Lemma 1)."""
+        """True if phi is the identity, so that one state can hold the sum over j (Lemma 1)."""
         return False
 
     @property
     def is_homogeneous(self) -> bool:
-        """Whether phi(c s) = c phi(s) for every c > 0: a scale can then be taken out of the row."""
+        """True if phi(c s) = c phi(s) for every c > 0: a scale can then be taken out of the row."""
         return False
 
     def __repr__(self) -> str:
@@ -129,7 +129,7 @@ class FeatureMap(Readout):
         return mapped
 
     def check_tokenwise(self, x: Float[Tensor, "*batch L n"]) -> None:
-        """The features of a token are its own: the same beside other tokens as alone.
+        """Check that the features of a token depend on that token alone.
 
         Raises:
             ValueError: for a psi that mixes tokens (a softmax over them, a batch norm).
@@ -147,7 +147,7 @@ class FeatureMap(Readout):
 
 
 def _check_elementwise(fn: Callable[[Tensor], Tensor], name: str) -> None:
-    """Evaluate fn on a block and on its elements one by one; both must agree.
+    """Raise unless fn of a block equals fn of its elements one by one.
 
     A function with tensors of its own is asked on their device, and may add leading axes.
     """

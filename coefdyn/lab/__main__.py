@@ -1,4 +1,4 @@
-"""``python -m coefdyn.lab``: experiments, films, and what the lens looks into."""
+"""Command line of the lab, ``python -m coefdyn.lab``: experiments, films and the lens's models."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ __all__ = ["main"]
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments of every command."""
+    """Build the parser with the arguments of every command."""
     parser = argparse.ArgumentParser(
         prog="python -m coefdyn.lab", description="Run the papers' experiments."
     )
@@ -176,7 +176,7 @@ def _list(_: argparse.Namespace) -> int:
 
 
 def _sound(experiment: Experiment, profile: str, out: Path | None = None) -> Result | None:
-    """The finished runs, or None where their file is damaged, which is said."""
+    """Return the finished runs, or None after a message where their file is damaged."""
     try:
         return experiment.load(profile, out=out)
     except ValueError as damage:
@@ -287,7 +287,7 @@ def _some_claims(parsed: argparse.Namespace) -> int:
 
 
 def _claims_of(experiment: Experiment, result: Result) -> list[str]:
-    """Print a result's claims; their statuses. Beside a standard profile, quick claims nothing."""
+    """Print a result's claims and return their statuses; none for a mere smoke test."""
     if result.profile == "quick" and STANDARD in experiment.profiles:
         print("    a smoke test of the machinery, no claims")
         return []

@@ -1,4 +1,4 @@
-"""Values of the command line that can be judged before anything is trained."""
+"""Command-line values that can be checked before training starts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def count(text: str) -> int:
 
 
 def facet(text: str) -> tuple[str, tuple[str, ...]]:
-    """A facet of an experiment's variants and the values of it that are meant: A=1,0.95.
+    """Parse a facet of an experiment's variants and the chosen values of it: A=1,0.95.
 
     A comma with a space behind it belongs to a value: "model=qLSTM, sigmoid".
     """
@@ -70,7 +70,7 @@ def facet(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def gathered(facets: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[str, ...]]:
-    """Facets by name; the values of one that was given twice are taken together."""
+    """Facets by name; the values of a facet that was given twice are merged."""
     found: dict[str, tuple[str, ...]] = {}
     for name, values in facets:
         found[name] = found.get(name, ()) + values
@@ -78,7 +78,7 @@ def gathered(facets: Iterable[tuple[str, tuple[str, ...]]]) -> dict[str, tuple[s
 
 
 def figure_file(text: str) -> Path:
-    """A file to draw into: its suffix is known and its folder is there."""
+    """Parse the path of a figure: its suffix is known and its folder exists."""
     path = Path(text)
     if path.suffix not in FIGURES or path.is_dir():
         raise argparse.ArgumentTypeError(
@@ -90,7 +90,7 @@ def figure_file(text: str) -> Path:
 
 
 def folder(text: str) -> Path:
-    """A folder, or a path at which one can be made."""
+    """Parse the path of a folder that exists or can be made."""
     path = Path(text)
     if path.exists() and not path.is_dir():
         raise argparse.ArgumentTypeError(f"{text} is a file; name a folder")
@@ -98,7 +98,7 @@ def folder(text: str) -> Path:
 
 
 def writable(path: Path) -> None:
-    """Make the folder, and raise ``OSError`` in words where nothing can be written into it."""
+    """Make the folder; raise ``OSError`` with a message where nothing can be written into it."""
     try:
         path.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path):

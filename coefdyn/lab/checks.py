@@ -1,4 +1,4 @@
-"""What is checked alike for every row: its methods, its state and where its keys go.
+"""Checks that apply to every row alike: its methods, its state and the path of its keys.
 
 from coefdyn.lab.checks import check_row
 
@@ -26,7 +26,7 @@ EXACT = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class RowChecks:
-    """What ``check_row`` found; every equality in it has been asserted.
+    """Results of ``check_row``; every equality in it has been asserted.
 
     Args:
         methods: that gave the expected outputs.
@@ -63,7 +63,7 @@ class RowChecks:
 def check_row(
     dynamics: CoefficientDynamics, v: Float[Tensor, "L d_v"], expected: Float[Tensor, "L d_v"]
 ) -> RowChecks:
-    """Hold a design against its authors' outputs in every way the library can compute it.
+    """Check a design against its authors' outputs by every method that can compute it.
 
     Args:
         dynamics: the four ingredients, float64, no leading axes.
@@ -96,7 +96,7 @@ def check_row(
 
 
 def defined(dynamics: CoefficientDynamics) -> Float[Tensor, "L L"]:
-    """alpha by its definition: every key moved on by one matrix after another, scored and read."""
+    """Coefficients alpha by definition: each key moved by one matrix after another, then read."""
     L, n = dynamics.q.shape
     alpha, keys, phi = dynamics.q.new_zeros(L, L), dynamics.scaled_keys(), dynamics.readout
     if dynamics.log_scaling is not None:
@@ -114,7 +114,7 @@ def defined(dynamics: CoefficientDynamics) -> Float[Tensor, "L L"]:
 
 
 def _agrees(dynamics: CoefficientDynamics, v: Tensor, expected: Tensor, method: str) -> bool:
-    """Whether a method can compute the design at all; that it computes it right is asserted."""
+    """Return whether a method can compute the design, after asserting that it does so correctly."""
     try:
         ours = dynamics.apply(v, method=method)
     except ValueError:
@@ -124,7 +124,7 @@ def _agrees(dynamics: CoefficientDynamics, v: Tensor, expected: Tensor, method: 
 
 
 def _numbers(state: State) -> int:
-    """How many numbers are kept until the next token."""
+    """Number of values kept until the next token."""
     if isinstance(state, LinearState):
         return state.matrix.numel()
     return state.stored.vectors.numel() + state.values.numel()

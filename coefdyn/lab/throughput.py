@@ -1,4 +1,4 @@
-"""How many runs per hour on one device: one after another, compiled, and several processes."""
+"""Runs per hour on one device: one after another, compiled, and in several processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Way = tuple[str, Callable[[], object]]
 
 @dataclass(frozen=True)
 class Throughput:
-    """One way of training the same runs.
+    """One way to train the same runs.
 
     Args:
         name: the way, in words.
@@ -47,7 +47,7 @@ PROCESSES = (2, 4, 8)
 
 
 def _runs(count: int, steps: int, on_gpu: bool) -> list[RunConfig]:
-    """The same variant with different seeds: quick size on a CPU, paper size on a GPU."""
+    """One variant with different seeds: quick size on a CPU, paper size on a GPU."""
     task = NoisyRecallConfig.paper() if on_gpu else NoisyRecallConfig.quick()
     options = {"n_heads": 16 if on_gpu else 8, "readout": "exp", "evolution": "constant"}
     return [
@@ -69,7 +69,7 @@ def _runs(count: int, steps: int, on_gpu: bool) -> list[RunConfig]:
 
 
 def ways(device: str, *, steps: int, runs: int, compiled: bool = True) -> list[Way]:
-    """Every way that this device has, the yardstick first; the arguments are those of ``measure``.
+    """Every way that this device offers, the baseline first; arguments as in ``measure``.
 
     From one way to the next the runs are the same.
     """
@@ -99,7 +99,7 @@ def ways(device: str, *, steps: int, runs: int, compiled: bool = True) -> list[W
 def measure(
     device: str | None = None, *, steps: int = 300, runs: int = 6, compiled: bool = True
 ) -> list[Throughput]:
-    """Time every way that this device has; the first one is the yardstick.
+    """Time every way that this device offers; the first one is the baseline.
 
     Args:
         device: "cpu" or "cuda"; None for a GPU if there is one.
@@ -113,7 +113,7 @@ def measure(
 
 
 def seconds_of(way: Callable[[], object], device: str) -> float:
-    """Wall time of one way, until the device is done."""
+    """Wall-clock time of one way, until the device is done."""
     start = time.perf_counter()
     way()
     if device.startswith("cuda"):

@@ -69,7 +69,7 @@ class Mixer(Resettable, ABC):
         show_constructor(cls)
 
     def __new__(cls, *args: object, **given: object) -> Self:
-        """An object without its parts; a keyword that the class does not offer is told at once.
+        """Create an object without its parts, after checking the keywords that the class offers.
 
         Raises:
             TypeError: naming the nearest option that it has.
@@ -115,7 +115,7 @@ class Mixer(Resettable, ABC):
 
     @abstractmethod
     def build(self, tokens: Tokens) -> CoefficientDynamics:
-        """The four ingredients for these tokens: the one thing that differs between mixers."""
+        """Build the four ingredients for these tokens: the one part that differs by mixer."""
 
     def dynamics(
         self,
@@ -124,7 +124,7 @@ class Mixer(Resettable, ABC):
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> tuple[CoefficientDynamics, Float[Tensor, "*heads rows dv"]]:
-        """The coefficient dynamics of x and the values; heads are the last leading axis.
+        """Coefficient dynamics of x, and the values; heads are the last leading axis.
 
         Args:
             x: ``(..., L, d_model)``.
@@ -145,7 +145,7 @@ class Mixer(Resettable, ABC):
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> Float[Tensor, "*batch L d"]:
-        """y ``(..., L, d_model)``.
+        """Apply the mixer to x; returns y ``(..., L, d_model)``.
 
         With ``attention_mask`` or ``cu_seqlens`` every document gets the output that it would get
         alone: convolutions, positions, states and row sums begin anew with it. That takes O(L)
@@ -202,7 +202,7 @@ class Mixer(Resettable, ABC):
         attention_mask: Tensor | None,
         cu_seqlens: Tensor | None,
     ) -> Documents | None:
-        """Where the documents of x begin; None if they are not told apart.
+        """Starts of the documents of x; None if documents are not separated.
 
         Args:
             x: ``(..., L, d_model)``.
@@ -225,7 +225,7 @@ class Mixer(Resettable, ABC):
         return find(x.shape[:-1], x.device, before, attention_mask, cu_seqlens)
 
     def _design(self, tokens: Tokens) -> CoefficientDynamics:
-        """What ``build`` makes of these tokens, beginning anew with every document."""
+        """Result of ``build`` for these tokens, with a new start at every document."""
         built = self.build(tokens)
         if not isinstance(built, CoefficientDynamics):
             got = "None (is a return missing?)" if built is None else type(built).__name__
@@ -236,7 +236,7 @@ class Mixer(Resettable, ABC):
     def _told(
         self, x: Tensor, state: MixerState | None, documents: Documents | None
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        """``tokens``, which learns of documents only where there are some."""
+        """Call ``tokens`` with the documents only where there are some."""
         if documents is None:
             return self.tokens(x, state)
         if "documents" not in inspect.signature(self.tokens).parameters:
@@ -250,7 +250,7 @@ class Mixer(Resettable, ABC):
     def step(
         self, x_t: Float[Tensor, "*batch d"], state: MixerState | None = None
     ) -> tuple[Float[Tensor, "*batch d"], MixerState]:
-        """One token ``(..., d_model)`` and the state (None at first) to y_t and the new state.
+        """Map one token ``(..., d_model)`` and the state (None at first) to y_t and the new state.
 
         Raises:
             ValueError: for something that is no token.
@@ -279,7 +279,7 @@ class Mixer(Resettable, ABC):
         *names: str,
         documents: Documents | None = None,
     ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-        """x through the named projections (all of them if none is named), and their memory.
+        """Project x by the named projections (all if none is named); also returns their memory.
 
         With ``documents``, a convolution reads no token of another one.
 
@@ -303,7 +303,7 @@ class Mixer(Resettable, ABC):
         return found, past
 
     def collect(self, y: Float[Tensor, "*dynamics rows dv"]) -> Float[Tensor, "*heads L dv"]:
-        """One output per head and token from those of the dynamics; here they are the same.
+        """One output per head and token from those of the dynamics; the identity by default.
 
         A mixer may take several steps per token and read the last, or weigh the sum of several
         dynamics; its dynamics then have more positions, or more heads, than the mixer.
@@ -311,11 +311,11 @@ class Mixer(Resettable, ABC):
         return y
 
     def finish(self, y: Float[Tensor, "*heads L dv"], tokens: Tokens) -> Tensor:
-        """Output norm and gate, heads merged, output projection."""
+        """Apply the output norm and gate, merge the heads, and project."""
         return self.output(y, tokens.x)
 
     def state_size(self) -> int | None:
-        """Numbers kept per sequence while generating; None if that grows with the length."""
+        """Numbers kept per sequence while generating; None if they grow with the length."""
         first, second = self._numbers_kept(1), self._numbers_kept(2)
         return first if first == second else None
 
@@ -351,14 +351,14 @@ class Mixer(Resettable, ABC):
         }
 
     def _like(self) -> Tensor:
-        """A parameter of the dtype that x has: none of those that may stay in float32."""
+        """A parameter with the dtype of x, none of those that may stay in float32."""
         for part in (self.project, self.output, self):
             if (found := next(part.parameters(), None)) is not None:
                 return found
         raise ValueError(f"{type(self).__name__} has no parameter.")
 
     def check_input(self, x: Tensor, state: MixerState | None = None) -> None:
-        """x fits this mixer, and the state fits both.
+        """Raise unless x fits this mixer and the state fits both.
 
         Raises:
             ValueError: naming the first thing that does not fit.

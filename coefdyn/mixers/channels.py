@@ -19,7 +19,7 @@ __all__ = ["ChannelMixer"]
 
 
 class ChannelMixer(Mixer):
-    """Base of S6 and RG-LRU: one head per channel of u, d_v = 1, and the values are u itself.
+    """Base of S6 and RG-LRU: one head per channel of u, d_v = 1; u itself is the values.
 
     u is x after a linear map and the short convolution, or x itself. Queries and keys read u.
 
@@ -85,7 +85,7 @@ class ChannelMixer(Mixer):
 
     @abstractmethod
     def queries_and_keys(self, u: Float[Tensor, "*batch L c"]) -> tuple[Tensor, Tensor]:
-        """q and k of every channel; one head where all channels share them."""
+        """Queries and keys of every channel; one head where all channels share them."""
 
     def tokens(
         self,
@@ -93,7 +93,7 @@ class ChannelMixer(Mixer):
         state: MixerState | None = None,
         documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        """u as the values of all channels, and q, k from u; the convolution's memory."""
+        """Values u of all channels, and q and k computed from u; also the convolution's memory."""
         self.check_input(x, state)
         parts, past = self.parts(x, state, "value", documents=documents)
         q, k = self.queries_and_keys(merge_heads(parts["value"]))
@@ -102,7 +102,7 @@ class ChannelMixer(Mixer):
 
 
 class PlainInput(nn.Module):
-    """x itself as heads of one channel each."""
+    """Input stage that returns x as heads of one channel each."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

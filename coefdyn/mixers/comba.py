@@ -19,7 +19,7 @@ __all__ = ["Comba"]
 
 
 class Comba(HeadMixer):
-    r"""The delta rule as feedback: what is read back is not decayed, and is fed back in part.
+    r"""Delta rule as feedback: erasure without decay, and a query corrected by the key.
 
         A_t = a_t I - beta_t k_t p_t^T, p_t = sigmoid(c) k_t    b_j = beta_j / sqrt(n)
         phi = identity    eta_i = 1    q~_t = q_t - d k_t in place of q_t

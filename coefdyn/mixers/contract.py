@@ -1,4 +1,4 @@
-"""What every mixer promises, checked on one input: for a mixer of one's own."""
+"""The contract of every mixer, checked on one input; also for a mixer of one's own."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Contract:
 
     @property
     def holds(self) -> bool:
-        """Whether every error is within 1e-9 and every parameter gets a gradient."""
+        """True if every error is within 1e-9 and every parameter gets a gradient."""
         errors = [self.future, self.steps, *self.outputs.values(), *self.gradients.values()]
         return all(error <= LIMIT for error in errors) and not self.without_gradient
 
@@ -55,7 +55,7 @@ class Contract:
 
 
 def check_mixer(mixer: Mixer, x: Float[Tensor, "*batch L d"]) -> Contract:
-    """Causality, steps, and every method that runs here, in float64 against the reference.
+    """Check causality, steps and every method that runs here, in float64 against the reference.
 
     The mixer itself is left as it is. A few dozen random tokens are enough, and quick. Causality is
     tried at several cuts: every token from there on is replaced by a random one, and the outputs
@@ -113,7 +113,7 @@ def _check_arguments(mixer: Mixer, x: Tensor) -> None:
 
 
 def _methods(mixer: Mixer, x: Tensor) -> list[str]:
-    """The methods besides the reference that compute this design here."""
+    """Methods besides the reference that compute this design here."""
     with torch.no_grad():
         dynamics = mixer.dynamics(x)[0]
     found = []
@@ -127,7 +127,7 @@ def _methods(mixer: Mixer, x: Tensor) -> list[str]:
 
 
 def _both(mixer: Mixer, x: Tensor, method: str) -> tuple[Tensor, dict[str, Tensor | None]]:
-    """The output, and the gradients of a loss without symmetry."""
+    """Output, and the gradients of a loss without symmetry."""
     x = x.clone().requires_grad_()
     y = mixer(x, method=method)
     weights = torch.linspace(-1.0, 2.0, y.numel(), dtype=y.dtype, device=y.device)

@@ -62,7 +62,7 @@ class DeltaProduct(HeadMixer):
         state: MixerState | None = None,
         documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        """The m pairs of a token one after the other; its query beside each of them."""
+        """The m pairs of each token in sequence, with its query repeated for each of them."""
         tokens, past = super().tokens(x, state, documents)
         q = tokens.q.repeat_interleave(self.steps, dim=-2)
         return replace(tokens, q=q, k=self._in_turn(tokens.k), v=self._in_turn(tokens.v)), past
@@ -72,7 +72,7 @@ class DeltaProduct(HeadMixer):
         return apart.transpose(-3, -2).flatten(-3, -2)
 
     def collect(self, y: Float[Tensor, "*dynamics rows dv"]) -> Float[Tensor, "*heads L dv"]:
-        """The output after the last factor of each token."""
+        """Output after the last factor of each token."""
         return y[..., self.steps - 1 :: self.steps, :]
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:

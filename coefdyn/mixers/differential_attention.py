@@ -72,12 +72,12 @@ class DifferentialAttention(HeadMixer):
         state: MixerState | None = None,
         documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        """Two maps per head, with its values for each of them."""
+        """Two maps per head, with the head's values for each of them."""
         tokens, past = super().tokens(x, state, documents)
         return replace(tokens, v=tokens.v.repeat_interleave(2, dim=-3)), past
 
     def weight(self) -> Float[Tensor, ""]:
-        """lambda, what the second map is weighed with."""
+        """Weight lambda of the second map."""
         first, second = self.rates.prod(0).sum(-1).exp().unbind()
         return first - second + self.first_weight
 

@@ -30,7 +30,7 @@ def faded_attention(mixer: HeadMixer, tokens: Tokens, log_decay: Tensor) -> Coef
 
 
 class ForgettingAttention(HeadMixer):
-    r"""Softmax attention with a forget gate: its logarithms are added to the scores.
+    r"""Softmax attention with a forget gate whose logarithms are added to the scores.
 
         alpha_{i,j} = f_{j+1} ... f_i exp(q_i^T k_j / sqrt(n))    eta_i = sum_j alpha_{i,j}
         A_t = I    b_j = 1/sqrt(n)    phi = exp    f_t = sigmoid(W_f x_t + c), one per head

@@ -60,7 +60,7 @@ class GSA(HeadMixer):
         state: MixerState | None = None,
         documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Any]]:
-        """Keys and queries over slots; z carries log a. The memory is the first pass's state."""
+        """Keys and queries over slots; z carries log a. Memory: the state of the first pass."""
         tokens, past = super().tokens(x, state, documents)
         raw = split_heads(self.decay(tokens.x), self.n_heads)
         log_decay = tokens.match(functional.logsigmoid(raw) / 8)

@@ -36,7 +36,7 @@ POSITIONS = ("none", "learned", "rotary")
 
 
 class StageOptions(TypedDict, total=False):
-    """What stands before and after the dynamics: convolution, gate, norm, biases.
+    """Options of the stages before and after the dynamics: convolution, gate, norm, biases.
 
     short_convolution: taps of a depthwise causal convolution with SiLU after the projections of q,
         k (and v); 0 for none, at least 2 otherwise.
@@ -52,7 +52,7 @@ class StageOptions(TypedDict, total=False):
 
 
 class HeadChoices(StageOptions, total=False):
-    """The options of ``HeadOptions`` that a mixer may choose itself: all but its width and heads.
+    """Options of ``HeadOptions`` that a mixer may fix itself: all but its width and heads.
 
     key_dim: n of ONE head (the papers' tables count all heads); d_model / n_heads if None.
     value_dim: d_v of ONE head; d_model / n_heads if None.
@@ -70,7 +70,7 @@ class HeadChoices(StageOptions, total=False):
 
 
 class HeadOptions(HeadChoices):
-    """The options of every mixer of q, k and v heads: ``HeadChoices``, and two that it needs.
+    """Options of every mixer of q, k and v heads: ``HeadChoices`` and the two required ones.
 
     d_model: width of x.
     n_heads: number of heads H.
@@ -80,7 +80,7 @@ class HeadOptions(HeadChoices):
     n_heads: int
 
 
-#: what a mixer does without being told otherwise
+#: the defaults of every mixer that chooses nothing else
 PLAIN = HeadChoices(
     key_dim=None,
     value_dim=None,
@@ -199,7 +199,7 @@ class HeadMixer(Mixer):
         return HeadGate(d_model=self.d_model, n_heads=self.n_heads, kind=kind, factor=factor)
 
     def _check_names(self, given: HeadOptions) -> None:
-        """Python's own answer to a wrong keyword, for options that are forwarded."""
+        """Raise Python's own error for a wrong keyword among forwarded options."""
         name = type(self).__name__
         own = inspect.signature(type(self).__init__).parameters
         known = (set(HeadOptions.__annotations__) | set(own)) - {"self", "heads", *self.settled}
@@ -258,7 +258,7 @@ class HeadMixer(Mixer):
 
 
 def _position_table(chosen: HeadOptions, key_dim: int) -> nn.Parameter | None:
-    """The learned positions, N(0, 0.02), where there are any."""
+    """Learned positions, N(0, 0.02), or None without any."""
     position, max_length = chosen["position"], chosen["max_length"]
     check_choice("position", position, POSITIONS)
     if position == "rotary" and key_dim % 2:

@@ -20,7 +20,7 @@ __all__ = ["HGRN2"]
 
 
 class HGRN2(HeadMixer):
-    r"""What a channel forgets, it takes in: the key is 1 minus the decay.
+    r"""Gated linear recurrence with tied gates: the key of a channel is 1 minus its decay.
 
         A_t = diag(f_t)    k_t = 1 - f_t    f_t = low + (1 - low) sigmoid(W_f x_t)
         b_j = 1/sqrt(n)    phi = identity    eta_i = 1    output = W_o RMSNorm(y)

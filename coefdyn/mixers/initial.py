@@ -22,7 +22,7 @@ __all__ = ["Linear", "Resettable", "draw_timestep", "reset"]
 
 
 def reset(module: nn.Module) -> None:
-    """Draw the initial values of a module and of all its parts again.
+    """Redraw the initial values of a module and of all its parts.
 
     Raises:
         ValueError: for parameters whose initial values no ``reset_parameters`` knows.
@@ -53,7 +53,7 @@ class Resettable(nn.Module):
     """
 
     def begin(self) -> None:
-        """Fill in place what is drawn before the parts."""
+        """Fill in place the parameters that are drawn before the parts."""
 
     def drawn(self) -> Iterable[nn.Module]:
         """The parts, in the order in which the constructor draws them."""
@@ -81,7 +81,7 @@ class Resettable(nn.Module):
 
 
 class Linear(nn.Linear):
-    """A linear map with a bias of its own start: ``torch.nn.Linear``, then ``start(bias)``."""
+    """Linear map with its own initial bias: ``torch.nn.Linear``, then ``start(bias)``."""
 
     def __init__(self, inputs: int, outputs: int, start: Callable[[Tensor], object]) -> None:
         self.start = start  # ahead of the first reset_parameters, which the base calls
@@ -89,7 +89,7 @@ class Linear(nn.Linear):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Torch's initial values, and the bias's own."""
+        """Draw torch's initial values, and the custom bias."""
         super().reset_parameters()
         self.start(self.bias)
 

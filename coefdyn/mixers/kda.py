@@ -14,7 +14,7 @@ __all__ = ["KDA", "ChannelDecay"]
 
 
 class KDA(HeadMixer):
-    r"""Every channel forgets at a rate of its own; then the write erases along its key.
+    r"""Gated DeltaNet with a decay per key channel: A_t decays, then erases along the key.
 
         A_t = (I - beta_t k_t k_t^T) diag(a_t)    b_j = beta_j / sqrt(n)
         phi = identity    eta_i = 1    output = W_o (RMSNorm(y) * sigmoid(W_g x))

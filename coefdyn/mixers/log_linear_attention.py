@@ -60,7 +60,7 @@ class Levels(evolution.Evolution):
 
 
 class LogLinearAttention(HeadMixer):
-    r"""Linear attention with decay whose query weighs the past by how far back it lies.
+    r"""Linear attention with decay whose query weights the past by its distance on a binary scale.
 
         alpha_{i,j} = lambda_i^{level(i,j)} a_{j+1} ... a_i q_i^T k_j / sqrt(n)
 

@@ -17,7 +17,7 @@ __all__ = ["LRU"]
 
 
 class LRU(ModeMixer):
-    r"""The linear recurrent unit: one complex eigenvalue per state channel, whatever the token.
+    r"""The linear recurrent unit: one complex eigenvalue per state channel, fixed over time.
 
         h_t = diag(lambda) h_{t-1} + gamma * (B x_t)    y_t = Re(C h_t) + D x_t
         lambda = exp(-exp(nu) + i exp(theta)), so |lambda| < 1 always

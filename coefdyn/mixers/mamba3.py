@@ -22,7 +22,7 @@ __all__ = ["Mamba3"]
 
 
 class Mamba3(HeadMixer):
-    r"""Mamba-2 with the trapezoidal rule, and a state that turns by an angle of the token's own.
+    r"""Mamba-2 with the trapezoidal rule and a state rotated by data-dependent angles.
 
     In its authors' letters q = C, k = B, v = x:
 
@@ -91,7 +91,7 @@ class Mamba3(HeadMixer):
         state: MixerState | None = None,
         documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        """q and k, turned; the memory is the angle, and the last token's key and value."""
+        """Rotated q and k; the memory is the angle, and the last token's key and value."""
         tokens, past = super().tokens(x, state, documents)
         angle = self.timestep(x)[..., None] * self.speed(x)[..., None, :, :]
         angle = angle.to(torch.promote_types(angle.dtype, torch.float32)).cumsum(-2)
@@ -144,7 +144,7 @@ class Mamba3(HeadMixer):
 
 
 def turned(x: Float[Tensor, "*heads L n"], angle: Tensor) -> Float[Tensor, "*heads L n"]:
-    """Channels r and r + n/2 turned by ``angle`` (..., L, n/2)."""
+    """Rotate channels r and r + n/2 by ``angle`` (..., L, n/2)."""
     cos, sin = angle.cos().to(x.dtype), angle.sin().to(x.dtype)
     first, second = x.chunk(2, dim=-1)
     return torch.cat([first * cos - second * sin, second * cos + first * sin], dim=-1)

@@ -1,4 +1,4 @@
-"""Time-invariant mixers: coefficients from eigenvalues r e^{+-i theta} that no token can change.
+"""Time-invariant mixers: coefficients from eigenvalues r e^{+-i theta} that are parameters.
 
 A complex eigenvalue is a decay and a turn. The decay is a real diagonal A_t; the turn goes into
 queries and keys, which are rotated by their position as rotary positions do:
@@ -24,7 +24,7 @@ __all__ = ["ModeMixer", "Modes", "turn_back"]
 
 
 class Modes(NamedTuple):
-    """What a time-invariant mixer is made of; one head per row, channels in pairs, float64.
+    """Parameters of a time-invariant mixer; one head per row, channels in pairs, float64.
 
     log_radius: log r of each pair, (H, n/2), nats per token, negative.
     angle: theta of each pair, (H, n/2), radians per token.
@@ -49,7 +49,7 @@ def turn_back(
 
 
 class ModeMixer(Mixer):
-    """Base of S4D and LRU: the same A, b, q and k for every token; only the values read x.
+    """Base of S4D and LRU: the same A, b, q and k for every token; only the values depend on x.
 
     A subclass says what its modes are, and how values come from x. ``outputs`` is the number of
     heads, and their width, that its ``finish`` hands to the output projection.
@@ -98,7 +98,7 @@ class ModeMixer(Mixer):
     def tokens(  # type: ignore[override]  # no documents: see above
         self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        """Values from x; q and k with size 1 for its leading axes, since no token changes them."""
+        """Values from x; q and k with size 1 for its leading axes: no token changes them."""
         self.check_input(x, state)
         start = first(state)
         modes, v = self.modes(), self.values(x)
@@ -116,7 +116,7 @@ class ModeMixer(Mixer):
         attention_mask: Tensor | None,
         cu_seqlens: Tensor | None,
     ) -> None:
-        """None, since all sequences share one kernel.
+        """None: all sequences share one kernel.
 
         Raises:
             ValueError: if documents are to be told apart.
@@ -136,7 +136,7 @@ class ModeMixer(Mixer):
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> Float[Tensor, "*batch L d"]:
-        """As for every mixer; all sequences share one kernel, so they join the axis of values.
+        """Apply the mixer; all sequences share one kernel, so they join the axis of values.
 
         Raises:
             ValueError: for an attention_mask or cu_seqlens, which that kernel cannot follow.
@@ -170,7 +170,7 @@ class ModeMixer(Mixer):
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> tuple[CoefficientDynamics, Float[Tensor, "*heads L dv"]]:
-        """As for every mixer; the one kernel of a head is repeated along the axes of x."""
+        """Coefficient dynamics as in ``Mixer``; a head's kernel is repeated along the axes of x."""
         found, v = super().dynamics(x, attention_mask=attention_mask, cu_seqlens=cu_seqlens)
         batch = (*x.shape[:-2], self.n_heads)
         repeated = [one.expand(*batch, *one.shape[-2:]) for one in (found.q, found.k)]

@@ -15,7 +15,7 @@ __all__ = ["MomentumDeltaNet"]
 
 
 class MomentumDeltaNet(HeadMixer):
-    r"""Two memories: S is read, M is the running mean of its corrections.
+    r"""Delta rule with momentum: the state S is read, M is the running mean of its corrections.
 
         M_t = mu_t M_{t-1} - eta_t k_t (v_t - a_t S_{t-1}^T k_t)^T
         S_t = a_t S_{t-1} - beta_t M_t

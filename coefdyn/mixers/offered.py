@@ -1,4 +1,4 @@
-"""Which keywords a mixer's constructor offers, so that a wrong one is told with the nearest."""
+"""Keywords that a mixer's constructor offers, so that an error names the nearest one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["offered", "show_constructor"]
 
 
 def offered(form: type) -> set[str] | None:
-    """The keywords that a caller may give; None where they cannot be told.
+    """Keywords that a caller may give; None where they cannot be determined.
 
     Those of its constructor, and of the constructors that this one hands unnamed options to; what
     an abstract base asks of its subclasses is none of them, nor what the class has ``filled``.

@@ -15,7 +15,7 @@ __all__ = ["PaTHAttention"]
 
 
 class PaTHAttention(HeadMixer):
-    r"""Softmax attention whose position is the path of reflections between two tokens.
+    r"""Softmax attention with data-dependent positions: Householder reflections between two tokens.
 
         A_t = I - beta_t w_t w_t^T    b_j = 1/sqrt(n)    phi = exp    eta_i = sum_j alpha_{i,j}
         w_t = SiLU(convolution(W_w x_t)), L2-normalised    beta_t = 2 sigmoid(W_b x_t + c)

@@ -36,7 +36,7 @@ NORMS = ("none", "rms", "layer")
 def head_sizes(
     d_model: int, n_heads: int, key_dim: int | None, value_dim: int | None
 ) -> tuple[int, int]:
-    """(n, d_v) of one head: as given, or d_model / n_heads.
+    """Head sizes (n, d_v): as given, or d_model / n_heads.
 
     Raises:
         ValueError: for sizes that are no whole numbers, or no multiple of the heads.

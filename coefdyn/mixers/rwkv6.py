@@ -25,7 +25,7 @@ def _rising(bias: Tensor) -> None:
 
 
 class RWKV6(HeadMixer):
-    r"""Channels that forget at their own rates, read before they do; a bonus for the own token.
+    r"""Linear attention with a decay per channel after the read, and a bonus for the own token.
 
         S_t = diag(w_t) S_{t-1} + k_t v_t^T,    y_t = (S_{t-1} + diag(u) k_t v_t^T)^T q_t
 

@@ -21,7 +21,7 @@ FASTEST = math.exp(-0.5)
 
 
 class RWKV7(HeadMixer):
-    r"""A delta rule whose erasing key, learning rate and decay are vectors of their own.
+    r"""Delta rule whose erasing key, learning rate and decay are separate vectors.
 
         A_t = diag(w_t) - (a_t * z_t) z_t^T    b_j = 1    phi = identity    eta_i = 1
         keys k~_j = k_j * (1 + (a_j - 1) * c)    own_i = q_i^T (u * k~_i)

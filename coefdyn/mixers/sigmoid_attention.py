@@ -22,7 +22,7 @@ def _shifted(scores: Tensor, offset: float) -> Tensor:
 
 
 class SigmoidAttention(HeadMixer):
-    r"""Every score is judged alone: no row sum, and no competition between tokens.
+    r"""Attention with a sigmoid of each score: no row sum, hence no competition between tokens.
 
         A_t = I    b_j = 1/sqrt(n)    phi(s) = sigmoid(s - log(length))    eta_i = 1
 

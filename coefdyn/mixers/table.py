@@ -1,4 +1,4 @@
-"""Table 1 and the rows since, generated: read off the dynamics that a mixer builds on a probe.
+"""Table 1 and later rows, generated from the dynamics that a mixer builds on a probe.
 
 How the authors write an ingredient (``Mixer.symbols``) stands beside the mixer; everything else
 here is derived, so that changing a mixer changes its row.
@@ -27,7 +27,7 @@ SIZES = ((2, 3), (2, 5), (4, 3), (4, 5), (6, 3))
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One architecture as four choices and what follows from them.
+    """One architecture as four choices and their consequences.
 
     ``evolution``, ``scaling`` and ``normalizer`` are words, ``readout`` is the library's name;
     ``state`` counts the numbers of one head kept while generating (LaTeX, in n, d_v, L);
@@ -90,7 +90,7 @@ def describe(name: str) -> Row:
 
 
 def _build(form: Callable[..., Mixer], key_dim: int, value_dim: int) -> Mixer:
-    """One head, no convolution: only the coefficient dynamics keep a state."""
+    """Build one head without convolution, so that only the coefficient dynamics keep a state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         mixer = form(
@@ -108,7 +108,7 @@ def _probe(form: type[Mixer]) -> tuple[Mixer, CoefficientDynamics]:
 
 
 def _beside(mixer: Mixer, dynamics: CoefficientDynamics) -> str:
-    """What a row has beside its four choices, in words."""
+    """Additions of a row to its four choices, in words."""
     steps, maps = dynamics.length // 6, dynamics.batch_shape[-1] // mixer.n_heads
     parts = {
         "own term": dynamics.own is not None,
@@ -122,7 +122,7 @@ def _beside(mixer: Mixer, dynamics: CoefficientDynamics) -> str:
 
 
 def _evolution(dynamics: CoefficientDynamics) -> str:
-    """The structure in words, and for Householder forms whose direction it is."""
+    """Structure in words; for Householder forms also the direction."""
     matrices = dynamics.evolution
     name = {
         "Identity": "identity",
@@ -142,7 +142,7 @@ def _evolution(dynamics: CoefficientDynamics) -> str:
 
 
 def _scaling(dynamics: CoefficientDynamics) -> str:
-    """b_j in words: recognised by comparing numbers, not by the mixer's name."""
+    """Scaling b_j in words, recognised by comparing numbers and not by the mixer's name."""
     b, root = dynamics.scaling, dynamics.key_dim**-0.5
     if not isinstance(b, torch.Tensor):
         constant = {root: "1/sqrt(n)", 1.0: "1"}.get(b, f"{b:g}")
@@ -161,7 +161,7 @@ def _scaling(dynamics: CoefficientDynamics) -> str:
 
 
 def _normalizer(eta: Normalizer) -> str:
-    """The kind, in words."""
+    """Kind of the normalizer, in words."""
     words = {
         "One": "1",
         "RowSum": "row sum",

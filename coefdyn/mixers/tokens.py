@@ -1,4 +1,4 @@
-"""What a mixer hands on: tokens as heads, the state between two tokens, how papers write a row."""
+"""Data that a mixer passes on: tokens as heads, the state between tokens, a row's symbols."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["MixerState", "Symbols", "Tokens", "check_state", "first", "longest"]
 
 @dataclass(frozen=True, kw_only=True)
 class Symbols:
-    """How the paper writes this row (LaTeX), and where it derives it.
+    """The paper's symbols of this row (LaTeX), and the place of its derivation.
 
     ``year`` is that of the first version; ``models`` names released models that use the row.
     """
@@ -33,7 +33,7 @@ class Symbols:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Tokens:
-    """What a mixer builds its dynamics from.
+    """Input from which a mixer builds its dynamics.
 
     ``x`` (..., L, d_model); ``q``, ``k`` (..., H, L, n); ``v`` (..., H, L, d_v); ``z`` a learned
     direction (..., H, L, n) or None; ``start`` the index of the first token, 0-based. A mixer of
@@ -56,7 +56,7 @@ class Tokens:
         return torch.arange(self.start, self.start + self.x.shape[-2], device=self.x.device)
 
     def apart(self, dynamics: CoefficientDynamics) -> CoefficientDynamics:
-        """The same design, beginning anew with every document."""
+        """The same design, with a new start at every document."""
         return dynamics if self.documents is None else apart(dynamics, self.documents.starts)
 
     def match(self, value: Tensor) -> Tensor:
@@ -66,7 +66,7 @@ class Tokens:
 
 @dataclass(frozen=True, eq=False)
 class MixerState:
-    """What one mixer remembers between two tokens: tokens seen, convolution inputs, dynamics.
+    """State of one mixer between two tokens: tokens seen, convolution inputs, dynamics.
 
     ``position`` is a tensor, one number per sequence, where documents were told apart.
     """
@@ -76,7 +76,7 @@ class MixerState:
     dynamics: Any
 
     def numbers(self) -> int:
-        """How many numbers are kept, over all leading axes (the position not counted)."""
+        """Number of kept values, over all leading axes (the position not counted)."""
         return _count(self.past) + _count(self.dynamics)
 
 
@@ -104,7 +104,7 @@ def longest(positions: Int[Tensor, "*batch L"]) -> int:
 
 
 def check_state(x: Tensor, state: MixerState) -> None:
-    """A state of the same sequences.
+    """Raise unless the state belongs to the same sequences.
 
     Raises:
         ValueError: for something that is no state, or one of other leading axes.

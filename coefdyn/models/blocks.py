@@ -18,7 +18,7 @@ __all__ = ["Block", "Masks", "SwiGLU", "build_mixer", "build_norm"]
 
 
 class Masks(TypedDict, total=False):
-    """Where documents begin: the options of ``Mixer.forward`` that a model hands to every layer.
+    """Documents of a batch: the options of ``Mixer.forward`` that a model hands to every layer.
 
     attention_mask: ``(..., L)``, 1 for a token and 0 for padding, or None.
     cu_seqlens: boundaries of packed documents, or None.
@@ -29,7 +29,7 @@ class Masks(TypedDict, total=False):
 
 
 def given(masks: Masks) -> Masks:
-    """Those that are there: a mixer of one's own need not know the others."""
+    """The options that are set: a mixer of one's own need not accept the others."""
     return {name: value for name, value in masks.items() if value is not None}  # type: ignore[return-value]
 
 
@@ -59,7 +59,7 @@ def build_norm(config: ModelConfig) -> nn.Module:
 
 
 def build_mixer(config: ModelConfig, layer: int = 0) -> mixers.Mixer:
-    """The mixer of a layer, with its block's and its own options.
+    """Build the mixer of a layer from its block's and its own options.
 
     Args:
         config: which names the mixer, or the pattern of mixers.
@@ -114,5 +114,5 @@ class Block(Resettable):
         return self._feed(x + y), state
 
     def _feed(self, x: torch.Tensor) -> torch.Tensor:
-        """The second half of the block."""
+        """Apply the second half of the block."""
         return x if self.mlp is None else x + self.mlp(self.mlp_norm(x))

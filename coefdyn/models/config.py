@@ -1,4 +1,4 @@
-"""What a model is, as plain data: sizes, block design, mixer and its options."""
+"""Definition of a model as plain data: sizes, block design, mixer and its options."""
 
 from __future__ import annotations
 

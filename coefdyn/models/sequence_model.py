@@ -24,7 +24,7 @@ __all__ = ["ModelState", "SequenceModel", "language_model_config"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelState:
-    """What a model remembers between two tokens: tokens seen, and each layer's mixer state.
+    """State of a model between two tokens: tokens seen, and each layer's mixer state.
 
     ``position`` is a tensor, one number per sequence, where documents were told apart.
     """
@@ -33,7 +33,7 @@ class ModelState:
     layers: tuple[MixerState, ...]
 
     def numbers(self) -> int:
-        """How many numbers are kept, over all sequences and layers."""
+        """Number of kept values, over all sequences and layers."""
         return sum(layer.numbers() for layer in self.layers)
 
 
@@ -45,7 +45,7 @@ class TokenEmbedding(nn.Embedding):
         super().__init__(vocab, width)
 
     def reset_parameters(self) -> None:
-        """Torch's own draw, which a seed has always spent, then N(0, std)."""
+        """Draw N(0, std), after torch's own draw, which keeps the values of a seed as they were."""
         super().reset_parameters()
         nn.init.normal_(self.weight, std=self.std)
 
@@ -95,7 +95,7 @@ class SequenceModel(Resettable):
 
     @torch.no_grad()
     def begin(self) -> None:
-        """The embedding, and the learned positions after it."""
+        """Draw the embedding, and the learned positions after it."""
         self.embedding.reset_parameters()
         if self.positions is not None:
             drawn = torch.randn_like(self.positions)
@@ -107,7 +107,7 @@ class SequenceModel(Resettable):
     def embed(
         self, tokens: Int[torch.Tensor, "*batch L"], start: int | Documents = 0
     ) -> Float[torch.Tensor, "*batch L d"]:
-        """What the first block is fed; ``start`` is the position of the first token, 0-based.
+        """Input of the first block; ``start`` is the position of the first token, 0-based.
 
         ``start`` may also be the documents of the tokens, which say where each of them stands.
 
@@ -146,7 +146,7 @@ class SequenceModel(Resettable):
         method: str = "auto",
         **masks: Unpack[Masks],
     ) -> Float[torch.Tensor, "*batch L classes"]:
-        """Logits.
+        """Compute the logits.
 
         Args:
             tokens: ids, ``(..., L)``.
@@ -162,7 +162,7 @@ class SequenceModel(Resettable):
     def _documents(
         self, tokens: torch.Tensor, state: ModelState | None, masks: Masks
     ) -> Documents | None:
-        """The documents of these tokens; None if they are not told apart."""
+        """Documents of these tokens; None if they are not separated."""
         before = None if state is None else state.position
         told = before if isinstance(before, torch.Tensor) else None
         if not given(masks) and told is None:
@@ -222,7 +222,7 @@ class SequenceModel(Resettable):
         top_k: int | None = None,
         eos: int | None = None,
     ) -> Int[torch.Tensor, "*sequences n"]:
-        """The n tokens that follow: the prompt at once, then token by token.
+        """Generate the n tokens that follow: the prompt at once, then token by token.
 
         Args:
             prompt: ids of at least one token, ``(..., L)``; or a list of prompts of different
@@ -343,7 +343,7 @@ def _choose(
     generator: torch.Generator | None,
     top_k: int | None = None,
 ) -> torch.Tensor:
-    """One token per sequence: the likeliest, or one drawn (among the ``top_k`` likeliest)."""
+    """Choose one token per sequence: the likeliest, or one drawn from the ``top_k`` likeliest."""
     if temperature == 0:
         return logits.argmax(-1)
     if top_k is not None:

@@ -61,7 +61,7 @@ class _Explorer(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Still:
-    """What a still shows; positions count from 0.
+    """Content of a still; positions count from 0.
 
     Attributes:
         coefficients: alpha, or alpha / eta, ``(L, L)``.
@@ -110,7 +110,7 @@ def take_still(shown: _Shown) -> Still:
 
 
 def explorer_still(explorer: _Explorer, *, with_words: bool = True) -> Figure:
-    """The explorer as it stands now, 7.6 inches wide, with those of its parts that are views.
+    """Draw the explorer in its present state, 7.6 inches wide, with the parts that are views.
 
     One that shows numbers or controls only gets all four views.
 

@@ -1,4 +1,4 @@
-"""Heads of other people's models: where they look, what stays in memory."""
+"""Heads of other libraries' models: attention targets and what remains in memory."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plot_survival(
     j: int,
     words: Sequence[str] | None = None,
 ) -> None:
-    """What is left of token j in one head, with erasure and by the gates alone.
+    """Plot the share of token j left in one head, with erasure and by the gates alone.
 
     Args:
         axis: where to draw.
@@ -106,7 +106,7 @@ def plot_head_table(
 def plot_effects(
     axis: Axes, rows: Sequence[Mapping[str, Any]], what: str = "loss_change", title: str = ""
 ) -> AxesImage:
-    """What each head is worth: a row per layer, a column per head, teal where the number rises.
+    """Plot the effect of each head: a row per layer, a column per head, teal for an increase.
 
     Args:
         axis: where to draw.

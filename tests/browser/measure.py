@@ -7,8 +7,8 @@
 ``speed`` prints one line a page and device: bytes without pictures, first paint, the time at which
 its first explorer is ready, the end of loading, how far the layout shifted, the longest task. A
 phone is 360 pixels wide with the processor slowed four times. ``heights`` writes the heights of all
-figures to `book/tools/rooms.json`, from which `make book` reserves them. ``--save`` keeps the
-measured numbers; ``--against`` puts those kept before in front of each, as "before > now".
+figures to `book/tools/figure_heights.json`, from which `make book` reserves them. ``--save`` keeps
+the measured numbers; ``--against`` puts those kept before in front of each, as "before > now".
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+from book.tools.figure_heights import HEIGHTS, SCREENS
 from book.tools.html import HTML
-from book.tools.rooms import HEIGHTS, SCREENS
 
 CHROMIUM = "/usr/bin/chromium"
 PAGES = [

@@ -102,7 +102,7 @@ def lab(tmp_path: Path) -> Iterator[str]:
         f"--ServerApp.port={port}",
         "--IdentityProvider.token=t",
         f"--ServerApp.root_dir={work}",
-        "--ServerApp.contents_manager_class=book.tools.lab.ChapterContents",
+        "--ServerApp.contents_manager_class=book.tools.contents_manager.ChapterContents",
     ]
     process = subprocess.Popen(
         command,

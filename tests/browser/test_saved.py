@@ -15,8 +15,8 @@ import torch
 from browser.explorer_pages import ASSETS, STATE, VIEW, page_html
 
 from book.tools.chapters import BOOK
+from book.tools.figure_states import pack_states
 from book.tools.programs import models_of
-from book.tools.saved import pack_states
 from coefdyn.lab.films import TrainingFilm
 from coefdyn.widgets import Explorer
 

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from book.tools.bundle import bundle
-from book.tools.finish import STATE, _modules_once, finish_page
-from book.tools.folds import fold_code, with_switches
+from book.tools.code_folds import fold_code, with_switches
+from book.tools.postprocess import STATE, _modules_once, postprocess_page
 from book.tools.styles import without_unused
 
 USED = frozenset({"kept", "also"})
@@ -105,14 +105,14 @@ def test_a_page_is_read_before_its_scripts_run(tmp_path: Path) -> None:
     waits = '<script defer="defer" src="_static/widget-host.js"></script>'
     theirs = '<script data-a="b" src="../_static/scripts/theme.js?v=2"></script>'
     page.write_text(f"<html><head>{first}{inline}{waits}{theirs}</head></html>", encoding="utf-8")
-    text = finish_page(page, tmp_path)
+    text = postprocess_page(page, tmp_path)
     assert first in text and inline in text and waits in text, "as they were"
     assert theirs.replace("<script ", '<script defer="defer" ') in text
     page.write_text(text, encoding="utf-8")
-    assert finish_page(page, tmp_path) == text
+    assert postprocess_page(page, tmp_path) == text
     search = f'<html><head>{theirs}<script src="_static/searchtools.js"></script></head></html>'
     page.write_text(search, encoding="utf-8")
-    assert "defer" not in finish_page(page, tmp_path), "the search's own lines call it at once"
+    assert "defer" not in postprocess_page(page, tmp_path), "the search's own lines call it at once"
 
 
 def test_a_page_asks_for_one_sheet_and_one_script(tmp_path: Path) -> None:

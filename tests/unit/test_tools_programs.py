@@ -14,12 +14,12 @@ import nbformat
 import pytest
 from nbformat import v4
 
-from book.tools import alone, programs
+from book.tools import download_note, programs
 from book.tools.chapters import ROOT, Chapter, find_chapters
 from book.tools.digest import edited, read_source, text_digest
-from book.tools.finish import STATE as STATE_SCRIPT
-from book.tools.finish import _modules_once
 from book.tools.normalize import main, normalize, to_text
+from book.tools.postprocess import STATE as STATE_SCRIPT
+from book.tools.postprocess import _modules_once
 from book.tools.programs import STATE, VIEW, carried, models_of, put_programs
 from coefdyn import widgets
 from coefdyn.lab.films import TrainingFilm
@@ -198,8 +198,8 @@ def test_a_notebook_says_first_what_it_needs_and_its_source_does_not(chapter: Ch
     assert first.cell_type == "markdown" and "remove-cell" in first.metadata.tags
     for word in ("`coefdyn`", "`data/`", "repository", "`make lab`"):
         assert word in first.source
-    assert [alone.is_note(cell) for cell in notebook.cells].count(True) == 1
-    assert not any(map(alone.is_note, read_source(chapter).cells))
+    assert [download_note.is_note(cell) for cell in notebook.cells].count(True) == 1
+    assert not any(map(download_note.is_note, read_source(chapter).cells))
     assert text_digest(notebook) == text_digest(read_source(chapter))
     assert not edited(chapter)
 
@@ -207,8 +207,8 @@ def test_a_notebook_says_first_what_it_needs_and_its_source_does_not(chapter: Ch
 def test_the_address_stands_in_the_first_cell_where_one_is_configured(
     tmp_path: Path, monkeypatch
 ) -> None:
-    monkeypatch.setattr(alone, "ROOT", tmp_path)
+    monkeypatch.setattr(download_note, "ROOT", tmp_path)
     for urls, said in (("", "repository: get"), ('Repository = "https://a.org/b"', "a.org/b: get")):
         text = f'[project]\nname = "coefdyn"\n[project.urls]\n{urls}\n'
         (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
-        assert said in alone.note().source
+        assert said in download_note.note().source

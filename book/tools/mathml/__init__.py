@@ -1,4 +1,4 @@
-"""Mathematics of the pages, typeset when the book is built.
+"""Formulas of the pages, typeset when the book is built.
 
 `converter` turns a formula's TeX into MathML, which browsers set by themselves; `symbols` is what
 it knows; `extension` hands it to Sphinx. A page then loads no typesetting script, and nothing on it

@@ -1,4 +1,4 @@
-"""From the TeX of a formula to MathML that browsers set by themselves.
+"""Conversion of a formula from TeX to MathML that browsers set by themselves.
 
     >>> to_mathml("x^2", display=False, macros={})
     '<math alttext="x^2"><msup><mi>x</mi><mn>2</mn></msup></math>'
@@ -27,7 +27,7 @@ BEFORE_SIGN = ("start", "binary", "relation", "open", "punctuation", "operator")
 
 @dataclass(frozen=True, kw_only=True)
 class Atom:
-    """A piece of MathML, what kind of thing it is, and whether scripts go above and below it."""
+    """A piece of MathML, its kind, and whether scripts go above and below it."""
 
     xml: str
     kind: str = "ordinary"
@@ -35,7 +35,7 @@ class Atom:
 
 
 def to_mathml(tex: str, *, display: bool, macros: Macros) -> str:
-    """One formula as a `<math>` element that keeps its source as `alttext`.
+    """Convert one formula to a `<math>` element that keeps its source as `alttext`.
 
     Args:
         tex: the formula without dollar signs.
@@ -63,7 +63,7 @@ def _space(em: float) -> str:
 
 
 class _Parser(Reader):
-    """Turns tokens into atoms, atoms into rows."""
+    """Parser from tokens to atoms, and from atoms to rows."""
 
     in_script = 0
 
@@ -76,7 +76,7 @@ class _Parser(Reader):
         return self.table(rows, "cd-aligned")
 
     def row(self, *stops: str) -> str:
-        """Everything up to one of the tokens given, which stays on the input."""
+        """Parse everything up to one of the given tokens, which stays on the input."""
         atoms: list[Atom] = []
         while (token := self.peek()) and token not in stops:
             if token in ("\\displaystyle", "\\textstyle", "\\scriptstyle"):
@@ -93,7 +93,7 @@ class _Parser(Reader):
         return Atom(xml=f'<mstyle displaystyle="{shown}"{level}>{self.row(*stops)}</mstyle>')
 
     def spaced(self, atoms: list[Atom]) -> list[str]:
-        """A function's name keeps a thin space from what stands beside it, a bracket aside."""
+        """Function name with a thin space to its neighbours, except beside a bracket."""
         out: list[str] = []
         for before, atom in zip([None, *atoms], atoms, strict=False):
             named = "function" in (atom.kind, before.kind if before else "")
@@ -104,7 +104,7 @@ class _Parser(Reader):
         return out
 
     def group(self) -> str:
-        """One argument: a group in braces, or a single thing."""
+        """Parse one argument: a group in braces, or a single token."""
         if self.peek() != "{":
             token = self.one_character()
             self.tokens.append(token)
@@ -197,7 +197,7 @@ class _Parser(Reader):
         return special[name]()
 
     def tables(self) -> dict[str, Callable[[str, str], Atom]]:
-        """What to do with a command that one of the tables of `symbols` lists."""
+        """Rules for commands that one of the tables of `symbols` lists."""
         return {
             "GREEK": lambda name, _: Atom(xml=f"<mi>{symbols.GREEK[name]}</mi>"),
             "UPRIGHT": lambda name, _: self.upright(symbols.UPRIGHT[name]),
@@ -340,7 +340,7 @@ class _Parser(Reader):
         return Atom(xml=_fence(left, table, right) if left else table)
 
     def table_rows(self, stop: str) -> list[tuple[str, list[str]]]:
-        """Rows up to `stop`: the space asked for below each, and its cells."""
+        """Parse rows up to `stop`: the space requested below each, and its cells."""
         rows: list[tuple[str, list[str]]] = [("", [])]
         while True:
             rows[-1][1].append(self.row("&", "\\\\", stop) if stop else self.row("&", "\\\\"))
@@ -354,7 +354,7 @@ class _Parser(Reader):
         return rows[:-1] if len(rows) > 1 and rows[-1][1] == ["<mrow></mrow>"] else rows
 
     def below(self) -> str:
-        """The space that `\\\\[2pt]` asks for."""
+        """Parse the space that `\\[2pt]` requests."""
         if self.peek() != "[":
             return ""
         self.next()
@@ -374,7 +374,7 @@ class _Parser(Reader):
 
 
 def symbols_of(table: str) -> frozenset[str]:
-    """The commands of one table of `symbols`."""
+    """Commands of one table of `symbols`."""
     if table == "BIG":
         return frozenset(size + side for size in symbols.SIZES for side in ("", "l", "r", "m"))
     names = frozenset(getattr(symbols, table))

@@ -1,4 +1,4 @@
-"""Sphinx extension: formulas leave the build as MathML; a formula it does not know fails it."""
+"""Sphinx extension that writes formulas as MathML; an unknown formula fails the build."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LOG = logging.getLogger(__name__)
 
 
 def typeset(translator: HTML5Translator, node: math | math_block, display: bool) -> str:
-    """The formula of a node; a warning, which fails the build, and its source if it has none."""
+    """Convert a node's formula; failing that, warn (which fails the build) and keep its source."""
     macros = translator.config.mathjax3_config["tex"]["macros"]
     try:
         return to_mathml(node.astext(), display=display, macros=macros)
@@ -30,14 +30,14 @@ def typeset(translator: HTML5Translator, node: math | math_block, display: bool)
 
 
 def visit_inline(translator: HTML5Translator, node: math) -> None:
-    """A formula within a line."""
+    """Write a formula within a line."""
     translator.body.append(translator.starttag(node, "span", "", CLASS="math notranslate"))
     translator.body.append(typeset(translator, node, False) + "</span>")
     raise SkipNode
 
 
 def visit_block(translator: HTML5Translator, node: math_block) -> None:
-    """A formula on a line of its own, its number and the link to it after it."""
+    """Write a formula on a line of its own, followed by its number and a link."""
     translator.body.append(translator.starttag(node, "div", CLASS="math notranslate"))
     translator.body.append(f'<div class="cd-formula">{typeset(translator, node, True)}</div>')
     if node["number"]:

@@ -1,4 +1,4 @@
-"""The tokens of a formula, read from the left, with macros replaced by what they stand for."""
+"""Token reader of a formula, from the left, with macros expanded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class TexError(ValueError):
 
 
 class Reader:
-    """A formula's tokens, the next one last."""
+    """Tokens of a formula, the next one last."""
 
     def __init__(self, tex: str, macros: Macros) -> None:
         self.tokens: list[str] = TOKEN.findall(tex)[::-1]
         self.macros = macros
 
     def peek(self) -> str:
-        """The next token that is no space and no macro; empty at the end."""
+        """Next token that is neither space nor macro; empty at the end."""
         while self.tokens:
             token = self.tokens[-1]
             if token.isspace():
@@ -53,7 +53,7 @@ class Reader:
         self.tokens += tokens[::-1]
 
     def raw(self) -> list[str]:
-        """The tokens of one argument, as they stand."""
+        """Read the tokens of one argument unchanged."""
         while self.tokens and self.tokens[-1].isspace():
             self.tokens.pop()
         if not self.tokens or self.tokens[-1] != "{":
@@ -69,7 +69,7 @@ class Reader:
         raise TexError("a brace is not closed")
 
     def one_character(self) -> str:
-        """One token; of a number, its first digit, as in TeX."""
+        """Read one token; of a number its first digit, as in TeX."""
         if not self.tokens:
             raise TexError("an argument is missing at the end")
         token = self.tokens.pop()

@@ -1,4 +1,4 @@
-"""The TeX that the book may use: letters, signs and their kinds. What is not here is an error."""
+"""TeX that the book may use: letters, signs and their kinds. Anything else is an error."""
 
 from __future__ import annotations
 

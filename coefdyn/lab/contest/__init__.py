@@ -1,4 +1,4 @@
-"""A row and its predecessor on the task that separates them, trained while a chapter is read.
+"""Contests: a row and its predecessor on a task that separates them, trained in the chapter.
 
     from coefdyn.lab.contest import CONTESTS
 

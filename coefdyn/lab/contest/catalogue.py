@@ -1,4 +1,4 @@
-"""The book's contests: which task, which predecessor, which size, in a cell and in the page.
+"""The book's contests: task, predecessor and size of each, in a cell and in the page.
 
 Each task was made small until one of the rows learns it within the steps; the others then have the
 same steps, learning rate and width. What they reach is whatever they reach; on selective copying
@@ -34,7 +34,7 @@ PAGE: dict[str, Any] = {"train_examples": 6_400, "test_examples": 128}
 
 @dataclass(frozen=True, kw_only=True)
 class ContestTask:
-    """A task in the two sizes in which the book trains it.
+    """A task in the two sizes at which the book trains it.
 
     Args:
         label: its name in the page's list.
@@ -110,14 +110,14 @@ TASKS: dict[str, ContestTask] = {
 
 
 def _row(mixer: str, position: str = "none", **options: Any) -> Entrant:
-    """One head, and the short convolution of width 4 that the authors of the later rows have."""
+    """Entrant with one head, and the short convolution of width 4 that later papers use."""
     return Entrant(
         mixer=mixer, options={"n_heads": 1, "short_convolution": 4, **options}, position=position
     )
 
 
 def _contest(task: str, page: dict[str, Any], entrants: dict[str, Entrant]) -> Contest:
-    """400 steps of a task in a cell; in the page the same task, unless ``page`` names another."""
+    """Contest of 400 steps in a cell; in the page the same task, unless ``page`` names another."""
     sequences = TASKS[task].cell
     assert sequences is not None, f"no cell trains {task}"
     return Contest(task=sequences, entrants=entrants, steps=400, page={"task": task, **page})

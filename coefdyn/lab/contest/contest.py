@@ -32,7 +32,7 @@ LOOKS = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Entrant:
-    """One of the mixers that compete.
+    """One of the competing mixers.
 
     Args:
         mixer: a class of ``coefdyn.mixers``, by name.
@@ -70,7 +70,7 @@ class Trained:
 
 @dataclass(frozen=True, kw_only=True)
 class Contest:
-    """What is trained; every entrant sees the same sequences in the same order.
+    """Entrants, task and training settings; all entrants see the same sequences in one order.
 
     Args:
         task: which sequences.
@@ -92,7 +92,7 @@ class Contest:
     page: dict[str, Any] = field(default_factory=dict)
 
     def config(self, name: str, profile: str = "quick", seed: int = 0) -> RunConfig:
-        """The run of one entrant, as ``coefdyn.lab.training`` takes it.
+        """Configuration of one entrant's run, as ``coefdyn.lab.training`` takes it.
 
         Raises:
             ValueError: for an unknown entrant or profile, naming the nearest one.
@@ -150,7 +150,7 @@ class Contest:
 
 @dataclass(frozen=True, kw_only=True)
 class ContestResult:
-    """What came out of it.
+    """Trained entrants of a contest.
 
     Args:
         contest: what was trained.
@@ -164,16 +164,16 @@ class ContestResult:
 
     @property
     def guessing(self) -> float:
-        """Test accuracy of the best answer that does not look at the sequence."""
+        """Test accuracy of the best answer that ignores the sequence."""
         return guessing(self.contest.task)
 
     def accuracy(self, name: str) -> float:
-        """Test accuracy at the end, mean over seeds."""
+        """Mean test accuracy over seeds after the last step."""
         check_choice("entrant", name, tuple(self.trained))
         return self.trained[name].mean
 
     def words(self) -> str:
-        """One line per entrant, and what guessing gets."""
+        """Summary with one line per entrant, and the accuracy of guessing."""
         lines = []
         for name, one in self.trained.items():
             seeds = "" if len(one.accuracy) == 1 else f"  ({len(one.accuracy)} seeds)"
@@ -181,7 +181,7 @@ class ContestResult:
         return "\n".join([*lines, f"{'guessing':24}{self.guessing:.2f}"])
 
     def labels(self, sequence: int = 0) -> tuple[list[str], list[str]]:
-        """Tokens of a test sequence, and its targets; "" where nothing is asked."""
+        """Tokens of a test sequence, and its targets; "" where nothing is scored."""
         return sequence_labels(self._first(), sequence)
 
     def coefficients(self, name: str, sequence: int = 0) -> Float[Tensor, "heads L L"]:
@@ -191,7 +191,7 @@ class ContestResult:
         return coefficients_of(self.trained[name].model, test.inputs[sequence])[-1]
 
     def reads(self, name: str, sequence: int = 0, rows: int = 4) -> str:
-        """One line per question of a test sequence: which token it reads most, and how strongly.
+        """One line per question of a test sequence: the token read most, and its coefficient.
 
         Args:
             name: the entrant; its last layer's first head is looked at.
@@ -210,7 +210,7 @@ class ContestResult:
         return "\n".join(lines)
 
     def figure(self) -> Figure:
-        """Test accuracy while they learn, and the level of guessing."""
+        """Plot test accuracy during training, and the level of guessing."""
         figure, (axes,) = new_figure(width=6.4, height=3.0)
         axes.axhline(self.guessing, color="#4A4A4A", linestyle=":", label="guessing")
         for place, (name, one) in enumerate(self.trained.items()):
@@ -221,7 +221,7 @@ class ContestResult:
         return figure
 
     def matrices(self, names: Sequence[str] | None = None, sequence: int = 0) -> Figure:
-        """The trained coefficients alpha / eta on one test sequence, with its tokens.
+        """Plot the trained coefficients alpha / eta on one test sequence, with its tokens.
 
         Args:
             names: which entrants; None for all. The first head of the last layer is shown.
@@ -244,14 +244,14 @@ class ContestResult:
 
 
 def guessing(task: TaskConfig) -> float:
-    """Test accuracy of answering always the same, the most frequent answer."""
+    """Test accuracy of the constant answer that is most frequent."""
     targets = splits(task, 0).test.targets
     counts = Counter(targets[targets != IGNORE].tolist())
     return max(counts.values()) / sum(counts.values())
 
 
 def _train(configs: list[RunConfig], device: str) -> Trained:
-    """All seeds of one entrant, one after another."""
+    """Train all seeds of one entrant, one after another."""
     done = [_train_one(config, device) for config in configs]
     records = [record for record, _ in done]
     curves = records[0]["metrics"]
@@ -265,7 +265,7 @@ def _train(configs: list[RunConfig], device: str) -> Trained:
 
 
 def _train_one(config: RunConfig, device: str) -> tuple[Record, SequenceModel]:
-    """The record of a run, and its model as the last evaluation saw it."""
+    """Train one run; returns its record, and the model of the last evaluation."""
     seen: list[SequenceModel] = []
     options = TrainOptions(device=device, on_evaluation=lambda *last: seen.append(last[2]))
     record = train_run(config, options)

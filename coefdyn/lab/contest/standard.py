@@ -1,4 +1,4 @@
-"""What the book's evidence says of a contest: the same rows on the scoreboard's tasks."""
+"""The book's evidence about a contest: the same rows on the scoreboard's tasks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOLVED, OPEN = "solved", "open"
 
 
 def standard_words(name: str, task: str, rows: Sequence[str]) -> str:
-    """Mean accuracy of each row at the size that decides, or that this run has not been made.
+    """Mean accuracy of each row at the size that decides, or a note that the run is missing.
 
     Args:
         name: an experiment with the facets "task" and "row", such as "scoreboard".
@@ -50,7 +50,7 @@ def standard_words(name: str, task: str, rows: Sequence[str]) -> str:
 
 
 class _Compared(NamedTuple):
-    """Two rows on a task: the verdict on their difference, and what each reached in the mean."""
+    """Two rows on a task: the verdict on their difference, and the mean accuracy of each."""
 
     task: str
     status: str
@@ -65,7 +65,7 @@ class _Compared(NamedTuple):
 
 
 def opening(name: str, predecessor: str, row: str, *, result: Result | None = None) -> str:
-    """Where a row is ahead of its predecessor at the size that decides, and where behind: Markdown.
+    """Tasks where a row is ahead of its predecessor at the deciding size, and behind it: Markdown.
 
     A row is ahead on a task where the 90 % interval of the differences of accuracy, paired by
     seed, lies above 0, and behind where it lies below. A task that both solve cannot rank them,
@@ -144,5 +144,5 @@ def _by_seed(outcome: Outcome) -> dict[int, float]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    """One, two and three of them, as in a sentence."""
+    """List one, two or three of them as in a sentence."""
     return " and ".join([*([", ".join(words[:-1])] if words[1:] else []), *words[-1:]])

@@ -1,4 +1,4 @@
-"""Exercises in which the reader writes the function and a cell answers.
+"""Exercises in which the reader writes a function and a cell grades it.
 
     from coefdyn.lab.exercises import grade
 

@@ -1,4 +1,4 @@
-"""The exercises of the chapters: hidden inputs, the solution, and the mistakes people make.
+"""The exercises of the chapters: hidden inputs, the solution, and common mistakes.
 
 One long file, since it is a list: each entry is a few lines that are read together and share
 nothing with the next one but the drawing of inputs.
@@ -81,7 +81,7 @@ def _overflowing_row(scores: Tensor, v: Tensor) -> Tensor:
 
 
 def _stale_row(scores: Tensor, v: Tensor) -> Tensor:
-    """A running maximum that forgets to rescale what was summed before."""
+    """Softmax row with a running maximum that forgets to rescale the earlier sum."""
     largest, total, summed = scores[0], torch.zeros_like(scores[0]), torch.zeros_like(v[0])
     for s, value in zip(scores, v, strict=True):
         largest = torch.maximum(largest, s)

@@ -1,4 +1,4 @@
-"""What an exercise is."""
+"""The definition of an exercise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Exercise:
-    """One function to be written.
+    """One function for the reader to write.
 
     Args:
         name: as ``grade`` is asked for it.

@@ -1,4 +1,4 @@
-"""Run a reader's function on hidden inputs, compare it with the solution, and say what is off."""
+"""Grading: a reader's function on hidden inputs, compared with the solution and known mistakes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOLERANCE = 1e-9
 
 @dataclass(frozen=True)
 class Grade:
-    """What ``grade`` found: ``right``, and one sentence for the reader."""
+    """Result of ``grade``: ``right``, and one sentence for the reader."""
 
     right: bool
     words: str
@@ -31,7 +31,7 @@ class Grade:
 
 
 def grade(name: str, function: Function) -> Grade:
-    """Whether a function solves an exercise, and if not, a hint.
+    """Grade a function for an exercise; a wrong one gets a hint.
 
     Args:
         name: of ``EXERCISES``.
@@ -56,7 +56,7 @@ def grade(name: str, function: Function) -> Grade:
 
 
 def _look(exercise: Exercise, function: Function, case: int) -> str | None:
-    """None where the case is right, else the sentence for the reader."""
+    """Return None where the case is right, else the sentence for the reader."""
     arguments = exercise.inputs(case)
     try:
         given = function(**arguments)
@@ -83,7 +83,7 @@ def _look(exercise: Exercise, function: Function, case: int) -> str | None:
 
 
 def _odd(part: Tensor) -> str | None:
-    """What cannot be compared with a solution, in words: not plain numbers in memory."""
+    """Reason why a result cannot be compared with a solution; None for plain numbers."""
     if part.is_complex():
         return "it returned complex numbers (.real takes the real part of real eigenvalues);"
     if part.is_nested or part.layout != torch.strided:
@@ -109,7 +109,7 @@ def _parts(result: Any) -> tuple[Any, ...]:
 
 
 def _same(found: tuple[Any, ...], wanted: tuple[Any, ...], *, nan: bool = False) -> bool:
-    """Equal shapes and, up to the tolerance of float64 work, numbers; NaN equals NaN if asked."""
+    """Return whether shapes and, up to float64 rounding, numbers agree; NaN equals NaN if asked."""
     return all(
         one.shape == two.shape
         and torch.allclose(

@@ -1,4 +1,4 @@
-"""Inputs that the reader does not see."""
+"""Hidden inputs of the exercises."""
 
 from __future__ import annotations
 
@@ -13,6 +13,6 @@ SIZES = ((2, 2, 1), (5, 3, 2), (9, 4, 3), (24, 6, 2))
 
 
 def draw(case: int, *shapes: tuple[int, ...]) -> list[Tensor]:
-    """Independent normal numbers, float64, the same for a case whenever it is asked for."""
+    """Draw independent standard normal numbers, float64, the same for every call of a case."""
     rng = torch.Generator().manual_seed(100 + case)
     return [torch.randn(shape, generator=rng, dtype=torch.float64) for shape in shapes]

@@ -1,4 +1,4 @@
-"""The exercise of training: one step of the optimizer."""
+"""The exercise on training: one step of the optimizer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _adam(
     rooted: bool = True,
     uphill: bool = False,
 ) -> Moments:
-    """p, m, v after step t of Adam, with three choices that can be made wrong."""
+    """Values p, m, v after step t of Adam, with three choices that can be made wrong."""
     m = SLOW * m + (1 - SLOW) * g
     v = SLOWER * v + (1 - SLOWER) * g.square()
     mean = m / (1 - SLOW**t) if corrected else m
@@ -61,7 +61,7 @@ def _adam_keeps_corrected(
 
 
 def _plain_descent(p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float) -> Moments:
-    """The moments kept and not used."""
+    """Gradient descent that keeps the moments and does not use them."""
     return (p - rate * g, *_adam(p, g, m, v, t, rate)[1:])
 
 

@@ -1,4 +1,4 @@
-"""Exercises of the chapters on principles: readouts that silence, steps that move, divisors."""
+"""Exercises of the chapters on principles: silencing readouts, steps, divisors."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _one_channel(p: Tensor, r: Tensor, n: int) -> Tensor:
 
 
 def _silencing_inputs(case: int) -> dict[str, Any]:
-    """n - 1 keys; in the last cases the first one comes again."""
+    """Inputs of n - 1 keys; in the last cases the first key is repeated."""
     _, n, _ = SIZES[case]
     q, k = draw(case, (n,), (n - 1, n))
     return {"q": q, "k": torch.cat([k, k[:1]]) if case > 1 else k}
@@ -231,7 +231,7 @@ def _same_input(T_q: Tensor, T_k: Tensor) -> Tensor:
 
 
 def _growing_inputs(case: int) -> dict[str, Any]:
-    """In the last case a score passes 709, where exp overflows in float64."""
+    """Inputs whose last case has a score beyond 709, where exp overflows in float64."""
     L, _, _ = SIZES[case]
     (s,) = draw(case, (L,))
     return {"s": s, "growth": torch.tensor((1.1, 1.2, 1.3, 1.6)[case], dtype=s.dtype)}

@@ -104,7 +104,7 @@ def _one_decay_for_all(q: Tensor, k: Tensor, gamma: Tensor) -> Tensor:
 
 
 def _weights_inputs(case: int) -> dict[str, Any]:
-    """Rows of each kind: convex, affine with negative entries, a cone's, a zero in it, neither."""
+    """Rows of each kind: convex, affine with negative entries, conic, with a zero, and neither."""
     L = SIZES[case][0] + 1
     (w,) = draw(case, (5, L))
     w[0] = w[0].softmax(-1)

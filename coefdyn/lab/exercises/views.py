@@ -94,7 +94,7 @@ def _backwards_inputs(case: int) -> dict[str, Any]:
 
 
 def _backwards(q: Tensor, k: Tensor, beta: Tensor, a: Tensor, *, own: bool = False) -> Tensor:
-    """Scores of q on all keys; own: a token's step moves its own key too."""
+    """Scores of q on all keys; with ``own`` a token's step moves its own key too."""
     scores = []
     for j in reversed(range(len(k))):
         moved = a[j] * (q - beta[j] * (k[j] @ q) * k[j])
@@ -116,7 +116,7 @@ def _fades_nothing(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
 
 
 def _forwards(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
-    """The query moved by the first steps first."""
+    """Scores with the query moved by the first steps first."""
     scores = []
     for key, b, decay in zip(k, beta, a, strict=True):
         scores.append(q @ key)
@@ -130,7 +130,7 @@ Mixer = Callable[[Tensor], Tensor]
 
 
 def _mixer_inputs(case: int) -> dict[str, Any]:
-    """A map of values, linear in the first two cases and bent in the others."""
+    """Maps of values, linear in the first two cases and nonlinear in the others."""
     L, _, d_v = SIZES[case]
     alpha, v = draw(case, (L, L), (L, d_v))
     alpha, bend = alpha.tril(), 0.3 if case > 1 else 0.0
@@ -188,7 +188,7 @@ def _left_by_erasure(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
 
 
 def _left_after_own(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
-    """The key's own step acts on it, too."""
+    """Share that is left when a key's own step acts on it too."""
     first = a[j] * (1 - beta[j])
     return first.abs() * _left(k, beta, a, j)
 
@@ -205,7 +205,7 @@ def _left_along(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
 
 
 def _induction_inputs(case: int) -> dict[str, Any]:
-    """Some tokens twice, of which the second case has one twice in a row."""
+    """Sequences with repeated tokens; the second case has one repeated immediately."""
     length = SIZES[case][0]
     tokens = torch.arange(length).repeat(2)
     if case == 1:
@@ -221,7 +221,7 @@ def _score(alpha: Tensor, target: Tensor) -> Tensor:
 
 
 def _followers(tokens: Tensor) -> Tensor:
-    """Where the token before column j is that of row i."""
+    """Mask of the columns j whose preceding token is that of row i."""
     before = torch.cat([tokens.new_tensor([-1]), tokens[:-1]])
     return tokens[:, None] == before
 

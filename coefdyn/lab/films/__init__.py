@@ -1,4 +1,4 @@
-"""Films: how the coefficients of real runs change while a model learns."""
+"""Films: coefficients of real runs during training."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Film", "FilmRun", "TrainingFilm", "films_folder"]
 
 
 def __getattr__(name: str) -> Any:
-    """The figure needs anywidget; recording on a bare GPU machine does not."""
+    """Import the figure on access: it needs anywidget, and recording on a GPU machine does not."""
     if name == "TrainingFilm":
         from coefdyn.lab.films.widget import TrainingFilm
 

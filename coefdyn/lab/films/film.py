@@ -63,7 +63,7 @@ def dequantise(
 
 
 def films_folder() -> Path:
-    """``data/films`` of the checkout this package lies in; else of the working folder."""
+    """Path of ``data/films`` in the checkout, or in the working folder for an installed package."""
     return data_folder() / "films"
 
 
@@ -153,7 +153,7 @@ class Film:
         return dequantise(self.runs[run].frames, self.runs[run].scales, shape)
 
     def source(self) -> str:
-        """Where the numbers come from, in one line."""
+        """Source of the numbers, in one line."""
         seeds = sorted({run.config["seed"] for run in self.runs})
         kept = [run.provenance for run in self.runs]
         parts = [
@@ -177,7 +177,7 @@ class Film:
 
     @classmethod
     def load(cls, name: Path | str) -> Film:
-        """A film by its name under ``films_folder()``, or by the path of its file.
+        """Load a film by its name under ``films_folder()``, or by the path of its file.
 
         Raises:
             ValueError: if there is no such film; the message lists those there are.

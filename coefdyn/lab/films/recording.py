@@ -137,7 +137,7 @@ def _recorded(
 
 
 def _same_sequence(configs: list[RunConfig]) -> RunConfig:
-    """The first of the runs, if all of them see the same sequences at the same steps."""
+    """Check that all runs see the same sequences at the same steps, and return the first."""
     seen = [(one.task, one.seed, one.train.steps, one.train.evaluate_every) for one in configs]
     if not seen or any(one != seen[0] for one in seen):
         raise ValueError(
@@ -154,7 +154,7 @@ def _same_sequence(configs: list[RunConfig]) -> RunConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class FilmPlan:
-    """What a film of the book records.
+    """Plan of a film of the book.
 
     Args:
         title: what the figure shows.
@@ -168,7 +168,7 @@ class FilmPlan:
 
 
 def _principle_3() -> dict[str, RunConfig]:
-    """Three designs of the quick profile, first seed, a frame every 125 steps."""
+    """Plan with three designs of the quick profile, first seed, a frame every 125 steps."""
     from coefdyn.lab.experiments import get_experiment
 
     plan = get_experiment("principle-3").plan("quick")

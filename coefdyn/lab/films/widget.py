@@ -1,4 +1,4 @@
-"""A training film: how the coefficients of real runs change over their training steps."""
+"""A training film: coefficients of real runs over their training steps."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class TrainingFilm(anywidget.AnyWidget):
 
     @classmethod
     def load(cls, name: Path | str, **settings: Any) -> TrainingFilm:
-        """A recorded film by its name under ``data/films``, or by the path of its file.
+        """Load a recorded film by its name under ``data/films``, or by the path of its file.
 
         Args:
             name: such as "principle-3".
@@ -107,7 +107,7 @@ class TrainingFilm(anywidget.AnyWidget):
 
     @traitlets.validate("settings")
     def _complete(self, proposal: traitlets.Bunch) -> dict[str, Any]:
-        """Named settings change, the others stay; numbers out of range are refused."""
+        """Complete settings: named ones change, others stay; numbers out of range are refused."""
         film = self.film
         highest = {"frame": len(film["steps"]) - 1, "run": len(film["runs"]) - 1}
         highest |= {"layer": film["layers"], "head": film["heads"], "row": film["length"]}
@@ -126,7 +126,7 @@ class TrainingFilm(anywidget.AnyWidget):
 
 
 def saved_film(record: Mapping[str, Any]) -> Film:
-    """The film that a saved page or notebook holds: a widget's ``state`` and its ``buffers``."""
+    """Restore the film of a saved page or notebook from a widget's ``state`` and ``buffers``."""
     film = record["state"]["film"]
     data = next(one["data"] for one in record["buffers"] if one["path"] == ["frames"])
     frames = base64.b64decode(data)

@@ -1,4 +1,4 @@
-"""The benchmark files as Markdown for the book: generated from ``data/benchmarks``, never typed.
+"""The benchmark files as Markdown for the book, generated from ``data/benchmarks``.
 
 ``cpu.json`` is written by ``make bench``, ``gpu.json`` by ``make gpu``. Book: "Computing
 coefficients".
@@ -36,7 +36,7 @@ NO_RUNS = ("triton", "roofline_share", "ok")
 
 
 def load_benchmark(name: str, folder: Path | str | None = None) -> dict[str, Any] | None:
-    """A benchmark file, or None where it has not been written.
+    """Load a benchmark file; None where it has not been written.
 
     Args:
         name: "cpu" or "gpu".
@@ -86,7 +86,7 @@ def growth_markdown(found: Found) -> str:
 
 
 def gpu_markdown(found: Found, length: int = 4096) -> str:
-    """How far the kernels are from the reference on a GPU, then their times.
+    """Errors of the kernels against the reference on a GPU, then their times.
 
     Args:
         found: the file's content.
@@ -150,7 +150,7 @@ def verification_markdown(found: Found) -> str:
 def _at_length(
     timed: Mapping[str, Any], length: int
 ) -> dict[tuple[str, str, str], Mapping[str, Any]]:
-    """(evolution, readout, head size) -> row, of the keys "scalar exp D=64 L=4096"."""
+    """Rows by (evolution, readout, head size), from keys such as "scalar exp D=64 L=4096"."""
     found = {}
     for key, row in timed.items():
         structure, phi, head, size = key.split()
@@ -160,7 +160,7 @@ def _at_length(
 
 
 def _peers(row: Mapping[str, Any]) -> Iterator[str]:
-    """Each peer beside ours, such as "fla 1.20x / 1.31x": forward, and with backward."""
+    """Ratios of each peer to ours, such as "fla 1.20x / 1.31x": forward, and with backward."""
     for name, peer in row.items():
         if name in NO_RUNS:
             continue

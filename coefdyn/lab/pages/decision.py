@@ -1,4 +1,4 @@
-"""What the runs of one experiment say about its claims, for its chapter and the evidence page.
+"""Verdicts on the claims of one experiment as Markdown, for its chapter and the evidence page.
 
 Typed is only what an experiment's `reading` says, and that is shown for the verdicts it was written
 for alone. The names are public in ``coefdyn.lab.pages.evidence``.
@@ -52,7 +52,7 @@ KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
 
 
 def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
-    """The kept results of an experiment: profile -> result, empty where nothing has been run.
+    """Load the kept results of an experiment: profile -> result, empty where nothing has been run.
 
     Args:
         name: its id, such as "principle-6".
@@ -91,7 +91,7 @@ def claims_markdown(experiment: Experiment, results: Mapping[str, Result]) -> st
 
 
 def _registered(experiment: Experiment, result: Result) -> str:
-    """Since when the claims stand, which were changed, and what finishes the runs."""
+    """Registration of the claims, their later changes, and the command that finishes the runs."""
     stored = experiment.stored_as or experiment.id
     command = f"`python -m coefdyn.lab run {stored} --profile standard`"
     if not result.records:
@@ -103,7 +103,7 @@ def _registered(experiment: Experiment, result: Result) -> str:
 
 
 def registered_words(experiment: Experiment, result: Result) -> str:
-    """In which commit an experiment's claims were registered, and which came or changed since.
+    """Commit in which an experiment's claims were registered, and the later additions and changes.
 
     Runs that were taken over from another experiment are named, with how many of them are older
     than the first run that was made for this one.
@@ -135,7 +135,7 @@ def registered_words(experiment: Experiment, result: Result) -> str:
 
 
 def _taken_over(experiment: Experiment, result: Result) -> tuple[list[str], list[str]]:
-    """When the runs ended that another experiment's kept file has, too; and when the others did."""
+    """End times of the runs shared with another experiment's kept file, and of the others."""
     there: set[tuple[str, str]] = set()
     if experiment.borrows_from is not None:
         other = get_experiment(experiment.borrows_from).file(result.profile)
@@ -147,7 +147,7 @@ def _taken_over(experiment: Experiment, result: Result) -> tuple[list[str], list
 
 
 def caption_markdown(result: Result) -> str:
-    """Where a figure's numbers come from, in one line of small print."""
+    """Source of a figure's numbers, in one line of small print."""
     return f"*{plain(result.caption())}*"
 
 
@@ -184,7 +184,7 @@ def perplexity_markdown(results: Mapping[str, Result]) -> str:
 
 
 def decision_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """In one sentence what the runs say about an experiment's claims, and why.
+    """Summary of an experiment's claims in one sentence, with the reason.
 
     Args:
         experiment: whose claims.
@@ -200,7 +200,7 @@ def decision_markdown(experiment: Experiment, results: Mapping[str, Result]) -> 
 
 
 def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None:
-    """Display what decides, in a notebook: one sentence, the figures, and the claims folded."""
+    """Display the decision in a notebook: one sentence, the figures, and the claims folded."""
     from IPython.display import Markdown, display
 
     def say(words: str) -> None:
@@ -218,7 +218,7 @@ def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None
 
 
 def _learned_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:
-    """Per variant of the standard size: accuracy, the seeds that reach 0.9, and the median steps.
+    """Table per variant of the standard size: accuracy, seeds that reach 0.9, and median steps.
 
     A seed that never gets there counts as later than all that do. Empty where nothing has been run,
     where no task is judged by accuracy, and where another experiment's page has these models.
@@ -252,7 +252,7 @@ def _learned_markdown(experiment: Experiment, results: Mapping[str, Result]) -> 
 
 
 def answer(experiment: Experiment, result: Result) -> str:
-    """A word or two for several claims, what the runs showed, and the counts.
+    """Answer in a word or two for several claims, the reading of the runs, and the counts.
 
     Supported: some held, none was refuted, and no more are undecided than held; with more of those,
     mostly undecided. Supported in part: some held, some were refuted.

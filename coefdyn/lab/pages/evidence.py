@@ -1,4 +1,4 @@
-"""The evidence page, from the result files; what a chapter shows of its experiment as well."""
+"""The evidence page, and an experiment's part in a chapter, generated from the result files."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def statements_markdown(out: Path | str | None = None) -> str:
 
 
 def claims_figure(out: Path | str | None = None) -> Figure:
-    """A bar per experiment: how many claims held, did not, are undecided, or had no test.
+    """Plot a bar per experiment: claims that held, did not, are undecided, or had no test.
 
     Args:
         out: folder of the result files; None for ``data/results``.
@@ -195,12 +195,12 @@ def claims_figure(out: Path | str | None = None) -> Figure:
 
 
 def _counts(experiment: Experiment, result: Result) -> Counter[str]:
-    """Status -> number of claims."""
+    """Number of claims per status."""
     return Counter(one.status for one in experiment.claims(result))
 
 
 def evidence_markdown(out: Path | str | None = None) -> str:
-    """What has been run at each size: core-hours, and a folded table with a row per figure.
+    """Overview of the runs at each size: core-hours, and a folded table with a row per figure.
 
     Args:
         out: folder of the result files; None for ``data/results``.
@@ -232,7 +232,7 @@ def evidence_markdown(out: Path | str | None = None) -> str:
 
 
 def _spent(profile: str, results: Mapping[str, Result]) -> str:
-    """Of how many experiments a size has runs, and the hours of a core that they took."""
+    """Number of experiments with runs at a size, and the core-hours of these runs."""
     size = KEPT[profile] if profile == "paper" else f"the {KEPT[profile]} size"
     which = "1 experiment has" if len(results) == 1 else f"{len(results)} experiments have"
     return (
@@ -242,18 +242,18 @@ def _spent(profile: str, results: Mapping[str, Result]) -> str:
 
 
 def others_markdown() -> str:
-    """What the sources measure and no experiment of this book covers, with the reason."""
+    """Measurements of the sources that no experiment of this book covers, with the reason."""
     return table(["source", "what it measures", "here"], OTHER_FIGURES)
 
 
 def _figure(experiment: Experiment, name: str) -> str:
-    """The figure in words, with a link to the chapter that shows it."""
+    """Name of the figure, with a link to the chapter that shows it."""
     words = experiment.source.removeprefix("coefficient-dynamics paper, ")
     return f"{words}: {_link(name)}"
 
 
 def _link(name: str) -> str:
-    """An experiment's id as a link to the chapter that shows it, seen from the evidence page."""
+    """Experiment's id as a link from the evidence page to the chapter that shows it."""
     chapter = "principles/" + EXPERIMENTS[name].removesuffix("_lm")
     return f"[{name}]({SECOND_VIEW.get(name, chapter)}.ipynb)"
 

@@ -1,4 +1,4 @@
-"""Markdown that the book's generated pages are written in."""
+"""Markdown elements of the book's generated pages."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MARKUP = re.compile(r"([\\`*{}\[\]$]|(?<!\w)_|_(?!\w))")
 
 
 def plain(words: str) -> str:
-    """Words from a file as Markdown that shows them as they are: no HTML, no markup."""
+    """Escape words from a file so that Markdown shows them unchanged: no HTML, no markup."""
     return MARKUP.sub(r"\\\1", html.escape(words, quote=False))
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table; a bar inside a cell is written out, so that it ends no column."""
+    """Format a Markdown table; bars inside cells are escaped."""
 
     def line(cells: Sequence[str]) -> str:
         return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
@@ -27,5 +27,5 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def folded(title: str, body: str) -> str:
-    """Markdown that a page shows closed, behind its title."""
+    """Format Markdown that a page folds behind its title."""
     return f":::{{dropdown}} {title}\n{body}\n:::"

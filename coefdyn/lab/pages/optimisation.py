@@ -1,4 +1,4 @@
-"""How hard a design is to train, read from the pilots that chose its learning rate; no training.
+"""Difficulty of training a design, from the pilots that chose its learning rate; no training.
 
 A pilot trains a design at several learning rates and keeps every curve. What it chose is in the
 verdicts; what it did not choose says how much hangs on the choice.
@@ -45,12 +45,12 @@ class Tried:
 
     @property
     def reached(self) -> list[int]:
-        """The steps of the seeds that reached 0.9."""
+        """Steps of the seeds that reached 0.9."""
         return [step for step in self.steps if step is not None]
 
     @property
     def lost(self) -> bool:
-        """Whether every seed turned NaN."""
+        """True if every seed turned NaN."""
         return self.diverged == len(self.accuracy)
 
     def __str__(self) -> str:
@@ -64,12 +64,12 @@ class Tried:
 
 
 def _down(share: float) -> str:
-    """Three digits, rounded down, so that no 0.900 stands beside a "never"."""
+    """Round down to three digits, so that no 0.900 stands beside a "never"."""
     return f"{math.floor(1000 * share + 1e-6) / 1000:.3f}"
 
 
 def tried(result: Result, **facets: str) -> dict[float, Tried]:
-    """Learning rate -> what the pilot of one design reached with it; only rates that were tried.
+    """Learning rate -> pilot result of one design, for the rates that were tried.
 
     Every rate has the same seeds, steps and weight decay (the first of the plan's).
 
@@ -109,7 +109,7 @@ def _variant(result: Result, facets: Mapping[str, str]) -> Variant:
 def _pilot(
     plan: Plan, variant: Variant, setting: Setting, by_key: Mapping[str, Record]
 ) -> Tried | None:
-    """None while a seed is missing."""
+    """Pilot of one design at one rate; None while a seed is missing."""
     short = plan.pilot is not None
     seeds = plan.seeds if plan.pilot is None else plan.pilot
     keys = [plan.run_of(variant, seed, setting, pilot=short).key for seed in seeds]
@@ -126,7 +126,7 @@ def _pilot(
 
 
 def optimisation_markdown(result: Result, designs: Mapping[str, Mapping[str, str]]) -> str:
-    """A table of designs and learning rates: accuracy, and when it first was 0.9.
+    """Table of designs and learning rates: accuracy, and the first step at which it was 0.9.
 
     A cell has the mean accuracy on the validation split and the median step at which it was first
     seen to be 0.9, of the seeds that got there, and with more than one seed how many did. The

@@ -1,4 +1,4 @@
-"""The scoreboard as a table to sort and filter: forecasts beside results, a curve behind a cell."""
+"""The scoreboard as a sortable table: forecasts beside results, with a curve for each cell."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ SYMBOLS = {
 
 
 def scoreboard_html(result: Result) -> str:
-    """One line per row, one column per task, shaded by accuracy; a cell unfolds what it knows.
+    """One line per row, one column per task, shaded by accuracy; a cell unfolds its details.
 
     The last column counts the tasks that a row learned, the last line the rows that learned a
     task. A cell without four seeds says "not run". The script beside the table sorts it by a
@@ -78,7 +78,7 @@ def scoreboard_html(result: Result) -> str:
 
 
 def scores_markdown(result: Result) -> str:
-    """Brier scores of the principles and of two baselines, or that there are none yet."""
+    """Brier scores of the principles and of two baselines, or a note that there are none yet."""
     scores = EXPERIMENT.scores(result)
     if not scores:
         return (
@@ -100,7 +100,7 @@ def scores_markdown(result: Result) -> str:
 
 
 def foreseen_markdown(result: Result) -> str:
-    """Task by task: how many rows learned it, and how many forecasts came true; what was wrong.
+    """Table by task: rows that learned it, forecasts that came true, and the wrong ones.
 
     Rows whose forecasts do not count (see ``Scoreboard.scores``) and unfinished cells are left out.
 
@@ -122,7 +122,7 @@ def foreseen_markdown(result: Result) -> str:
 
 
 def reasons_markdown() -> str:
-    """Why the principles foresee what they do: one line per task."""
+    """Reasons for the principles' forecasts: one line per task."""
     rows = []
     for task, (_, why) in TABLE.items():
         for words, (_, markdown) in SYMBOLS.items():
@@ -154,7 +154,7 @@ def _foot(tasks: Sequence[str], result: Result) -> str:
 
 
 def _learned(outcomes: Sequence[Outcome | None]) -> tuple[int, str]:
-    """How many of the finished cells have learned, and in words."""
+    """Number of finished cells that have learned, also in words."""
     done = [one for one in outcomes if one is not None and _finished(one)]
     count = sum(learned(one) for one in done)
     return count, f"{count} of {len(done)}" if done else "not run"
@@ -199,7 +199,7 @@ def _reason(task: str) -> str:
 
 
 def _curves(outcome: Outcome) -> str:
-    """Validation accuracy against steps, one line per seed, as a drawing of its own."""
+    """Draw validation accuracy against steps as SVG, one line per seed."""
     (width, height), (left, below) = SIZE, MARGIN
     lines, last = [], 1
     for record in outcome.records:

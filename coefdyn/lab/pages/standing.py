@@ -1,4 +1,4 @@
-"""How the registered claims stand: one pass over them, one table, and what one claim rests on."""
+"""Status of the registered claims: one pass over them, one table, and the details of one claim."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ STEPS = (12, 40, MOST_SEEDS)
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A registered claim and what the standard runs say about it.
+    """A registered claim and its verdict from the standard runs.
 
     Args:
         experiment: whose claim.
@@ -63,11 +63,11 @@ class Standing:
 
     @property
     def verdict(self) -> Verdict:
-        """The one that counts."""
+        """The verdict that counts."""
         return self.second or self.first
 
     def with_all_seeds(self) -> Verdict | None:
-        """What every seed would say, at the first look's confidence, of a claim that it decided.
+        """Verdict from all seeds, at the first look's confidence, for a claim that they decide.
 
         None where not all of its models were trained for a second look. The first verdict stands;
         this one shows how far it can be relied on.
@@ -79,7 +79,7 @@ class Standing:
         return self.claim.judge(self.result) if further else None
 
     def seeds_needed(self) -> int | None:
-        """The smallest number of seeds, at most ``MOST_SEEDS``, that would decide the claim.
+        """Smallest number of seeds, at most ``MOST_SEEDS``, that would decide the claim.
 
         It supposes that every mean and spread stays what it is. None where that many would not do,
         and for a claim that is not undecided or compares no trained models.
@@ -101,7 +101,7 @@ class Standing:
         return high
 
     def lines(self) -> list[str]:
-        """What the verdict rests on, as text: sentence, numbers, test, control, looks, commit."""
+        """Basis of the verdict as text: sentence, numbers, test, control, looks, commit."""
         one, status = self.verdict, self.verdict.status
         numbers = f": {one.numbers}" if one.numbers else ""
         found = [
@@ -155,7 +155,7 @@ def reasons(out: Path | str | None = None) -> dict[str, int]:
 
 
 def standings_markdown(out: Path | str | None = None) -> str:
-    """How the claims stand, as one table: how many, and how they divide.
+    """Status of the claims in one table: how many, and how they divide.
 
     Args:
         out: see ``standings``.
@@ -193,7 +193,7 @@ def _told(counts: Counter[str]) -> list[str]:
 
 
 def repeats_markdown(folder: Path | str | None = None) -> str:
-    """How many kept runs, trained once more, gave the same numbers.
+    """Number of kept runs that gave the same numbers when trained once more.
 
     Args:
         folder: that of ``standard.json``; None for ``data/repeats``.

@@ -1,4 +1,4 @@
-"""What a training run costs, as Markdown: from ``throughput.json``, never typed."""
+"""The cost of a training run as Markdown, generated from ``throughput.json``."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOT_MEASURED = f"Not measured yet: `{COMMAND}` does it, on a machine with nothin
 
 
 def load_throughput(folder: Path | str | None = None) -> dict[str, Any] | None:
-    """The kept measurement, or None where there is none.
+    """Load the kept measurement; None where there is none.
 
     Args:
         folder: where ``throughput.json`` lies; None for ``data/benchmarks``.

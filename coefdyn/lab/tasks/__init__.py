@@ -1,4 +1,4 @@
-"""Tasks: what a model is asked to do, as a frozen configuration and a pure sampler.
+"""Tasks: a frozen configuration and a pure sampler for each.
 
     from coefdyn.lab.tasks import NoisyRecallConfig, explain, splits
 

@@ -76,7 +76,7 @@ def _insert(ascending: list[Tensor], value: Tensor) -> None:
 
 
 def subset(count: int, n: int, generator: torch.Generator, what: str) -> Int[Tensor, " {n}"]:
-    """n different indices of [0, count) in random order; ``ValueError`` when there are fewer."""
+    """Draw n different indices of [0, count) in random order; ``ValueError`` if there are fewer."""
     if n > count:
         raise ValueError(
             f"asked for {n} of {what}, which holds {count}. Set train_examples or test_examples "

@@ -1,4 +1,4 @@
-"""What every task shares: configuration, splits, the registry, and worked examples.
+"""Base of every task: configuration, splits, the registry, and worked examples.
 
 A task is a frozen configuration and a pure sampler. ``sample(config, n, generator)`` returns a
 ``Batch`` of token ids and targets; a target of ``IGNORE`` (-100) is not scored. The same
@@ -47,7 +47,7 @@ class Splits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig:
-    """Fields every task has. Subclasses add their own and check them in ``check``.
+    """Fields of every task. Subclasses add their own and check them in ``check``.
 
     vocab_size:     number of input token ids.
     seq_len:        nominal length in tokens; ``input_length`` is what a model is fed.
@@ -81,7 +81,7 @@ class TaskConfig:
         return self.vocab_size
 
     def with_changes(self: Config, changes: Mapping[str, Any]) -> Config:
-        """A copy with some fields replaced; an unknown name is an error."""
+        """Return a copy with some fields replaced; an unknown name is an error."""
         known_keys(type(self), changes)
         return dataclasses.replace(self, **changes)
 
@@ -162,7 +162,7 @@ def get_task(name: str) -> Task:
 
 
 def task_of(config: TaskConfig) -> Task:
-    """The registered task a configuration belongs to.
+    """Return the registered task a configuration belongs to.
 
     Raises:
         ValueError: for a configuration of no registered task.

@@ -21,7 +21,7 @@ def words(text: bytes) -> list[bytes]:
 
 
 def train_merges(text: bytes, count: int) -> list[Pair]:
-    """The ``count`` most frequent pairs, merged one after another; ties go to the smaller pair.
+    """Learn the ``count`` most frequent pairs, one after another; ties go to the smaller pair.
 
     Stops early when no pair occurs twice.
     """
@@ -44,7 +44,7 @@ def train_merges(text: bytes, count: int) -> list[Pair]:
 
 
 def encode(text: bytes, merges: Sequence[Pair]) -> list[int]:
-    """Token ids of a text: in each word the earliest learned pair is merged first."""
+    """Token ids of a text: in each word the pair learned earliest is merged first."""
     rank = {pair: i for i, pair in enumerate(merges)}
     known: dict[bytes, list[int]] = {}
     tokens: list[int] = []

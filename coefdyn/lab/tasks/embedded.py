@@ -23,7 +23,7 @@ END_OF_TOPIC = b"\f"
 
 @lru_cache(maxsize=1)
 def digits() -> tuple[Tensor, Tensor]:
-    """Images (1797, 64) int64 with levels 0..16, rows of 8 x 8 pixels, and labels (1797,)."""
+    """Images of digits (1797, 64) int64, levels 0..16, rows of 8 x 8 pixels, and labels (1797,)."""
     with np.load(data_file("digits/digits.npz"), allow_pickle=False) as archive:
         images = torch.from_numpy(archive["images"].astype(np.int64))
         labels = torch.from_numpy(archive["labels"].astype(np.int64))
@@ -39,7 +39,7 @@ def python_topics() -> tuple[bytes, ...]:
 
 @lru_cache(maxsize=1)
 def python_topics_merges() -> tuple[tuple[int, int], ...]:
-    """The byte pairs merged in order, learned from all topics but those of the test split."""
+    """Byte pairs in order of merging, learned from all topics but those of the test split."""
     return _merges("text/python_topics_merges.json")
 
 
@@ -52,7 +52,7 @@ def public_prose() -> tuple[bytes, ...]:
 
 @lru_cache(maxsize=1)
 def public_prose_merges() -> tuple[tuple[int, int], ...]:
-    """The byte pairs merged in order, learned from the training documents alone."""
+    """Byte pairs in order of merging, learned from the training documents alone."""
     return _merges("text/public_prose_merges.json")
 
 

@@ -98,7 +98,7 @@ class FuzzyRecallConfig(TaskConfig):
 
 
 class Pairs(NamedTuple):
-    """Key-value tuples: ids (n, P, size) and how many of them count, (n, P)."""
+    """Key-value tuples: ids (n, P, size) and the number of them that count, (n, P)."""
 
     keys: Int[Tensor, "n P k"]
     key_sizes: Int[Tensor, "n P"]
@@ -149,7 +149,7 @@ def sample_fuzzy_recall(
 def _draw_pairs(
     config: FuzzyRecallConfig, n: int, generator: torch.Generator, split: Split
 ) -> Pairs:
-    """The probe (index 0) and enough pairs to fill a sequence; a repeated key keeps its value."""
+    """Draw the probe (index 0) and pairs that fill a sequence; a repeated key keeps its value."""
     smallest_key = 1 if split == "train" else config.key_size
     count = 1 + math.ceil(config.seq_len / (smallest_key + 1))
     shape = (n, count)
@@ -177,7 +177,7 @@ def _key_codes(pairs: Pairs, num_keys: int) -> Int[Tensor, "n P"]:
 
 
 def _insert_probe(lengths: Tensor, is_probe: Tensor, index: Tensor, limit: Tensor) -> Tensor:
-    """The order in which pairs are shown: (n, P + 2) indices, 0 the probe, p + 1 draw p.
+    """Order in which pairs are shown: (n, P + 2) indices, 0 the probe, p + 1 draw p.
 
     The probe goes before the first draw that would start at or after ``index`` (and below
     ``limit``), unless a draw showed it already. The last column is the probe that is asked for.

@@ -105,7 +105,7 @@ def sample_wikitext(
 
 
 def wikitext_windows(config: WikiTextConfig, split: Split = "test") -> Batch:
-    """A whole split once, in windows that do not overlap; see ``text.cut_windows``."""
+    """Windows of a whole split that do not overlap; see ``text.cut_windows``."""
     return cut_windows(torch.from_numpy(wikitext_ids(split).astype(np.int64)), config.seq_len)
 
 

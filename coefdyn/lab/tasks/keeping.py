@@ -1,4 +1,4 @@
-"""What to keep and what to drop: overwrite, forget, long memory, and position.
+"""Tasks on what to keep and what to drop: overwrite, forget, long memory, and position.
 
 Overwrite and forget are recall with a past that no longer counts: a key's earlier values, or
 everything before a reset. Long memory is one value through noise of the same kind; position asks
@@ -197,7 +197,7 @@ def _shuffled(items: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _ask(inputs: Tensor, keys: Tensor, answers: Tensor, generator: torch.Generator) -> Batch:
-    """Every key once, in random order, at the end; its answer is the target there."""
+    """Ask for every key once, in random order, at the end; its answer is the target there."""
     order = uniform(tuple(keys.shape), generator).argsort(1)
     targets = torch.full_like(inputs, IGNORE)
     inputs[:, -keys.shape[1] :] = keys.gather(1, order)

@@ -150,7 +150,7 @@ def sample_listops(
 
 
 def draw_expressions(config: ListOpsConfig, trees: int, generator: torch.Generator) -> Batch:
-    """Grow that many trees and write those whose length lies within the bounds."""
+    """Grow that many trees and write out those whose length lies within the bounds."""
     levels = grow(config, trees, generator)
     values, lengths = evaluate(levels)
     fits = (lengths[0] > config.min_length) & (lengths[0] < config.max_length)

@@ -96,7 +96,7 @@ def lay_out(keys: Int[Tensor, "n K"], values: Int[Tensor, " num_keys"], insert: 
 
 
 def ceiling(config: MemorizationConfig, train: Batch) -> float:
-    """Share of keys that a training set shows: the best expected accuracy on fresh sequences.
+    """Best expected accuracy on fresh sequences: the share of keys that a training set shows.
 
     A key that was never shown can only be guessed, so the figure is exact up to one in the
     number of values.

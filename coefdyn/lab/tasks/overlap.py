@@ -1,4 +1,4 @@
-"""How much of one text stands verbatim in another: the check of every split of a text.
+"""Verbatim overlap of two texts, checked for every split of a text.
 
 A split whose windows recur in the training text measures memory. The unit is a window of 64 bytes,
 about a line: long enough that two authors do not write it by chance.
@@ -16,7 +16,7 @@ _BASE, _SEED = 0x9E3779B97F4A7C15, 0  # of the hash
 
 
 def window_hashes(text: bytes, window: int = WINDOW) -> np.ndarray:
-    """A hash of every window of a text, (max(len(text) - window + 1, 0),) uint64.
+    """Hashes of every window of a text, (max(len(text) - window + 1, 0),) uint64.
 
     Equal windows have equal hashes on every machine: h(i) = sum_j r(text[i + j]) B^(window - 1 - j)
     modulo 2^64, with one random number r per byte value, computed by doubling the window.

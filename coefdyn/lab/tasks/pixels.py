@@ -96,7 +96,7 @@ def sample_digits(config: DigitsConfig, n: int, generator: torch.Generator, spli
 
 
 def _digits_part(count: int, split: Split, validation_images: bool) -> Tensor:
-    """Which images belong to a split, (count,) bool: every fifth is for test."""
+    """Mask of the images that belong to a split, (count,) bool: every fifth is for test."""
     place = torch.arange(count) % 5
     if validation_images:
         return {"train": place < 3, "validation": place == 3, "test": place == 4}[split]

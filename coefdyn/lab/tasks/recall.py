@@ -131,7 +131,7 @@ def sample_recall(config: RecallConfig, n: int, generator: torch.Generator, spli
 def _noise_slots(
     config: RecallConfig, n: int, slots: int, generator: torch.Generator
 ) -> Bool[Tensor, "n slots"]:
-    """Which slots are noise: (n, slots) bool, never all of a row.
+    """Mask of the slots that are noise: (n, slots) bool, never all of a row.
 
     One protected index is drawn over the slots and the final pair, as in the reference; when it
     falls on the final pair and all slots came out as noise, the first slot shows a pair.

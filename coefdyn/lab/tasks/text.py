@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 import torch.nn.functional as F
@@ -41,7 +41,34 @@ HELD_OUT: dict[int, Split] = {9: "validation", 19: "test"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class ByteTextConfig(TaskConfig):
+class TextConfig(TaskConfig):
+    """Windows of an embedded text; ``vocabulary`` is the number of its ids, the only vocab_size."""
+
+    vocabulary: ClassVar[int] = 256
+
+    vocab_size: int = 256
+    seq_len: int = 1_024
+    test_examples: int = 256
+
+    @classmethod
+    def paper(cls) -> Self:
+        """Context 1 024, as the papers use for WikiText-103; no paper uses these texts."""
+        return cls()
+
+    @classmethod
+    def quick(cls) -> Self:
+        """Context 128: for two CPU cores."""
+        return cls(seq_len=128, train_examples=3_200)
+
+    def check(self) -> None:
+        if self.vocab_size != self.vocabulary:
+            raise ValueError(
+                f"{self.task_name} has {self.vocabulary} ids; got vocab_size={self.vocab_size}."
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByteTextConfig(TextConfig):
     """Bytes of the Python documentation topics; vocab_size is 256.
 
     validation_topics: keep every eighth topic out of the training text, for the validation split.
@@ -49,32 +76,8 @@ class ByteTextConfig(TaskConfig):
 
     task_name: ClassVar[str] = "byte-text"
 
-    vocab_size: int = 256
-    seq_len: int = 1_024
     train_examples: int = 1_600
-    test_examples: int = 256
     validation_topics: bool = False
-
-    @classmethod
-    def paper(cls) -> ByteTextConfig:
-        """Context 1 024, as the papers use for WikiText-103; no paper uses this text."""
-        return cls()
-
-    @classmethod
-    def quick(cls) -> ByteTextConfig:
-        """Context 128: for two CPU cores."""
-        return cls(seq_len=128, train_examples=3_200, test_examples=256)
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of ids of the text."""
-        return 256
-
-    def check(self) -> None:
-        if self.vocab_size != self.vocabulary:
-            raise ValueError(
-                f"{self.task_name} has {self.vocabulary} ids; got vocab_size={self.vocab_size}."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,45 +85,18 @@ class TokenTextConfig(ByteTextConfig):
     """Byte-pair tokens of the same text; vocab_size is 1024, about 2.9 bytes a token."""
 
     task_name: ClassVar[str] = "token-text"
+    vocabulary: ClassVar[int] = 256 + MERGES
 
     vocab_size: int = 256 + MERGES
 
-    @property
-    def vocabulary(self) -> int:
-        return 256 + MERGES
-
 
 @dataclass(frozen=True, kw_only=True)
-class ByteProseConfig(TaskConfig):
+class ByteProseConfig(TextConfig):
     """Bytes of the public prose; vocab_size is 256. Training sequences do not overlap."""
 
     task_name: ClassVar[str] = "byte-prose"
 
-    vocab_size: int = 256
-    seq_len: int = 1_024
     train_examples: int = 4_000
-    test_examples: int = 256
-
-    @classmethod
-    def paper(cls) -> ByteProseConfig:
-        """Context 1 024, as the papers use for WikiText-103; no paper uses this text."""
-        return cls()
-
-    @classmethod
-    def quick(cls) -> ByteProseConfig:
-        """Context 128: for two CPU cores."""
-        return cls(seq_len=128, train_examples=3_200)
-
-    @property
-    def vocabulary(self) -> int:
-        """Number of ids of the text."""
-        return 256
-
-    def check(self) -> None:
-        if self.vocab_size != self.vocabulary:
-            raise ValueError(
-                f"{self.task_name} has {self.vocabulary} ids; got vocab_size={self.vocab_size}."
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,16 +104,10 @@ class TokenProseConfig(ByteProseConfig):
     """Byte-pair tokens of the same text; vocab_size is 1024."""
 
     task_name: ClassVar[str] = "token-prose"
+    vocabulary: ClassVar[int] = 256 + MERGES
 
     vocab_size: int = 256 + MERGES
     train_examples: int = 1_600
-
-    @property
-    def vocabulary(self) -> int:
-        return 256 + MERGES
-
-
-AnyText = ByteTextConfig | ByteProseConfig
 
 
 def split_of_document(number: int) -> Split:
@@ -152,7 +122,7 @@ def split_topics(topics: tuple[bytes, ...]) -> tuple[bytes, bytes]:
 
 
 def topics_of(topics: tuple[bytes, ...], split: Split) -> bytes:
-    """The text of a split where every eighth topic, the one before a test topic, is validated on.
+    """Text of a split in which each topic before a test topic is for validation.
 
     The byte-pair merges were learned from these topics, too: they are vocabulary, not weights.
     """
@@ -195,7 +165,7 @@ def text_ids(task_name: str, split: Split, validation_topics: bool = False) -> I
     return torch.tensor(encode(text, public_prose_merges() if prose else python_topics_merges()))
 
 
-def _ids(config: AnyText, split: Split) -> Int[Tensor, " T"]:
+def _ids(config: TextConfig, split: Split) -> Int[Tensor, " T"]:
     topics = isinstance(config, ByteTextConfig) and config.validation_topics
     return text_ids(config.task_name, split, topics)
 
@@ -208,14 +178,14 @@ def sample_text(config: ByteTextConfig, n: int, generator: torch.Generator, spli
 def sample_prose(
     config: ByteProseConfig, n: int, generator: torch.Generator, split: Split
 ) -> Batch:
-    """Draw n windows, (n, seq_len): of the training text apart, of the others at uniform places."""
+    """Draw n windows, (n, seq_len): disjoint in training, at uniform places otherwise."""
     if split == "train":
         return draw_apart(_ids(config, split), config.seq_len, n, generator)
     return draw_windows(_ids(config, split), config.seq_len, n, generator)
 
 
 def draw_apart(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
-    """n windows of a text (T,) that do not overlap, in random order; targets are the ids one later.
+    """Draw n disjoint windows of a text (T,), in random order; targets are the ids one later.
 
     The text is cut into windows from a random place among the first ``length``, so that every seed
     has other ones.
@@ -237,7 +207,7 @@ def draw_apart(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Gen
 
 
 def draw_windows(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
-    """n windows of a text (T,) at uniform places; the targets are the ids one later."""
+    """Draw n windows of a text (T,) at uniform places; the targets are the ids one later."""
     if len(ids) <= length:
         raise ValueError(
             f"a window of {length} tokens and its targets need a text of at least "
@@ -248,8 +218,8 @@ def draw_windows(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.G
     return Batch(window[:, :-1].contiguous(), window[:, 1:].contiguous())
 
 
-def text_windows(config: AnyText, split: Split = "test") -> Batch:
-    """The whole split once, cut into windows that do not overlap, (N, seq_len).
+def text_windows(config: TextConfig, split: Split = "test") -> Batch:
+    """Windows of a whole split that do not overlap, (N, seq_len).
 
     Every id but the first is a target exactly once; the last window is filled with id 0, not
     scored. For perplexities that do not depend on a draw.
@@ -278,7 +248,7 @@ def _pieces(prose: bool) -> list[bytes]:
     return token_bytes(public_prose_merges() if prose else python_topics_merges())
 
 
-def token_name(config: AnyText, token: int) -> str:
+def token_name(config: TextConfig, token: int) -> str:
     """The characters of a token."""
     pieces = _pieces(isinstance(config, ByteProseConfig))
     return "".join(byte_name(config, byte) for byte in pieces[token])

@@ -1,4 +1,4 @@
-"""State tracking: parity, the symmetric group S3, and which of two tokens leads.
+"""State tracking: parity, the symmetric group S3, and the majority of two tokens.
 
 Every position is scored, and the answer depends on every token before it: one bit, one of six
 elements, or a difference of counts has to be carried from token to token.

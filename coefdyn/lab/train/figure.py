@@ -1,4 +1,4 @@
-"""Training in the page: a reader chooses a design and a task, presses Train and watches."""
+"""Training in the page: the reader chooses a design and a task and watches the training."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _FOUR = ("evolution", "readout", "normalizer", "scaling")
 
 
 class PageTraining(anywidget.AnyWidget):
-    """A two-layer model that learns in the reader's browser: no kernel, no server, no network.
+    """A two-layer model trained in the reader's browser, without kernel, server or network.
 
     Tasks, model, gradient and AdamW are plain JavaScript in a worker of the page. From the same
     seed it draws the sequences of ``coefdyn.lab.tasks`` and trains ``coefdyn.models.SequenceModel``
@@ -97,7 +97,7 @@ class PageTraining(anywidget.AnyWidget):
 
     @classmethod
     def contest(cls, chapter: str) -> PageTraining:
-        """The figure that a chapter opens, one of ``coefdyn.lab.train.offers.CHAPTERS``.
+        """Build the figure that a chapter opens, one of ``coefdyn.lab.train.offers.CHAPTERS``.
 
         Raises:
             ValueError: for a chapter without one, naming the nearest.
@@ -107,14 +107,14 @@ class PageTraining(anywidget.AnyWidget):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> PageTraining:
-        """The figure that a saved page or notebook holds, from its synced traits."""
+        """Restore the figure of a saved page or notebook from its synced traits."""
         given = dict(state["settings"])
         rate = given.pop("rate")
         return cls(learning_rate=rate, name=state["name"], **given)
 
     @traitlets.validate("settings")
     def _complete(self, proposal: traitlets.Bunch) -> dict[str, Any]:
-        """Named settings change, the others stay as they are."""
+        """Complete settings: named ones change, the others stay as they are."""
         settings = {**self.settings, **proposal["value"]}
         known = ("task", "left", "right", "rate", "seed", "positions")
         for key in settings:
@@ -142,7 +142,7 @@ class PageTraining(anywidget.AnyWidget):
         return f"#cd-{self.name}?" + "&".join(parts)
 
     def words(self) -> str:
-        """What the figure does, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         s, kept = self.settings, kept_run(self.settings)
         designs = [design_words(s[side]) for side in ("left", "right") if s[side]]
         base = self.contests[s["task"]]["base"]
@@ -159,7 +159,7 @@ class PageTraining(anywidget.AnyWidget):
 
 
 def _design(value: Any) -> dict[str, Any]:
-    """A design as the page holds it: {"preset": row}, or "own" with its ingredients."""
+    """A design in the page's form: {"preset": row}, or "own" with its ingredients."""
     if isinstance(value, str):
         check_name("row", value, tuple(ROWS))
         return {"preset": value}
@@ -184,7 +184,7 @@ def _design(value: Any) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> str:
-    """A number as JavaScript writes it, or a text."""
+    """Format a number as JavaScript writes it, or a text."""
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -1,4 +1,4 @@
-"""What the page can train: the contests' tasks, rows of Table 1 and choices of its mixer."""
+"""Tasks, rows of Table 1 and mixer choices that the page can train."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ SPEEDS: dict[str, tuple[str, float]] = {
 
 
 def offered() -> dict[str, Any]:
-    """All of it as plain values, for the page and its worker."""
+    """All offers as plain values, for the page and its worker."""
     return {
         "tasks": {name: {"label": one.label, "about": one.about} for name, one in TASKS.items()},
         "rows": ROWS,
@@ -154,7 +154,7 @@ def offered() -> dict[str, Any]:
 
 @cache
 def contests() -> dict[str, dict[str, Any]]:
-    """Each task's configuration, and what a guess scores on 1000 test sequences of it."""
+    """Configuration of each task, and the accuracy of a guess on 1000 of its test sequences."""
     found = {}
     for name, task in TASKS.items():
         base, guess = baseline(task.page.with_changes({"test_examples": 1_000}))
@@ -163,7 +163,7 @@ def contests() -> dict[str, dict[str, Any]]:
 
 
 def design_words(design: dict[str, Any]) -> str:
-    """A design as the figure holds it, in a few words."""
+    """Describe a design, given as the figure holds it, in a few words."""
     if design["preset"] != "own":
         return str(ROWS[design["preset"]]["label"])
     constant = f"{design['constant']:g} I"

@@ -17,7 +17,7 @@ _JS = _HERE / "js"
 
 
 def trainer_source(offered: dict[str, Any]) -> str:
-    """A run with its tasks, model, gradient and optimiser, as plain top-level functions.
+    """Script of a run with its tasks, model, gradient and optimiser, as top-level functions.
 
     Args:
         offered: what the page offers, ``coefdyn.lab.train.offers.offered()``.
@@ -26,7 +26,7 @@ def trainer_source(offered: dict[str, Any]) -> str:
 
 
 def worker_source(offered: dict[str, Any]) -> str:
-    """What the worker runs: a run that answers the page.
+    """Script of the worker: a run that answers the page.
 
     Args:
         offered: as for ``trainer_source``.

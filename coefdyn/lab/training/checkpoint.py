@@ -74,7 +74,7 @@ def load_checkpoint(path: str | os.PathLike[str]) -> tuple[dict[str, Tensor], di
 
 
 def save_run(path: Path, run: _Run, done: int) -> None:
-    """Write all that the steps of a run have changed.
+    """Write everything that the steps of a run have changed.
 
     Args:
         path: the file.
@@ -93,7 +93,7 @@ def save_run(path: Path, run: _Run, done: int) -> None:
 
 
 def load_run(path: Path, run: _Run) -> int:
-    """Bring a run that was just made to where ``save_run`` found it; the number of steps done.
+    """Restore a new run to the state that ``save_run`` wrote; returns the number of steps done.
 
     Raises:
         ValueError: if the file is damaged or holds another run; it is left as it is.
@@ -119,7 +119,7 @@ _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 def _restored(tensors: dict[str, Tensor], state: dict[str, Any], run: _Run) -> int:
-    """Put a checkpoint's numbers into a run; the number of steps done."""
+    """Copy a checkpoint's numbers into a run; returns the number of steps done."""
 
     def below(prefix: str) -> dict[str, Tensor]:
         return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}

@@ -1,4 +1,4 @@
-"""Modules through torch.compile; those of one architecture share what was compiled."""
+"""Modules through torch.compile; modules of one architecture share the compiled code."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ KEPT = 48
 
 @functools.cache
 def compiler() -> str | None:
-    """The C++ compiler that torch.compile would call here: ``$CXX``, g++ or clang++, or None."""
+    """Path of the C++ compiler that torch.compile would call: ``$CXX``, g++ or clang++, or None."""
     found = (shutil.which(name) for name in (os.environ.get("CXX", ""), "g++", "clang++") if name)
     return next((path for path in found if path), None)
 
 
 def compiled(module: nn.Module, name: str) -> Callable[..., Tensor]:
-    """``module`` through torch.compile, which compiles at the first call.
+    """Wrap ``module`` in torch.compile, which compiles at the first call.
 
     Parameters are arguments of what is compiled, not constants in it: further modules of the same
     name use it with their own.

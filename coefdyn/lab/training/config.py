@@ -1,4 +1,4 @@
-"""What one run is: task, model, optimiser settings and seed; plain data that JSON can hold."""
+"""Configuration of one run as plain data for JSON: task, model, optimiser settings and seed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """One run: everything that fixes its numbers.
+    """Everything that fixes the numbers of one run.
 
     Args:
         task: which sequences, from ``coefdyn.lab.tasks``.
@@ -129,7 +129,7 @@ class RunConfig:
 
     @cached_property
     def key(self) -> str:
-        """A short name, the same for equal runs on every machine.
+        """Short name, the same for equal runs on every machine.
 
         Values equal to their default are left out, so that a later field with a default does not
         rename older runs; ``matches`` guards against a default that changed.
@@ -145,7 +145,7 @@ class RunConfig:
         )
 
     def matches(self, record: dict[str, Any]) -> bool:
-        """Whether a record is of this run: equal keys, and equal values of all fields it knows."""
+        """Return whether a record is of this run: same key, and same values of the known fields."""
         old = {name: value for name, value in record["config"].items() if name != "method"}
         return record["key"] == self.key and _agrees(old, plain(self.to_dict()))
 
@@ -162,7 +162,7 @@ def _without_defaults(config: Any) -> dict[str, Any]:
 
 
 def _agrees(old: Any, new: Any) -> bool:
-    """Equal values wherever ``old`` has a key."""
+    """Return whether values are equal wherever ``old`` has a key."""
     if isinstance(old, dict) and isinstance(new, dict):
         return all(key in new and _agrees(value, new[key]) for key, value in old.items())
     return old == new

@@ -1,4 +1,4 @@
-"""The sequences of a run, on the device, and the order they are shown in."""
+"""The sequences of a run, on its device, and the order in which they are shown."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class RunData:
         return [(inputs[part].long(), targets[part].long()) for part in parts]
 
     def _kept(self, split: Split, count: int) -> Batch:
-        """A split, ``(count, L)``; filled block by block as it is drawn."""
+        """Collect a split, ``(count, L)``, block by block as it is drawn."""
         largest = max(self.task.vocab_size, self.task.num_classes)
         kind = torch.int16 if largest <= 2**15 else torch.int32
         inputs, targets = (

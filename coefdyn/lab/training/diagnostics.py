@@ -1,4 +1,4 @@
-"""What the coefficients of a trained model look like, as a few numbers (Principles 2, 2.1, 2.2).
+"""Diagnostics of the coefficients of a trained model as a few numbers (Principles 2, 2.1, 2.2).
 
 Also the eigenvalues of its transitions before and after training (eigenvalue paper, Figure 1), and
 how right it is on sequences longer than those it was trained on (Principle 4).
@@ -79,7 +79,7 @@ def run_diagnostics(
 
 
 def beyond(model: SequenceModel, task: TaskConfig, seed: int) -> dict[str, Any]:
-    """How right a model is on test sequences of ``TIMES`` times the length of the training's.
+    """Accuracy of a model on test sequences ``TIMES`` times as long as those of training.
 
     "accuracy": share of right answers; "by_position": that share at each position of the targets,
     None where nothing is asked.
@@ -120,7 +120,7 @@ def moduli(model: SequenceModel, inputs: Int[Tensor, "batch L"]) -> list[dict[st
 
 
 def _causal(alpha: Float[Tensor, "*batch L L"]) -> Tensor:
-    """The coefficients with j <= i, as one list."""
+    """Causal coefficients, j <= i, as one list."""
     length = alpha.shape[-1]
     mask = torch.ones(length, length, dtype=torch.bool, device=alpha.device).tril()
     return alpha[..., mask].flatten()

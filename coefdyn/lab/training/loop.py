@@ -56,7 +56,7 @@ class Stopped(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions:
-    """How a run is computed; none of it changes what is computed beyond rounding.
+    """Options of the computation of a run, which change its result by rounding at most.
 
     Args:
         device: "cpu", "cuda" or "cuda:1".
@@ -81,7 +81,7 @@ class TrainOptions:
 
 
 def build_model(config: RunConfig) -> SequenceModel:
-    """The untrained model of a run, with weights from torch's default generator."""
+    """Build the untrained model of a run, with weights from torch's default generator."""
     task = config.task
     return SequenceModel(
         config.model, vocab=task.vocab_size, classes=task.num_classes, length=task.input_length
@@ -89,7 +89,7 @@ def build_model(config: RunConfig) -> SequenceModel:
 
 
 def initial_model(config: RunConfig) -> SequenceModel:
-    """The model of a run as its training starts, on the CPU; the caller's random state is kept."""
+    """Build the model of a run as training starts, on the CPU; the random state is kept."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(derive_seed(config.seed, "weights"))
         return build_model(config)
@@ -124,7 +124,7 @@ def train_run(config: RunConfig, options: TrainOptions | None = None) -> Record:
 
 
 def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = None) -> list[Record]:
-    """``train_run`` of each; deprecated.
+    """Train each run with ``train_run``; deprecated.
 
     Raises:
         ValueError: for several runs and one checkpoint.
@@ -137,7 +137,7 @@ def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = Non
 
 @contextmanager
 def numerics(device: torch.device, precision: str) -> Iterator[None]:
-    """What a fresh process has, whatever the caller's settings are; they come back afterwards.
+    """Set a fresh process's numerical settings, and restore the caller's afterwards.
 
     Weights and constants in float32, TF32 products only if asked for, and on a CPU one thread (more
     only wait on small matrices) and a heap that is not given back.
@@ -171,7 +171,7 @@ class ModelLoss(nn.Module):
         self.model, self.method, self.in_bfloat16 = model, method, precision == "bfloat16"
 
     def logits(self, inputs: Int[Tensor, "batch L"]) -> Float[Tensor, "batch L classes"]:
-        """Float32 or float64, never bfloat16: perplexities differ in the third digit."""
+        """Logits in float32 or float64, never bfloat16: perplexities differ in the third digit."""
         kind = inputs.device.type
         with torch.autocast(kind, dtype=torch.bfloat16, enabled=self.in_bfloat16):
             logits = self.model(inputs, method=self.method)
@@ -184,7 +184,7 @@ class ModelLoss(nn.Module):
 
 
 class _Run:
-    """A run while it is trained."""
+    """State of a run during training."""
 
     def __init__(self, config: RunConfig, options: TrainOptions) -> None:
         self.config, self.settings, self.options = config, config.train, options
@@ -213,13 +213,13 @@ class _Run:
         self.diverged_at: int | None = None
 
     def _architecture(self, method: str) -> str:
-        """Equal for runs that may share what is compiled."""
+        """Key that is equal for runs which may share compiled code."""
         shapes = {"batch": self.settings.batch, "precision": self.settings.precision}
         parts = {"task": self.config.task.to_dict(), "model": self.config.model.to_dict()}
         return config_key({**parts, **shapes, "method": method, "device": str(self.device)})
 
     def train(self) -> Record:
-        """Every step that is left, and the record."""
+        """Train every step that is left, and return the record."""
         steps, every = self.settings.steps, self.settings.evaluate_every
         for done in range(self._resume() + 1, steps + 1):
             if self.diverged_at is None:
@@ -241,7 +241,7 @@ class _Run:
         return record
 
     def _step(self, number: int) -> None:
-        """One optimiser step, the first being number 1."""
+        """Take one optimiser step; the first is number 1."""
         inputs, targets = self.data.train_batch(number - 1)
         self.optimizer.zero_grad()
         loss = self.loss_of(inputs, targets)
@@ -260,7 +260,7 @@ class _Run:
         self.meter.add(loss.item(), norm)
 
     def _evaluate(self, done: int) -> dict[str, float]:
-        """A further point of every curve."""
+        """Append a point to every curve."""
         watched: Split = "validation" if self.settings.validation else "test"
         row = {"step": done, **self.meter.take(), **self._measure(watched)}
         for name, value in row.items():
@@ -271,7 +271,7 @@ class _Run:
 
     @torch.no_grad()
     def _measure(self, split: Split) -> dict[str, float]:
-        """Loss and accuracies on a split."""
+        """Measure loss and accuracies on a split."""
         task = self.config.task
         tally = PredictionTally(task.num_classes, self.device)
         per_sequence = task.input_length * task.num_classes
@@ -324,13 +324,13 @@ class _Run:
             save_run(self.options.checkpoint, self, done)
 
     def _resume(self) -> int:
-        """Take up the checkpoint if there is one; the number of steps done."""
+        """Restore the checkpoint if there is one; returns the number of steps done."""
         path = self.options.checkpoint
         return 0 if path is None or not path.exists() else load_run(path, self)
 
 
 def _optimizer(model: SequenceModel, settings: TrainConfig) -> torch.optim.AdamW:
-    """AdamW; weight decay leaves alone what a mixer's authors exempt from it."""
+    """Build AdamW without weight decay for the parameters that a mixer's authors exempt."""
     exempt = model.no_weight_decay_names()
     named = list(model.named_parameters())
     decayed = [parameter for name, parameter in named if name not in exempt]

@@ -1,4 +1,4 @@
-"""Freed memory stays with the process, so that a training step does not ask the system for it anew.
+"""Reuse of freed memory, so that a training step does not request it from the system again.
 
 glibc hands the end of its heap back whenever enough of it is free, and large blocks at once. A step
 allocates and frees the same tensors again and again, and each page that comes back to it costs a
@@ -21,7 +21,7 @@ NEVER, LARGEST = 2**31 - 1, 2**25
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Ask the C library to keep what is freed; True where it did (Linux with glibc)."""
+    """Ask the C library to keep freed memory; True where it did (Linux with glibc)."""
     if not sys.platform.startswith("linux"):
         return False
     try:

@@ -32,26 +32,26 @@ class WorkerFailed(RuntimeError):
 
 
 def usable_cores() -> int:
-    """CPU cores this process may use."""
+    """Number of CPU cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 def checkpoint_path(folder: Path | None, config: RunConfig) -> Path | None:
-    """Where a run keeps its checkpoint, if there is a folder for it."""
+    """Path of a run's checkpoint, if there is a folder for it."""
     return None if folder is None else folder / f"{config.key}.safetensors"
 
 
 def _environment() -> dict[str, str]:
-    """The parent's, with one thread per process and this package importable."""
+    """The parent's environment, with one thread per process and this package importable."""
     paths = [str(PACKAGE.parent), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return {**os.environ, **threads, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 class WorkerPool:
-    """Workers that each train one run at a time.
+    """Worker processes that each train one run at a time.
 
     Args:
         workers: number of processes.
@@ -93,7 +93,7 @@ class WorkerPool:
     def run(
         self, configs: list[RunConfig], may_start: Callable[[RunConfig], bool]
     ) -> Iterator[tuple[RunConfig, Event]]:
-        """Train every run, each alone in a process; yields (run, event) as events come.
+        """Train every run, each alone in a process; yields (run, event) as events arrive.
 
         Events are "step" and at last "record"; "waiting", of any of the runs, where all workers
         are silent for a while.
@@ -147,7 +147,7 @@ class WorkerPool:
             pass  # the listener reports the end of the process as a failure
 
     def close(self) -> None:
-        """End every worker, whatever it is doing."""
+        """End every worker at once."""
         for process in self._processes:
             process.kill()
         for process in self._processes:

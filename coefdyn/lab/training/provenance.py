@@ -1,4 +1,4 @@
-"""Where a number came from: device, versions, code revision, time."""
+"""Provenance of a number: device, versions, code revision, time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["code_revision", "device_name", "provenance"]
 
 @functools.cache
 def code_revision() -> str:
-    """The git commit of the checkout, ``+`` if modified; for an installed package its version.
+    """Git commit of the checkout, ``+`` if modified; for an installed package its version.
 
     A commit is this project's only where the top folder of its repository is the checkout: an
     environment inside another project lies in that project's repository.
@@ -49,7 +49,7 @@ def _version(package: str) -> str:
 
 
 def device_name(device: str | torch.device) -> str:
-    """The device in words: the GPU's name, or the processor's."""
+    """Name of the device: the GPU's, or the processor's."""
     device = torch.device(device)
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)

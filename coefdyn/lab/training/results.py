@@ -1,4 +1,4 @@
-"""Results on disk: one JSON line per finished replica, safe against kills, races and full disks.
+"""Results on disk: one JSON line per finished run, safe against kills, races and full disks.
 
 The file is only ever appended to, under an exclusive lock, in one write that is flushed to the
 disk before the lock is released. A write that a kill tore apart leaves a last line without its
@@ -29,11 +29,11 @@ Record = dict[str, Any]
 
 
 class ResultsNotWritten(OSError):
-    """A finished replica could not be appended; the message says where it was kept instead."""
+    """A finished run could not be appended; the message names where it was kept instead."""
 
 
 def plain(value: Any) -> Any:
-    """``value`` with every NaN or infinity replaced by None, which strict JSON can hold."""
+    """Replace every NaN or infinity in ``value`` by None, which strict JSON can hold."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -44,7 +44,7 @@ def plain(value: Any) -> Any:
 
 
 def config_key(config: dict[str, Any]) -> str:
-    """A short name of a configuration: the first 16 hex digits of its canonical JSON's SHA-256."""
+    """Short name of a configuration: the first 16 hex digits of its canonical JSON's SHA-256."""
     text = json.dumps(plain(config), sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -71,7 +71,7 @@ _NUMBER = (int, float, type(None))
 
 
 def fault(record: Any) -> str:
-    """What keeps a JSON value from being a record of a finished run; empty if nothing does.
+    """Reason why a JSON value is not a record of a finished run; empty if it is one.
 
     A run is a training, with curves in ``metrics``, or a measurement of seconds.
     """
@@ -89,7 +89,7 @@ def fault(record: Any) -> str:
 
 
 def _lacking(record: Record, kinds: dict[str, tuple[type, ...]]) -> str:
-    """The first entry that is missing or of another type, in words."""
+    """Describe the first entry that is missing or of another type."""
     for name, allowed in kinds.items():
         if name not in record:
             return f"{name!r} is missing"
@@ -120,7 +120,7 @@ def _fault_of_numbers(final: Record, metrics: Record) -> str:
 
 
 class ResultFile:
-    """The finished replicas of one experiment and profile.
+    """The finished runs of one experiment and profile.
 
     Args:
         path: a ``.jsonl`` file; it and its folder are made at the first append.
@@ -130,7 +130,7 @@ class ResultFile:
         self.path = Path(path)
 
     def records(self) -> list[Record]:
-        """Every complete record, oldest first. A torn last line is left out.
+        """Read every complete record, oldest first. A torn last line is left out.
 
         Raises:
             ValueError: naming every line before the last one that is not JSON, every line that is
@@ -170,7 +170,7 @@ class ResultFile:
         return found
 
     def keys(self) -> set[str]:
-        """The keys of every finished replica."""
+        """Keys of every finished run."""
         return {record["key"] for record in self.records()}
 
     def append(self, record: Record) -> None:
@@ -212,7 +212,7 @@ class ResultFile:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """An open descriptor of ``path`` under an exclusive lock; the system frees it on any exit."""
+    """Open ``path`` under an exclusive lock, which the system frees on any exit."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         if fcntl is not None:

@@ -25,7 +25,7 @@ WAIT_S = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """Where and how a list of runs is trained.
+    """Options of training a list of runs: devices, processes, budget.
 
     Args:
         device: "cpu", "cuda" or "cuda:1"; None for a GPU if there is one, else the CPU.
@@ -56,7 +56,7 @@ class RunOptions:
         return self.device or ("cuda" if torch.cuda.is_available() else "cpu")
 
     def local_device(self) -> torch.device:
-        """The same for work on this machine.
+        """Device for work on this machine, with None resolved.
 
         Raises:
             ValueError: if a GPU is asked for where torch sees none.
@@ -120,7 +120,7 @@ def _train(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
 
 
 class _Book:
-    """Finished records, the file behind them, the clock, the bar, and whose turn a run is."""
+    """Bookkeeping of a list of runs: records, result file, time budget, progress bar, locks."""
 
     def __init__(
         self, wanted: dict[str, RunConfig], results: ResultFile | None, options: RunOptions
@@ -143,7 +143,7 @@ class _Book:
                     self.found[record["key"]] = record
 
     def may_start(self, config: RunConfig) -> bool:
-        """There is time left, and no other process has finished this run or is at it."""
+        """Return whether time is left and no other process has finished or trains this run."""
         budget = self.options.budget_s
         if budget is not None and time.monotonic() - self.started >= budget:
             return False
@@ -176,7 +176,7 @@ class _Book:
 
 
 def _train_here(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
-    """One run after another, in this process."""
+    """Train one run after another in this process."""
     for config in filter(book.may_start, missing):
 
         def on_step(done: int, _: int, key: str = config.key) -> bool:

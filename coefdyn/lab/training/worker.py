@@ -1,4 +1,4 @@
-"""A process that trains what it is told: ``python -m coefdyn.lab.training.worker``.
+"""Worker process that trains the runs it receives: ``python -m coefdyn.lab.training.worker``.
 
 Jobs come as JSON lines on standard input, events go as JSON lines to standard output. When the
 input closes, because the parent is done or was killed, the process ends at once.

@@ -11,9 +11,9 @@ import pytest
 
 pytest.importorskip("jupyter_server")
 
-from book.tools.alone import is_note
 from book.tools.chapters import BOOK
-from book.tools.lab import CITATION, TAG, ChapterContents, lend, macros, take_back
+from book.tools.contents_manager import CITATION, TAG, ChapterContents, lend, macros, take_back
+from book.tools.download_note import is_note
 from book.tools.normalize import normalize
 from book.tools.programs import carried, models_of
 from coefdyn.widgets import Explorer

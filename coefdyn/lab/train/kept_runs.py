@@ -1,4 +1,4 @@
-"""Kept runs of the figure that trains in the page: what stands on paper and where no script runs.
+"""Kept runs of the figure that trains in the page, for paper and where no script runs.
 
 ``tests/browser/record_train.py`` makes them in a browser, with the very worker of the page.
 """
@@ -42,7 +42,7 @@ class KeptRun:
     runs: list[dict[str, Any]]
 
     def words(self) -> str:
-        """What came out, in a sentence for each design."""
+        """Result in one sentence for each design."""
         told = []
         for run in self.runs:
             if run["stopped"]:
@@ -63,7 +63,7 @@ def kept_run(settings: Mapping[str, Any]) -> KeptRun | None:
 
 
 def kept_still(kept: KeptRun) -> Figure:
-    """Accuracy while it learned, and each design's matrix at the end, if it has one."""
+    """Draw accuracy during training, and each design's final matrix, if it has one."""
     from matplotlib.figure import Figure as MakeFigure
 
     from coefdyn.plots.style import COEFFICIENT_CMAP, centered_norm

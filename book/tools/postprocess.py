@@ -1,18 +1,18 @@
-"""Last touches to the built pages that Sphinx and its theme leave no setting for.
+"""Last changes to the built pages for which Sphinx and its theme have no setting.
 
-Each touch is a function from a page's text to its text, and finds nothing to do the second time:
+Each change is a function from a page's text to its text, which changes nothing the second time:
 
-- folded cells are called by what they hold, not "Toggle hidden content"; a branch of the contents
+- folded cells are named by their content, not "Toggle hidden content"; a branch of the contents
   says what its arrow unfolds;
-- a link that holds only a formula says the formula and the page it leads to;
+- the name of a link that holds only a formula is the formula and the title of the linked page;
 - icons come from the book's style sheet, not from a font of 260 kB;
-- the font of formulas is asked for at once, and a page is drawn when its letters are there;
+- the font of formulas is requested at once, and a page is drawn when its letters are loaded;
 - interactive figures get their modules and style sheets (`programs.py`), each carried once by those
-  that share it (`widget-host.js` follows the reference; `saved.py` packs the rest);
-- scripts wait until a page is read, in their order, so that reading waits for none of them;
+  that share it (`widget-host.js` follows the reference; `figure_states.py` packs the rest);
+- scripts wait, in order, until a page is read, so that none of them delays the page;
 - pictures state their size, so that nothing moves when they arrive;
-- code can be folded, and a page has the switches it has a use for (`folds`);
-- a chapter's number is known to the style sheet, which numbers its figures.
+- code can be folded, and a page has the switches that apply to it (`code_folds`);
+- the style sheet receives a chapter's number, with which it numbers the figures.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from book.tools.folds import fold_code, with_switches
+from book.tools.code_folds import fold_code, with_switches
 from book.tools.programs import put_programs
 
-__all__ = ["finish", "finish_page", "rewrite"]
+__all__ = ["postprocess", "postprocess_page", "rewrite"]
 
 STATE = re.compile(
     r'(<script type="application/vnd\.jupyter\.widget-state\+json">)(.*?)(</script>)', re.DOTALL
@@ -78,20 +78,20 @@ WAIT = (
 )
 
 
-def finish(site: Path) -> None:
-    """Give every page below `site` its last touches."""
-    rewrite(site, finish_page)
+def postprocess(site: Path) -> None:
+    """Apply the last changes to every page below `site`."""
+    rewrite(site, postprocess_page)
 
 
 def rewrite(site: Path, touch: Callable[[Path, Path], str]) -> None:
-    """Every page below `site` becomes what `touch(page, site)` makes of it."""
+    """Replace every page below `site` by `touch(page, site)`."""
     for page in sorted(site.rglob("*.html")):
         if "_static" not in page.parts:
             page.write_text(touch(page, site), encoding="utf-8")
 
 
-def finish_page(page: Path, site: Path) -> str:
-    """The text of one page with its last touches."""
+def postprocess_page(page: Path, site: Path) -> str:
+    """Text of one page with its last changes."""
     text = page.read_text(encoding="utf-8")
     text = FOLD.sub("<summary>", text)
     text = BRANCH.sub(r'\1\2\3 aria-label="Pages of \2">', text)
@@ -110,7 +110,7 @@ def finish_page(page: Path, site: Path) -> str:
 
 
 def _with_number(text: str) -> str:
-    """The page with its chapter's number where the style sheet finds it: Figure 8.2."""
+    """Page with its chapter's number where the style sheet finds it: Figure 8.2."""
     found = CHAPTER.search(text)
     if not found:
         return text
@@ -119,7 +119,7 @@ def _with_number(text: str) -> str:
 
 
 def _modules_once(found: re.Match[str]) -> str:
-    """The saved state of a page with programs; one met before is "@same:" and where it stands."""
+    """Page state whose repeated programs are replaced by "@same:" and the first one's place."""
     saved = json.loads(found[2])
     if "packed" in saved:
         return found[0]
@@ -142,7 +142,7 @@ def _with_early_font(text: str, up: str) -> str:
 
 
 def _named(found: re.Match[str], page: Path) -> str:
-    """The link with the formula's letters and the title of the page it leads to as its name."""
+    """Link named by the formula's letters and the title of the page it leads to."""
     kind, address, before, formula, after = found.groups()
     target = (page.parent / address.partition("#")[0]) if address[0] != "#" else page
     name = html.escape(f"{_letters(ET.fromstring(formula))}: {_title(target)}")

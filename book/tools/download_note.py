@@ -19,12 +19,12 @@ TAG = "needs-of-a-notebook"
 
 
 def is_note(cell: Any) -> bool:
-    """Whether a cell is such a first cell."""
+    """Return whether a cell is such a first cell."""
     return TAG in cell["metadata"].get("tags", ())
 
 
 def note() -> nbformat.NotebookNode:
-    """The cell."""
+    """Build the cell."""
     cell = nbformat.v4.new_markdown_cell(_text(_address()))
     cell.metadata = nbformat.from_dict({"tags": ["remove-cell", TAG]})
     return cell
@@ -40,6 +40,6 @@ def _text(address: str) -> str:
 
 
 def _address() -> str:
-    """Where the code lives: `Repository` of `[project.urls]` in `pyproject.toml`; or nothing."""
+    """Address of the code, `Repository` in `[project.urls]` of `pyproject.toml`; empty without."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return str(project.get("urls", {}).get("Repository", ""))

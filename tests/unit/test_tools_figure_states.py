@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from book.tools.finish import STATE, _modules_once
-from book.tools.saved import pack, pack_states, records_of, unpack
+from book.tools.figure_states import pack, pack_states, records_of, unpack
+from book.tools.postprocess import STATE, _modules_once
 
 DRAW = random.Random(0)
 

@@ -1,4 +1,4 @@
-"""JupyterLab knows the book's macros, citations and figures: the contents manager of `make lab`.
+"""Contents manager of `make lab`: JupyterLab with the book's macros, citations and figures.
 
 The pages take both from `_config.yml` and `references.bib`. JupyterLab draws MyST, but finds macros
 in the first cell of a notebook alone and citations nowhere. So a chapter is lent such a cell, and
@@ -21,8 +21,8 @@ from pybtex.backends.plaintext import Backend
 from pybtex.database import Entry, parse_file
 from pybtex.richtext import Text
 
-from book.tools.alone import is_note
 from book.tools.chapters import BOOK, ROOT
+from book.tools.download_note import is_note
 from book.tools.programs import models_of, name_programs, put_programs
 
 __all__ = ["ChapterContents", "lend", "take_back"]
@@ -45,7 +45,7 @@ LINK = re.compile(r'\[[^\]]*\]\([^)\s]* "(cite(?::t)?) ([^"]+)"\)')
 
 
 def macros() -> dict[str, str]:
-    """The macros of `_config.yml` as KaTeX takes them; symbols are the paper's."""
+    """Macros of `_config.yml` in KaTeX's form; symbols are the paper's."""
     config = yaml.safe_load((ROOT / "_config.yml").read_text(encoding="utf-8"))
     given = config["sphinx"]["config"]["mathjax3_config"]["tex"]["macros"]
     plain = {name: text if isinstance(text, str) else text[0] for name, text in given.items()}
@@ -59,7 +59,7 @@ def _colored(found: re.Match[str]) -> str:
 
 @cache
 def front_matter() -> str:
-    """The source of the cell: YAML between two rules, on one line, since JSON is YAML."""
+    """Source of the cell: YAML between two rules, on one line, since JSON is YAML."""
     return f"---\nmath: {json.dumps(macros())}\n---"
 
 
@@ -71,7 +71,7 @@ def bibliography() -> dict[str, Entry]:
 
 @cache
 def authors(name: str) -> str:
-    """Of a work: one name, two names, or the first of more."""
+    """Authors of a work: one name, two names, or the first of more."""
     entry = bibliography()[name]
     latex = (" ".join(person.last_names) for person in entry.persons["author"])
     names = [Text.from_latex(name).render(PLAIN) for name in latex]
@@ -93,13 +93,13 @@ def _link(found: re.Match[str]) -> str:
 
 
 def _citation(found: re.Match[str]) -> str:
-    """What ``_link`` made a link of; a link of the reader's own stays."""
+    """Citation that ``_link`` replaced by a link; a link of the reader's own stays."""
     cited = f"{{{found[1]}}}`{found[2]}`"
     return cited if CITATION.sub(_link, cited) == found[0] else found[0]
 
 
 def lend(notebook: Any) -> None:
-    """Put the macros before the first cell, and links where citations are.
+    """Insert the macros before the first cell, and links where citations are.
 
     The first cell of a notebook that was downloaded alone is left out: its reader has all of it.
     """
@@ -113,7 +113,7 @@ def lend(notebook: Any) -> None:
 
 
 def take_back(notebook: Any) -> None:
-    """The notebook as it was before ``lend``, with what has been edited since."""
+    """Restore the notebook as it was before ``lend``, with later edits."""
     cells = notebook["cells"]
     notebook["cells"] = [cell for cell in cells if TAG not in cell["metadata"].get("tags", ())]
     for cell in notebook["cells"]:
@@ -126,7 +126,7 @@ class ChapterContents(TextFileContentsManager):  # type: ignore[misc]
     """Jupytext's contents manager, which also lends chapters macros, citations and programs."""
 
     def get(self, path: str, content: bool = True, *rest: Any, **options: Any) -> Any:
-        """A file, as JupyterLab opens it."""
+        """Read a file as JupyterLab opens it."""
         model = super().get(path, content, *rest, **options)
         inside = path.strip("/").startswith("book/")
         if inside and model["type"] == "notebook" and model["content"] is not None:
@@ -138,7 +138,7 @@ class ChapterContents(TextFileContentsManager):  # type: ignore[misc]
         return model
 
     def save(self, model: Any, path: str = "") -> Any:
-        """A file, as JupyterLab closes it."""
+        """Write a file as JupyterLab closes it."""
         if model["type"] == "notebook" and model.get("content") is not None:
             take_back(model["content"])
         return super().save(model, path)

@@ -1,4 +1,4 @@
-"""Sphinx extension: the terms of `book/terms.yml` enter the index and lead the search."""
+"""Sphinx extension: terms of `book/terms.yml` in the index and first in the search."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ TERMS = Path(__file__).parents[1] / "terms.yml"
 
 @cache
 def terms() -> dict[str, str]:
-    """Term to the page that explains it."""
+    """Pages by the term that they explain."""
     return dict(yaml.safe_load(TERMS.read_text(encoding="utf-8")))
 
 
 class AddTerms(SphinxTransform):
-    """Puts a page's terms at its head, as main entries of the index."""
+    """Transform that puts a page's terms at its head, as main entries of the index."""
 
     default_priority = 400  # before the domains collect their entries
 
@@ -39,7 +39,7 @@ class AddTerms(SphinxTransform):
 
 
 def check(_: Sphinx, env: BuildEnvironment) -> None:
-    """A term whose page is gone stops the build."""
+    """Stop the build for a term whose page is missing."""
     lost = {term: page for term, page in terms().items() if page not in env.found_docs}
     if lost:
         raise ExtensionError(f"book/terms.yml names pages that the book lacks: {lost}")

@@ -1,4 +1,4 @@
-"""The two ways to read a page: Ideas folds every cell's code, Code shows what is worth reading.
+"""The two ways to read a page: Ideas folds all code, Code opens the code that is worth reading.
 
 Code that only draws a figure, prints a table or starts an explorer is folded either way. A cell
 tagged `key` is never folded: it is a step of a derivation.
@@ -55,7 +55,7 @@ LEFT_OUT = '<p class="cd-left-out" role="status" data-cd="left-out"></p>'
 
 
 def fold_code(text: str) -> str:
-    """The page with each cell's code in a fold of its own that says how long it is."""
+    """Page with each cell's code in a fold of its own that states its length."""
     return CELL.sub(_folded, text)
 
 
@@ -73,7 +73,7 @@ def _folded(found: re.Match[str]) -> str:
 
 
 def with_switches(text: str) -> str:
-    """The page with the switches that it has a use for, above its title."""
+    """Page with the switches that apply to it, above its title."""
     if "cd-switches" in text:
         return text
     parts = [READING] if 'class="cd-code' in text else []

@@ -1,8 +1,8 @@
-"""The height that an interactive figure will take, reserved so that no text moves when it starts.
+"""Heights reserved for interactive figures, so that no text moves when they start.
 
 The heights are measured in a browser by `python tests/browser/measure.py heights`, which writes
-`rooms.json`: for each kind of figure one height in CSS pixels on a phone, a laptop and a desktop. A
-figure that was never measured gets the least height of its kind.
+`figure_heights.json`: for each kind of figure one height in CSS pixels on a phone, a laptop and a
+desktop. A figure without a measurement gets the least height of its kind.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Any
 
 from book.tools.digest import short
 
-__all__ = ["HEIGHTS", "SCREENS", "key_of", "room"]
+__all__ = ["HEIGHTS", "SCREENS", "key_of", "opening_tag"]
 
-HEIGHTS = Path(__file__).with_name("rooms.json")
+HEIGHTS = Path(__file__).with_name("figure_heights.json")
 #: Widths of the viewport at which heights are measured; the style sheet chooses among them.
 SCREENS = {"phone": 360, "laptop": 1024, "desktop": 1440}
 
@@ -36,7 +36,7 @@ def key_of(state: Mapping[str, Any]) -> str:
     return f"{kind}-{short([json.dumps(facts, sort_keys=True)])}"
 
 
-def room(key: str) -> str:
+def opening_tag(key: str) -> str:
     """Opening tag of the box around a figure, with the heights to reserve."""
     heights = _heights().get(key) or _least(key)
     style = ";".join(f"--cd-{name}:{height}px" for name, height in heights.items())

@@ -1,4 +1,4 @@
-"""Whose turn a run is: processes that fill one result file share its runs, none is repeated.
+"""Locks on runs: processes that fill one result file share its runs, and none is repeated.
 
 A run is taken by a lock on a file of its own, which the system frees on any exit, also by a kill.
 """
@@ -29,7 +29,7 @@ class Turns:
         self._held: dict[str, int] = {}
 
     def take(self, key: str) -> bool:
-        """Take a run; False where another process has it."""
+        """Take a run; returns False where another process has it."""
         if self._folder is None or key in self._held:
             return True
         try:
@@ -46,7 +46,7 @@ class Turns:
         return True
 
     def give(self, key: str) -> None:
-        """Give a run back, finished or not."""
+        """Release a run, finished or not."""
         handle = self._held.pop(key, None)
         if handle is None or self._folder is None:
             return
@@ -55,7 +55,7 @@ class Turns:
         os.close(handle)
 
     def close(self) -> None:
-        """Give everything back."""
+        """Release all runs."""
         for key in list(self._held):
             self.give(key)
         if self._folder is not None:

@@ -1,4 +1,4 @@
-"""The saved state of a page's figures, as small as it goes with every digit kept.
+"""Compact saved state of a page's figures, with every digit kept.
 
 A notebook keeps it as JSON: each figure's module, style and settings, and for heads of a trained
 model some ten thousand numbers of twenty characters each. A page carries the same packed:
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from book.tools.finish import STATE, rewrite
+from book.tools.postprocess import STATE, rewrite
 
 __all__ = ["pack", "pack_states", "records_of", "unpack"]
 
@@ -52,7 +52,7 @@ def records_of(page: str) -> dict[str, Any]:
 
 
 def pack(saved: Mapping[str, Any]) -> dict[str, str]:
-    """What a page carries of a saved state."""
+    """Pack a saved state into the form that a page carries."""
     store = bytearray()
     text = json.dumps(_without_bytes(saved, store), ensure_ascii=False, separators=(",", ":"))
     parts = {"text": _squeezed(text.encode("utf-8"))}
@@ -60,7 +60,7 @@ def pack(saved: Mapping[str, Any]) -> dict[str, str]:
 
 
 def unpack(packed: Mapping[str, str]) -> dict[str, Any]:
-    """The state that ``pack`` was given."""
+    """Unpack the result of ``pack``."""
     store = _opened(packed["bytes"]) if "bytes" in packed else b""
 
     def revive(value: dict[str, Any]) -> Any:

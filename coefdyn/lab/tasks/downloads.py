@@ -1,4 +1,4 @@
-"""Data sets that are fetched through Hugging Face ``datasets``, with errors that name a remedy."""
+"""Data sets downloaded through Hugging Face ``datasets``, with errors that name a remedy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class DataUnavailableError(RuntimeError):
-    """A data set could not be had; the message says why and what to do."""
+    """A data set is not available; the message says why and names the remedy."""
 
 
 def optional_module(name: str, what: str, stand_in: str) -> ModuleType:
@@ -34,7 +34,7 @@ REVISIONS = {
 
 
 def load_rows(path: str, name: str | None, split: str, what: str, stand_in: str) -> Any:
-    """One split of a data set of the Hugging Face hub, at its commit in ``REVISIONS``.
+    """Load one split of a data set of the Hugging Face hub, at its commit in ``REVISIONS``.
 
     what names it in errors; stand_in is the task that works offline. Raises
     ``DataUnavailableError`` when the package or the data cannot be had.
@@ -47,7 +47,7 @@ def load_rows(path: str, name: str | None, split: str, what: str, stand_in: str)
 
 
 def unreachable(what: str, path: str, stand_in: str, error: Exception) -> DataUnavailableError:
-    """The error for data that is neither cached nor reachable."""
+    """Build the error for data that is neither cached nor reachable."""
     offline = os.environ.get("HF_HUB_OFFLINE", "0") not in ("", "0")
     state = (
         "HF_HUB_OFFLINE is set, so only the cache is read. "
