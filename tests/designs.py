@@ -88,7 +88,7 @@ class Inputs:
             case "householder":
                 return evolution.Householder(direction=x["direction"], beta=x["beta"])
             case "scaled_householder":
-                return evolution.ScaledHouseholder(
+                return evolution.Householder(
                     direction=x["direction"],
                     beta=x["beta"],
                     log_decay=x["log_decay"],

@@ -95,7 +95,7 @@ def deltanet(x: dict[str, Tensor]) -> CoefficientDynamics:
 
 def gated_deltanet(x: dict[str, Tensor]) -> CoefficientDynamics:
     beta, log_decay = x["beta"].sigmoid(), -functional.softplus(x["delta"])
-    reflect = evolution.ScaledHouseholder(direction=x["k"], beta=beta, log_decay=log_decay)
+    reflect = evolution.Householder(direction=x["k"], beta=beta, log_decay=log_decay)
     return _dynamics(x, evolution=reflect, scaling=beta * x["q"].shape[-1] ** -0.5)
 
 

@@ -22,7 +22,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, One
 from coefdyn.execution.reference import evolve, read_row
@@ -89,12 +88,15 @@ def signed(values: Tensor, sign: Tensor | None) -> Tensor:
     return values if sign is None else values * sign
 
 
-def erased(evolution: Householder | ScaledHouseholder) -> Tensor:
-    """1 - beta |z|^2 along z and 1 in all other directions, (..., L, n)."""
+def erased(evolution: Householder) -> Tensor:
+    """s exp(g) (1 - beta |z|^2) along z and s exp(g) in all other directions, (..., L, n)."""
     z = evolution.direction
     along = 1 - evolution.beta * z.square().sum(-1)
     rest = torch.ones_like(z[..., 1:]).expand(*along.shape, z.shape[-1] - 1)
-    return torch.cat([along[..., None], rest], dim=-1)
+    found = torch.cat([along[..., None], rest], dim=-1)
+    g = evolution.log_decay
+    factor = evolution.sign if g is None else signed(g.exp(), evolution.sign)
+    return found if factor is None else factor[..., None] * found
 
 
 def of_matrices(matrices: Float[Tensor, "*batch L n n"]) -> Tensor:
@@ -111,7 +113,6 @@ RULES: dict[type[Evolution], Callable[[Any, Tensor], Tensor]] = {
     ),
     Diagonal: lambda a, like: signed(a.log_decay.exp(), a.sign),
     Householder: lambda a, like: erased(a),
-    ScaledHouseholder: lambda a, like: signed(a.log_decay.exp(), a.sign)[..., None] * erased(a),
     Dense: lambda a, like: of_matrices(a.matrix),
 }
 

@@ -16,7 +16,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.shapes import Float, Tensor
 
@@ -60,10 +59,11 @@ def operator_norms(evolution: Any, length: int, n: int) -> Float[Tensor, "*#batc
         return evolution.log_decay.exp()
     if kind is Diagonal:
         return evolution.log_decay.amax(-1).exp()
-    if kind in (Householder, ScaledHouseholder):
+    if kind is Householder:
         along = (1 - evolution.beta * evolution.direction.square().sum(-1)).abs()
         along = along if n == 1 else along.clamp(min=1.0)
-        return along if kind is Householder else along * evolution.log_decay.exp()
+        g = evolution.log_decay
+        return along if g is None else along * g.exp()
     matrices = (evolution.dense(t, n, torch.float64) for t in range(length))
     return torch.stack([_norm(matrix) for matrix in matrices], -1)
 

@@ -13,9 +13,10 @@ what lets very long products stay finite.
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -29,7 +30,6 @@ __all__ = [
     "Householder",
     "Identity",
     "Scalar",
-    "ScaledHouseholder",
 ]
 
 
@@ -150,47 +150,23 @@ class Diagonal(Evolution):
         return h * (growth if self.sign is None else growth * self.sign[..., t, None, :])
 
 
-def _reflect(h: Tensor, direction: Tensor, beta: Tensor, t: int) -> Tensor:
-    """(I - beta z z^T) h for each stored vector."""
-    z = direction[..., t, :]
-    along = (h @ z[..., :, None]) * beta[..., t, None, None]
-    return h - along * z[..., None, :]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Householder(Evolution):
-    """A_t = I - beta_t z_t z_t^T (DeltaNet; Table 1, Lemma 12).
+    """A_t = s_t exp(g_t) (I - beta_t z_t z_t^T) (DeltaNet, Gated DeltaNet; Table 1, Lemmas 12, 13).
 
-    The eigenvalue along z is 1 - beta |z|^2: a contraction for beta |z|^2 in (0, 1), a projection
-    at 1, a reflection at 2 (only there a Householder matrix in the strict sense), unstable beyond.
+    Without a decay, I - beta z z^T: its eigenvalue along z is 1 - beta |z|^2, a contraction for
+    beta |z|^2 in (0, 1), a projection at 1, a reflection at 2 (only there a Householder matrix in
+    the strict sense), unstable beyond.
 
     Args:
         direction: z, ``(..., L, n)``, used as given. Any direction, not only the key; normalise
             it yourself (DeltaNet uses the L2-normalised key).
         beta: ``(..., L)``, usually in (0, 1), or (0, 2) to allow negative eigenvalues.
-    """
-
-    structure: ClassVar[str] = "householder"
-    axes: ClassVar[dict[str, str]] = {"direction": "Ln", "beta": "L"}
-    direction: Float[Tensor, "*#batch L n"]
-    beta: Float[Tensor, "*#batch L"]
-
-    def rotate(self, h: Tensor, t: int) -> Tensor:
-        return _reflect(h, self.direction, self.beta, t)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class ScaledHouseholder(Evolution):
-    """A_t = s_t exp(g_t) (I - beta_t z_t z_t^T) (Gated DeltaNet; Table 1, Lemma 13).
-
-    Args:
-        direction: z, ``(..., L, n)``, used as given.
-        beta: ``(..., L)``.
-        log_decay: g, ``(..., L)``, nats per token, finite, either sign.
+        log_decay: g, ``(..., L)``, nats per token, finite, either sign; None for 0, pure erasure.
         sign: s, ``(..., L)`` of +1 and -1, or None for +1.
     """
 
-    structure: ClassVar[str] = "scaled_householder"
+    structure: ClassVar[str] = "householder"
     axes: ClassVar[dict[str, str]] = {
         "direction": "Ln",
         "beta": "L",
@@ -199,15 +175,18 @@ class ScaledHouseholder(Evolution):
     }
     direction: Float[Tensor, "*#batch L n"]
     beta: Float[Tensor, "*#batch L"]
-    log_decay: Float[Tensor, "*#batch L"]
+    log_decay: Float[Tensor, "*#batch L"] | None = None
     sign: Float[Tensor, "*#batch L"] | None = None
 
     @property
-    def common_log_decay(self) -> Tensor:
+    def common_log_decay(self) -> Tensor | None:
         return self.log_decay
 
     def rotate(self, h: Tensor, t: int) -> Tensor:
-        return _signed(_reflect(h, self.direction, self.beta, t), self.sign, t)
+        """(I - beta z z^T) h for each stored vector, with its sign."""
+        z = self.direction[..., t, :]
+        along = (h @ z[..., :, None]) * self.beta[..., t, None, None]
+        return _signed(h - along * z[..., None, :], self.sign, t)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -264,3 +243,15 @@ class Dense(Evolution):
 
     def rotate(self, h: Tensor, t: int) -> Tensor:
         return h @ self.matrix[..., t, :, :].transpose(-1, -2)
+
+
+def __getattr__(name: str) -> Any:
+    """``ScaledHouseholder``, the name that ``Householder`` with a decay had."""
+    if name == "ScaledHouseholder":
+        warnings.warn(
+            "ScaledHouseholder is deprecated; use Householder, whose log_decay may be given.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        return Householder
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

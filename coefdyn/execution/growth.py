@@ -23,7 +23,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import per_channel
@@ -54,8 +53,8 @@ RECENT = 8
 
 
 def reflects(dynamics: CoefficientDynamics) -> bool:
-    """Whether A_t is one of the Householder-like structures."""
-    return type(dynamics.evolution) in (Householder, ScaledHouseholder)
+    """Whether A_t is a Householder-like step, exactly that and no subclass."""
+    return type(dynamics.evolution) is Householder
 
 
 def erases(dynamics: CoefficientDynamics) -> bool:

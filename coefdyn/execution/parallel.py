@@ -21,7 +21,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.dynamics.normalizer import Normalizer, One
 from coefdyn.dynamics.readout import FeatureMap, Pointwise
@@ -114,15 +113,13 @@ def diagonal_rows(
     return torch.cat([x.expand(*batch, *x.shape[-2:]) for x in (far, near)], -1)
 
 
-def householder_scores(q: Tensor, k: Tensor, evolution: Householder | ScaledHouseholder) -> Tensor:
+def householder_scores(q: Tensor, k: Tensor, evolution: Householder) -> Tensor:
     """q_i^T (I - beta_i z_i z_i^T) ... (I - beta_{j+1} z_{j+1} z_{j+1}^T) k_j."""
     read, erased = erased_amounts(q, k, evolution)
     return q @ k.transpose(-1, -2) - read.tril() @ erased
 
 
-def erased_amounts(
-    q: Tensor, k: Tensor, evolution: Householder | ScaledHouseholder
-) -> tuple[Tensor, Tensor]:
+def erased_amounts(q: Tensor, k: Tensor, evolution: Householder) -> tuple[Tensor, Tensor]:
     """Q Z^T, and the erased amounts u_{t,j} by a triangular solve:
 
     (I + tril(diag(beta) Z Z^T, -1)) U = tril(diag(beta) Z K^T, -1).
@@ -170,7 +167,6 @@ SCORES: dict[type[Evolution], Callable[[Tensor, Tensor, Any], Tensor]] = {
     Scalar: plain_scores,
     Diagonal: diagonal_scores,
     Householder: householder_scores,
-    ScaledHouseholder: householder_scores,
     DiagonalPlusRankOne: rank_one_scores,
 }
 
@@ -273,7 +269,7 @@ def erasing(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     itself, one solve gives what is written less what is erased: b V - W.
     """
     problem = lower(dynamics, v, None)
-    evolution = cast(Householder | ScaledHouseholder, dynamics.evolution)
+    evolution = cast(Householder, dynamics.evolution)
     weight, scale, shift, _ = problem.gates
     q, k, z, sign = problem.q, problem.k, evolution.direction, flips(evolution)
     q, k = (q, k) if sign is None else (q * sign, k * sign)

@@ -11,7 +11,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.execution.chunked.dispatch import check_chunked, is_softmax
 from coefdyn.execution.growth import erases
@@ -27,7 +26,6 @@ PARALLEL_UP_TO: dict[type, dict[str, int]] = {
     Scalar: {"linear": 64, "pointwise": 64},
     Diagonal: {"linear": 0, "pointwise": 32},
     Householder: {"linear": 32, "pointwise": 128},
-    ScaledHouseholder: {"linear": 32, "pointwise": 128},
     DiagonalPlusRankOne: {"linear": 32, "pointwise": 32},
 }
 #: linear readouts: the most numbers that the matrices of all batch entries may hold together for

@@ -23,7 +23,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.state import has_finite_state
@@ -73,10 +72,9 @@ def faded(evolution: Evolution, c: Float[Tensor, "*#batch L"]) -> Evolution | No
         Identity: lambda a: Scalar(log_decay=c),
         Scalar: lambda a: replace(a, log_decay=a.log_decay + c),
         Diagonal: lambda a: replace(a, log_decay=a.log_decay + c[..., None]),
-        Householder: lambda a: ScaledHouseholder(
-            direction=a.direction, beta=a.beta, log_decay=c.expand_as(a.beta + c)
+        Householder: lambda a: replace(
+            a, log_decay=c.expand_as(a.beta + c) if a.log_decay is None else a.log_decay + c
         ),
-        ScaledHouseholder: lambda a: replace(a, log_decay=a.log_decay + c),
         DiagonalPlusRankOne: lambda a: replace(
             a,
             log_decay=a.log_decay + c[..., None],

@@ -22,7 +22,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.dynamics.mask import Given, Window
 from coefdyn.dynamics.normalizer import Normalizer
@@ -244,16 +243,14 @@ def without_decay(dynamics: CoefficientDynamics) -> CoefficientDynamics:
 
 def _undecayed(evolution: Evolution) -> Evolution:
     match evolution:
-        case Identity() | Householder():
+        case Identity() | Householder(log_decay=None):
             return evolution
         case Scalar(sign=None) | Diagonal(sign=None):
             return Identity()
         case Scalar(log_decay=g) | Diagonal(log_decay=g):
             return replace(evolution, log_decay=torch.zeros_like(g))
-        case ScaledHouseholder(direction=z, beta=beta, sign=None):
-            return Householder(direction=z, beta=beta)
-        case ScaledHouseholder(log_decay=g):
-            return replace(evolution, log_decay=torch.zeros_like(g))
+        case Householder():
+            return replace(evolution, log_decay=None)
         case DiagonalPlusRankOne(log_decay=g, right=right):
             if bool((g < -80).any()):
                 raise ValueError(
@@ -264,7 +261,7 @@ def _undecayed(evolution: Evolution) -> Evolution:
             return replace(evolution, log_decay=torch.zeros_like(g), right=right * (-g).exp())
     raise ValueError(
         f"no rule for the decay of {type(evolution).__name__}; use a structure such as "
-        "ScaledHouseholder or DiagonalPlusRankOne, or replace the evolution by one of your own."
+        "Householder or DiagonalPlusRankOne, or replace the evolution by one of your own."
     )
 
 

@@ -21,7 +21,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.dynamics.normalizer import One
 from coefdyn.execution.reference import evolve
@@ -90,16 +89,16 @@ def _gates(evolution: Evolution) -> Evolution:
     match evolution:
         case Identity() | Scalar() | Diagonal():
             return evolution
-        case Householder():
+        case Householder(log_decay=None):
             return Identity()
-        case ScaledHouseholder(log_decay=log_decay, sign=sign):
+        case Householder(log_decay=log_decay, sign=sign):
             return Scalar(log_decay=log_decay, sign=sign)
         case DiagonalPlusRankOne():
             return evolution.diagonal_part()
         case Dense():
             raise ValueError(
                 "a dense A_t does not say what is decay and what is erasure; "
-                "use a structure such as ScaledHouseholder or DiagonalPlusRankOne."
+                "use a structure such as Householder or DiagonalPlusRankOne."
             )
     raise ValueError(f"no rule for the evolution {evolution!r}; use one of coefdyn.evolution.")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from coefdyn.dynamics.evolution import Dense, DiagonalPlusRankOne, Householder, ScaledHouseholder
+from coefdyn.dynamics.evolution import Dense, DiagonalPlusRankOne, Householder
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.reading import SCORES, induction, looks, output_sizes, shares
 from coefdyn.lens.survival import survival
@@ -117,9 +117,8 @@ def _half_lives(layer: LayerTrace) -> tuple[list[float], list[float]]:
         unknown = [float("nan")] * layer.heads
         return unknown, unknown
     found = [survival(dynamics) for dynamics in layer.sequences()]
-    erases = (Householder, ScaledHouseholder, DiagonalPlusRankOne)
     gates = [one.gates_half_life for one in found]
-    erased = isinstance(layer.dynamics.evolution, erases)
+    erased = isinstance(layer.dynamics.evolution, Householder | DiagonalPlusRankOne)
     return _medians([one.half_life for one in found] if erased else gates), _medians(gates)
 
 

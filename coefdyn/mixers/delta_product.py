@@ -117,4 +117,4 @@ class GatedDeltaProduct(DeltaProduct):
     def factors(self, tokens: Tokens, beta: Float[Tensor, "*heads rows"]) -> evolution.Evolution:
         decay = tokens.match(self.decay(tokens.x)[0])[..., None]
         log_decay = torch.nn.functional.pad(decay, (0, self.steps - 1)).flatten(-2)
-        return evolution.ScaledHouseholder(direction=tokens.k, beta=beta, log_decay=log_decay)
+        return evolution.Householder(direction=tokens.k, beta=beta, log_decay=log_decay)

@@ -162,10 +162,7 @@ class DesignMixer(HeadMixer):
             return form(log_decay=log_decay), delta
         beta = 2.0 * ones if self.beta is None else tokens.match(self.beta(tokens.x))
         direction = l2_normalize(tokens.k if tokens.z is None else tokens.z)
-        if log_decay is None:
-            return evolution.Householder(direction=direction, beta=beta), None
-        scaled = evolution.ScaledHouseholder(direction=direction, beta=beta, log_decay=log_decay)
-        return scaled, delta
+        return evolution.Householder(direction=direction, beta=beta, log_decay=log_decay), delta
 
     def _scaling(self, tokens: Tokens, matrices: Evolution, delta: Tensor | None) -> float | Tensor:
         if isinstance(self.scaling, float):
@@ -175,7 +172,7 @@ class DesignMixer(HeadMixer):
             gate = tokens.match(self.write(tokens.x))
             return gate if self.scaling in ("gate", "delta") else gate * inverse_sqrt
         if self.scaling == "beta":
-            assert isinstance(matrices, evolution.Householder | evolution.ScaledHouseholder)
+            assert isinstance(matrices, evolution.Householder)
             return matrices.beta * inverse_sqrt
         if self.scaling == "delta":
             assert delta is not None, "without its own gate, delta is the evolution's"

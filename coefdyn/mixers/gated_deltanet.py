@@ -71,9 +71,7 @@ class GatedDeltaNet(HeadMixer):
         return CoefficientDynamics(
             q=tokens.q,
             k=tokens.k,
-            evolution=evolution.ScaledHouseholder(
-                direction=direction, beta=beta, log_decay=log_decay
-            ),
+            evolution=evolution.Householder(direction=direction, beta=beta, log_decay=log_decay),
             scaling=beta * self.key_dim**-0.5,
             readout=readout.identity,
             normalizer=normalizer.One(),

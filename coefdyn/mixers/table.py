@@ -13,7 +13,7 @@ import torch
 
 from coefdyn import CoefficientDynamics
 from coefdyn.analysis import combination_class
-from coefdyn.dynamics.evolution import Householder, Identity, ScaledHouseholder
+from coefdyn.dynamics.evolution import Householder, Identity
 from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.execution.state import has_finite_state
 from coefdyn.mixers import MIXERS, ROWS_SINCE
@@ -129,13 +129,13 @@ def _evolution(dynamics: CoefficientDynamics) -> str:
         "Scalar": "scalar",
         "Diagonal": "diagonal",
         "Householder": "Householder",
-        "ScaledHouseholder": "scaled Householder",
         "DiagonalPlusRankOne": "diagonal plus rank one",
         "Dense": "dense",
         "Levels": "levels that carry over",
     }[type(matrices).__name__]
-    if not isinstance(matrices, (Householder, ScaledHouseholder)):
+    if not isinstance(matrices, Householder):
         return name
+    name = name if matrices.log_decay is None else f"scaled {name}"
     along_key = torch.nn.functional.cosine_similarity(matrices.direction, dynamics.k, dim=-1)
     own = "the key" if bool((along_key > 1 - 1e-6).all()) else "a direction of its own"
     return f"{name} along {own}"

@@ -17,10 +17,10 @@ from coefdyn import CoefficientDynamics, mask, normalizer
 from coefdyn.dynamics.evolution import (
     Dense,
     Diagonal,
+    Evolution,
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, One, RowSum
 from coefdyn.dynamics.readout import FeatureMap, Readout
@@ -31,7 +31,7 @@ from coefdyn.widgets.tokens import READOUTS, decay_of
 __all__ = ["arrays_of", "from_arrays", "pick_heads", "rebuild", "settings_of"]
 
 #: what the page can draw from its parameters; any other A_t it gets as a matrix
-STRUCTURES = (Identity, Scalar, Diagonal, Householder, ScaledHouseholder)
+STRUCTURES = (Identity, Scalar, Diagonal, Householder)
 
 Index = tuple[int, ...]
 
@@ -126,10 +126,12 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
         b = b * dynamics.log_scaling.exp()
     parts = a.tensors() if type(a) in STRUCTURES else {}
     arrays: dict[str, Any] = {
-        "structure": a.structure,
+        "structure": structure_of(a),
         "q": dynamics.q.tolist(),
         "k": dynamics.k.tolist(),
-        "decay": decay_of(a, length, width).tolist() if "log_decay" in parts else None,
+        "decay": decay_of(a, length, width).tolist()
+        if {"log_decay", "sign"} & parts.keys()
+        else None,
         "beta": parts["beta"].tolist() if "beta" in parts else None,
         "direction": parts["direction"].tolist() if "direction" in parts else None,
         "scaling": b.tolist(),
@@ -209,11 +211,20 @@ def settings_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
         "length": max(dynamics.length, 2),
         "width": min(max(dynamics.key_dim, 2), 16),
     }
-    if dynamics.evolution.structure in schema()["choices"]["structure"]["options"]:
-        chosen["structure"] = dynamics.evolution.structure
+    structure = structure_of(dynamics.evolution)
+    if structure in schema()["choices"]["structure"]["options"]:
+        chosen["structure"] = structure
     if isinstance(eta, FlooredRowSum):
         chosen["floor"] = eta.floor
     return chosen
+
+
+def structure_of(evolution: Evolution) -> str:
+    """The page's name: a Householder step with a decay or a sign has one of its own there."""
+    plain = not isinstance(evolution, Householder) or {"direction", "beta"} == set(
+        evolution.tensors()
+    )
+    return evolution.structure if plain else f"scaled_{evolution.structure}"
 
 
 def _readout_name(phi: Readout) -> str:

@@ -209,11 +209,8 @@ def _evolution(tokens: DrawnTokens, keys: Tensor) -> Evolution:
     if structure == "scalar":
         return evolution.Scalar(log_decay=steps, sign=_sign(s, steps))
     z, beta = tokens.directions(keys), tokens.betas()
-    if structure == "householder":
-        return evolution.Householder(direction=z, beta=beta)
-    return evolution.ScaledHouseholder(
-        direction=z, beta=beta, log_decay=steps, sign=_sign(s, steps)
-    )
+    scaled = {"log_decay": steps, "sign": _sign(s, steps)} if structure != "householder" else {}
+    return evolution.Householder(direction=z, beta=beta, **scaled)
 
 
 def rank_one_of(tokens: DrawnTokens, keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -263,8 +260,10 @@ def _normalizer(tokens: DrawnTokens) -> Normalizer:
 def decay_of(a: Evolution, length: int, width: int) -> Tensor:
     """s_t a_t of every channel, ``(L, n)``; 1 where the structure has no decay."""
     decay = torch.ones(length, width, dtype=torch.float64)
-    if isinstance(a, (evolution.Scalar, evolution.ScaledHouseholder, evolution.Diagonal)):
-        signed = a.log_decay.exp() if a.sign is None else a.sign * a.log_decay.exp()
+    if isinstance(a, evolution.Scalar | evolution.Householder | evolution.Diagonal):
+        one = a.beta if isinstance(a, evolution.Householder) else a.log_decay
+        signed = torch.ones_like(one) if a.log_decay is None else a.log_decay.exp()
+        signed = signed if a.sign is None else a.sign * signed
         decay = decay * (signed if isinstance(a, evolution.Diagonal) else signed[:, None])
     return decay
 

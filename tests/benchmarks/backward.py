@@ -65,7 +65,7 @@ def _output(structure: str, phi: readout.Pointwise, x: dict[str, Tensor], method
         "identity": evolution.Identity,
         "scalar": lambda: evolution.Scalar(log_decay=x["g"]),
         "diagonal": lambda: evolution.Diagonal(log_decay=x["gates"]),
-        "scaled_householder": lambda: evolution.ScaledHouseholder(
+        "scaled_householder": lambda: evolution.Householder(
             direction=direction, beta=x["beta"], log_decay=x["g"]
         ),
         "diagonal_plus_rank_one": lambda: evolution.DiagonalPlusRankOne(

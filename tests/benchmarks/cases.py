@@ -91,7 +91,7 @@ def _gated_delta_rule(size: Size, peer: Callable[..., tuple]) -> Pair:
         return CoefficientDynamics(
             q=q,
             k=k,
-            evolution=evolution.ScaledHouseholder(direction=k, beta=beta, log_decay=g),
+            evolution=evolution.Householder(direction=k, beta=beta, log_decay=g),
             scaling=beta * size.dim**-0.5,
             readout=readout.identity,
             normalizer=normalizer.One(),

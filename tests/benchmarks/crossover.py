@@ -37,7 +37,7 @@ def _dynamics(
         "scalar": evolution.Scalar(log_decay=g),
         "diagonal": evolution.Diagonal(log_decay=gates),
         "householder": evolution.Householder(direction=z, beta=beta),
-        "scaled_householder": evolution.ScaledHouseholder(direction=z, beta=beta, log_decay=g),
+        "scaled_householder": evolution.Householder(direction=z, beta=beta, log_decay=g),
     }
     return CoefficientDynamics(
         q=normal(n).requires_grad_(),

@@ -26,7 +26,7 @@ def _evolution(structure: str, k: torch.Tensor) -> evolution.Evolution:
         gates = -0.1 * torch.rand(1, length, n, generator=generator)
         return evolution.Diagonal(log_decay=gates.requires_grad_())
     beta = torch.rand(1, length, generator=generator)
-    return evolution.ScaledHouseholder(
+    return evolution.Householder(
         direction=k, beta=beta.requires_grad_(), log_decay=g.requires_grad_()
     )
 

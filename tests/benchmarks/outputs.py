@@ -16,7 +16,7 @@ def design(length: int, dim: int) -> tuple[CoefficientDynamics, torch.Tensor]:
     q, k, v = (torch.randn(length, dim, generator=generator) for _ in range(3))
     k = functional.normalize(k, dim=-1)
     beta, gate = (torch.rand(length, generator=generator) for _ in range(2))
-    a = evolution.ScaledHouseholder(direction=k, beta=beta, log_decay=-0.1 * gate)
+    a = evolution.Householder(direction=k, beta=beta, log_decay=-0.1 * gate)
     dynamics = CoefficientDynamics(
         q=q,
         k=k,

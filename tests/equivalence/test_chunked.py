@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from chunked_cases import agrees_with_reference, draw_rounded, own_key
@@ -48,6 +50,17 @@ def test_linear_readout(structure: str, length: int) -> None:
 @pytest.mark.parametrize("structure", OWN_KEY)
 def test_erasing_the_key_itself(structure: str, length: int) -> None:
     check(lambda x: own_key(x.dynamics(structure, "identity", "one")), length=length)
+
+
+@pytest.mark.parametrize("method", ["chunked", "parallel", "recurrent"])
+@pytest.mark.parametrize("own", [False, True])
+def test_a_householder_step_that_flips_and_has_no_decay(own: bool, method: str) -> None:
+    def build(x: Inputs) -> CoefficientDynamics:
+        d = x.dynamics("householder", "identity", "one")
+        d = replace(d, evolution=replace(d.evolution, sign=x.signs["sign"]))
+        return own_key(d) if own else d
+
+    check(build, lambda d, v: d.apply(v, method=method), length=70)
 
 
 @pytest.mark.parametrize("eta", NORMALIZERS)

@@ -35,7 +35,7 @@ def decayed(structure: str, heads: int, length: int) -> CoefficientDynamics:
         "identity": evolution.Identity(),
         "scalar": evolution.Scalar(log_decay=gate),
         "householder": evolution.Householder(direction=q, beta=gate),
-        "scaled_householder": evolution.ScaledHouseholder(direction=q, beta=gate, log_decay=gate),
+        "scaled_householder": evolution.Householder(direction=q, beta=gate, log_decay=gate),
     }
     return CoefficientDynamics(
         q=q,

@@ -63,7 +63,7 @@ def drawn(rng: random.Random) -> tuple[Tensors, Build]:
         if structure == "rank one":
             a = evolution.DiagonalPlusRankOne(log_decay=x["g"], left=x["left"], right=x["z"])
         elif structure == "scaled":
-            a = evolution.ScaledHouseholder(direction=x["z"], beta=x["beta"], log_decay=x["g"])
+            a = evolution.Householder(direction=x["z"], beta=x["beta"], log_decay=x["g"])
         else:
             a = evolution.Householder(direction=x["z"], beta=x["beta"])
         table = {"one": normalizer.One(), "row_sum": normalizer.RowSum()}

@@ -219,7 +219,7 @@ def test_delta_product_is_virtual_tokens_read_at_the_last(steps: int, gated: boo
     beta, g = x["beta"].sigmoid(), functional.logsigmoid(x["decay"])
     first = torch.stack([g, *[torch.zeros_like(g)] * (steps - 1)], -1).flatten(-2)
     evolved = (
-        evolution.ScaledHouseholder(direction=x["k"], beta=beta, log_decay=first)
+        evolution.Householder(direction=x["k"], beta=beta, log_decay=first)
         if gated
         else evolution.Householder(direction=x["k"], beta=beta)
     )

@@ -21,7 +21,7 @@ def test_chunks_are_the_recurrence(chunk: int, batch: tuple[int, ...], decayed: 
     d = CoefficientDynamics(
         q=x["q"],
         k=k,
-        evolution=evolution.ScaledHouseholder(direction=k, beta=x["beta"], log_decay=g),
+        evolution=evolution.Householder(direction=k, beta=x["beta"], log_decay=g),
         scaling=x["scaling"],
         readout=readout.identity,
         normalizer=normalizer.One(),

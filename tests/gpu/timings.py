@@ -146,7 +146,7 @@ def ours(problem: Problem, x: Tensors) -> torch.Tensor:
         "identity": evolution.Identity,
         "scalar": lambda: evolution.Scalar(log_decay=x.decay),
         "diagonal": lambda: evolution.Diagonal(log_decay=x.decay),
-        "scaled_householder": lambda: evolution.ScaledHouseholder(
+        "scaled_householder": lambda: evolution.Householder(
             direction=x.k, beta=x.beta, log_decay=x.decay
         ),
         "diagonal_plus_rank_one": lambda: evolution.DiagonalPlusRankOne(

@@ -44,7 +44,7 @@ def delta(keys: torch.Tensor, log_decay: float = 0.0) -> CoefficientDynamics:
     return CoefficientDynamics(
         q=keys[None, None],
         k=keys[None, None],
-        evolution=evolution.ScaledHouseholder(
+        evolution=evolution.Householder(
             direction=keys[None, None], beta=ones, log_decay=log_decay * ones
         ),
         scaling=1.0,
@@ -141,7 +141,7 @@ def test_the_report_is_a_page_with_every_layer() -> None:
     seen = trace(zoo.build("Qwen3NextForCausalLM"), x)
     page = seen.report(x)
     assert all(layer.name in page for layer in seen)
-    assert "A_t ScaledHouseholder" in page and "outside alpha" in page
+    assert "A_t Householder" in page and "outside alpha" in page
     assert max(map(len, page.splitlines())) < 180
 
 

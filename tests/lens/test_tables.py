@@ -26,7 +26,7 @@ def test_rows_hold_every_head_in_plain_numbers() -> None:
         for name in SCORES:
             want = getattr(read, name)[:, head].double().mean().item()
             assert row[name] == pytest.approx(want, rel=1e-5)
-        assert row["evolution"] == "ScaledHouseholder" and row["probe_error"] <= 1e-5
+        assert row["evolution"] == "Householder" and row["probe_error"] <= 1e-5
         assert row["half_life"] <= row["gates_half_life"] and row["induction"] > 0
     assert math.isnan(seen.rows()[0]["induction"])
     assert {type(value) for row in rows for value in row.values()} == {str, int, float}

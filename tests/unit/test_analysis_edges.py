@@ -33,7 +33,7 @@ def evolutions(rate: float) -> dict[str, evolution.Evolution]:
         "scalar": evolution.Scalar(log_decay=g),
         "diagonal": evolution.Diagonal(log_decay=channels),
         "householder": evolution.Householder(direction=along, beta=-(g.expm1())),
-        "scaled": evolution.ScaledHouseholder(direction=along, beta=zeros, log_decay=g),
+        "scaled": evolution.Householder(direction=along, beta=zeros, log_decay=g),
         "rank one": evolution.DiagonalPlusRankOne(log_decay=channels, left=0 * along, right=along),
         "dense": evolution.Dense(matrix=torch.diag_embed(channels.exp())),
         "own": Turning(log_decay=g),

@@ -34,7 +34,7 @@ STRUCTURES = {
     "scalar": evolution.Scalar(log_decay=normal(2, 7), sign=flips(2, 7)),
     "diagonal": evolution.Diagonal(log_decay=normal(2, 7, 4), sign=flips(2, 7, 4)),
     "householder": evolution.Householder(direction=normal(2, 7, 4), beta=normal(2, 7, seed=1)),
-    "scaled_householder": evolution.ScaledHouseholder(
+    "scaled_householder": evolution.Householder(
         direction=normal(2, 7, 4),
         beta=normal(2, 7, seed=1),
         log_decay=normal(2, 7, seed=2),

@@ -103,7 +103,11 @@ CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
     "mask by name": (lambda: design(mask="window"), "'window'", r"coefdyn\.mask"),
     "window of no token": (lambda: mask.Window(0), "got 0", "at least 1"),
     "class": (lambda: design(normalizer=normalizer.RowSum), "RowSum", "not the class"),
-    "name": (lambda: design(evolution="scaled_householder"), "'scaled", r"\.ScaledHouseholder"),
+    "name": (
+        lambda: design(evolution="diagonal_plus_rank_one"),
+        "'diagonal_plus",
+        r"\.DiagonalPlusRankOne",
+    ),
     "name of phi": (lambda: design(readout="exp"), "'exp'", r"readout\.exp"),
     "tensor for A": (lambda: design(evolution=normal(6, 4)), r"a tensor \(6, 4\)", "Diagonal"),
     "torch function": (lambda: design(readout=torch.exp), "exp", r"readout\.Pointwise"),

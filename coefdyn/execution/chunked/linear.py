@@ -10,7 +10,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.execution.chunked.diagonal import diagonal_kernel
 from coefdyn.execution.chunked.householder import householder_kernel
@@ -39,7 +38,6 @@ KERNELS: dict[type[Evolution], Kernel] = {
     Scalar: scalar_kernel,
     Diagonal: diagonal_kernel,
     Householder: householder_general_kernel,
-    ScaledHouseholder: householder_general_kernel,
     DiagonalPlusRankOne: rank_one_kernel,
 }
 

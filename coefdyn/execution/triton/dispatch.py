@@ -20,7 +20,6 @@ from coefdyn.dynamics.evolution import (
     Householder,
     Identity,
     Scalar,
-    ScaledHouseholder,
 )
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, One, RowSum
 from coefdyn.dynamics.readout import FeatureMap, Readout
@@ -43,7 +42,7 @@ from coefdyn.shapes import Float, Tensor, broadcast_shapes
 
 __all__ = ["STRUCTURES", "check_triton", "run_triton"]
 
-STRUCTURES = (Identity, Scalar, Diagonal, Householder, ScaledHouseholder, DiagonalPlusRankOne)
+STRUCTURES = (Identity, Scalar, Diagonal, Householder, DiagonalPlusRankOne)
 #: those of pointwise readouts
 POINTWISE = (Identity, Scalar)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)

@@ -28,6 +28,4 @@ class GatedDeltaNet(DeltaNet):
     refused = REFUSED | {"gk": "a second decay, per channel of the keys"}
 
     def evolves(self, t: dict[str, Tensor]) -> Evolution:
-        if "g" not in t:
-            return super().evolves(t)
-        return evolution.ScaledHouseholder(direction=t["k"], beta=t["beta"], log_decay=t["g"])
+        return evolution.Householder(direction=t["k"], beta=t["beta"], log_decay=t.get("g"))
