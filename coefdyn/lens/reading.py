@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import torch
 
 from coefdyn.analysis.selectivity import EPSILON
-from coefdyn.analysis.spectra import eigenvalues
+from coefdyn.analysis.spectra import steps
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.lens.documents import refuse_padding
 from coefdyn.lens.layer import LayerTrace
@@ -58,6 +58,7 @@ class HeadReading:
         near_zero: share of pairs with abs(alpha / eta) <= 1e-3, of those that the mask admits,
             (..., H).
         closed: share of eigenvalues of A_t, t >= 1, below 0.001: the past is dropped, (..., H).
+            An outer decay (ALiBi, forgetting attention) is a factor of A_t.
         open: share of them within 0.001 of 1: nothing is forgotten, (..., H).
     """
 
@@ -256,6 +257,6 @@ def _older(w: Float[Tensor, "*batch L L"]) -> Float[Tensor, "*batch L"]:
 
 
 def _moduli(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch steps n"]:
-    """abs of the eigenvalues of A_t, t >= 1."""
-    found = eigenvalues(dynamics.evolution, dynamics.q).abs()
+    """abs of the eigenvalues of A_t, times that of an outer decay, t >= 1."""
+    found = steps(dynamics).abs()
     return found.expand(*dynamics.batch_shape, *found.shape[-2:])[..., 1:, :]

@@ -3,7 +3,8 @@
     survival_{i,j} = |h_{i,j}| / |h_{j,j}|,   h_{i,j} = A_i ... A_{j+1} b_j k_j
 
 A decay gate takes from every stored key alike; a delta rule also takes what lies along the key that
-is being written. Gates alone therefore say too long a life wherever keys are overwritten.
+is being written. Gates alone therefore say too long a life wherever keys are overwritten. An outer
+decay c, outside phi, is a gate: A_t stands for exp(c_t) A_t.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from coefdyn.execution.reference import evolve
 from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["Survival", "survival", "without_erasure"]
+
+#: log decay that nothing survives; behind the sum of lower ones the others are lost in rounding
+FORGOTTEN = -100.0
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -111,6 +115,8 @@ def _sizes(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L L"]:
         size = size if stored.log_weights is None else size + stored.log_weights
         rows.append(torch.nn.functional.pad(size, (0, dynamics.length - 1 - i)))
     logs = torch.stack(rows, -2)
+    if dynamics.outer_log_decay is not None:
+        logs = logs + dynamics.outer_log_decay.clamp(min=FORGOTTEN).cumsum(-1)[..., :, None]
     return (logs - logs.diagonal(0, -2, -1)[..., None, :]).exp().tril()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -88,6 +89,23 @@ def test_memory_length_of_a_geometric_decay() -> None:
     lives = survival(dynamics)
     assert lives.half_life[0, 0, 0].item() == 1 == lives.gates_half_life[0, 0, 0].item()
     assert (lives.eraser == -1).all()
+
+
+def test_an_outer_decay_is_a_gate() -> None:
+    """Forgetting attention: the same moduli and lives as with the decay inside A_t."""
+    fall = torch.tensor([0.0, -10.0, 0.0, math.log(0.4), math.log(0.4), -10.0])[None, None]
+    inside = delta(torch.eye(6))
+    inside = replace(inside, evolution=evolution.Scalar(log_decay=fall))
+    outside = replace(inside, evolution=evolution.Identity(), outer_log_decay=fall)
+    mine, theirs = looks(outside), looks(inside)
+    assert mine.closed.item() == theirs.closed.item() == pytest.approx(2 / 5)
+    assert mine.open.item() == theirs.open.item() == pytest.approx(1 / 5)
+    for name in ("size", "gates_only", "half_life", "gates_half_life"):
+        torch.testing.assert_close(
+            getattr(survival(outside), name), getattr(survival(inside), name), msg=name
+        )
+    cut = replace(outside, outer_log_decay=fall.masked_fill(fall == -10, -1e4))
+    assert survival(cut).half_life[0, 0].tolist() == [1, 2, 1, 1, 1, math.inf]
 
 
 def test_an_induction_head_looks_behind_the_earlier_occurrence() -> None:

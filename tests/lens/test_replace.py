@@ -61,12 +61,28 @@ def projection_of(model: nn.Module, name: str, channels: int) -> nn.Module:
     raise AssertionError(name)
 
 
-@pytest.mark.parametrize("name", zoo.NAMES)
+@pytest.mark.parametrize("name", zoo.EVERY)
 def test_the_identity_changes_nothing(name: str) -> None:
     model, x = zoo.build(name), zoo.ids()
     want = run(model, x)
     assert gap(run(model, x, {"*": lambda design: design}), want) <= 1e-6
     assert torch.equal(run(model, x), want) and hooks_of(model) == 0
+
+
+@pytest.mark.parametrize("name", [name for name in zoo.EVERY if name != "xLSTMForCausalLM"])
+def test_the_identity_changes_nothing_in_bfloat16(name: str) -> None:
+    """Not one bit: what a change leaves alone is never rounded again."""
+    model, x = zoo.build(name).bfloat16(), zoo.ids()
+    assert torch.equal(run(model, x, {"*": lambda design: design}), run(model, x))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_change_in_half_precision_is_that_of_float32_rounded(dtype: torch.dtype) -> None:
+    model, x = zoo.build("LlamaForCausalLM"), zoo.ids()
+    changes = {(0, 1): window(5, sink=2), (1, 0): "ablate"}
+    wide, half = run(model, x, changes), run(zoo.build("LlamaForCausalLM").to(dtype), x, changes)
+    assert half.dtype == dtype
+    assert gap(wide, run(model, x)) > 0.1 and gap(half.float(), wide) <= 0.05
 
 
 @pytest.mark.parametrize("name", zoo.NAMES)

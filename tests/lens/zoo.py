@@ -251,6 +251,70 @@ MADE: dict[str, tuple[Callable[[], nn.Module], set[str]]] = {
 
 NAMES = (*CLASSES, *MADE)
 
+# Classes whose mixers run in a way that one of those above has, too: read, and no more.
+_add("Cohere2", sliding_window=9, layer_types=["sliding_attention", "full_attention"])
+LATENT = {
+    "kv_lora_rank": 16,
+    "q_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "num_key_value_heads": 4,
+}
+ROUTED = {
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1,
+    "n_group": 1,
+    "topk_group": 1,
+}
+_add("DeepseekV2", n_shared_experts=1, topk_method="greedy", **LATENT, **ROUTED)
+_add("DeepseekV3", **LATENT, **ROUTED)
+_add(
+    "NemotronH",
+    {"mamba-2", "softmax attention"},
+    layers_block_type=["mamba", "attention"],
+    head_dim=8,
+    mamba_num_heads=8,
+    mamba_head_dim=8,
+    ssm_state_size=8,
+    n_groups=2,
+    chunk_size=16,
+)
+_add("Lfm2", layer_types=["conv", "full_attention"])
+_add("HunYuanDenseV1", head_dim=8)
+_add("HunYuanMoEV1", head_dim=8, num_experts=4, moe_topk=2, moe_intermediate_size=16)
+_add("Glm4", head_dim=8)
+_add("Glm4Moe", head_dim=8, **ROUTED)
+_add("Exaone4", sliding_window=9, layer_types=["sliding_attention", "full_attention"])
+_add("Apertus")
+_add("Helium", head_dim=8)
+_add("BitNet")
+_add("DiffLlama")
+_add("JetMoe", kv_channels=8, num_local_experts=4, num_experts_per_tok=2)
+_add("StableLm")
+_add("Persimmon", num_key_value_heads=4)
+_add("GPTBigCode", n_embd=32, n_layer=2, n_head=4, n_positions=256)
+
+
+def _qwen2_vl() -> nn.Module:
+    rope = {"rope_type": "default", "mrope_section": [2, 1, 1], "rope_theta": 1e4}
+    config = transformers.Qwen2VLConfig(
+        text_config={**BASE, "rope_parameters": rope},
+        vision_config={"depth": 1, "embed_dim": 16, "hidden_size": 32, "num_heads": 2},
+    )
+    return transformers.Qwen2VLForConditionalGeneration(config)
+
+
+MADE["Qwen2VLForConditionalGeneration"] = (_qwen2_vl, {"softmax attention"})
+
+EVERY = (*CLASSES, *MADE)
+#: modules that the lens names instead of showing, and why
+UNREAD = {
+    "Lfm2ForCausalLM": {"model.layers.0.conv": "no known operation ran in this Lfm2ShortConv"}
+}
+
 
 def build(name: str, seed: int = 0, **changed) -> nn.Module:
     """A model of that class with random weights, in eval mode; kernels of packages aside."""
