@@ -225,6 +225,8 @@ def main() -> None:
         once, twice = second_look.first_and_second(result)
         old = second_look.verdicts(experiment.id, claims, result)
         for claim, verdict in zip(claims, old, strict=True):
+            if verdict.status == rule.WITHDRAWN:
+                continue
             found = {}
             for chosen in {parts, *((part,) for part in PARTS)}:
                 all_seeds = "statistics" in chosen or verdict.looks == 2

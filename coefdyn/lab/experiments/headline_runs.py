@@ -131,7 +131,7 @@ def _overwrite() -> Group:
 def _recall() -> Group:
     task = dsf_mqar.standard_task()
     variants = []
-    for n in (4, 8, 16):
+    for n in (2, 4, 8):
         for design, evolution in ERASING.items():
             facets = {"task": "8 pairs in 32", "design": f"{design}, n = {n}"}
             model = _erasing(evolution, heads=1, key_dim=n)
