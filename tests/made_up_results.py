@@ -19,11 +19,17 @@ def made_up(run, accuracy: float, diverged_at: int | None = None, **diagnostics)
             "perplexity": [1 / max(level, 1e-3) for level in curve],
         },
         "wall_s": 1.0,
-        "final": {"accuracy": accuracy, "perplexity": 1 / max(accuracy, 1e-3)},
+        "final": {
+            "accuracy": accuracy,
+            "perplexity": 1 / max(accuracy, 1e-3),
+            "loss": 1 - accuracy,
+        },
         "diagnostics": {
             "normalized": diagnostics,
             "raw": diagnostics,
             "longer": {"accuracy": accuracy, "by_position": [accuracy] * 160},
+            "lengths": {str(times): accuracy for times in (1, 2, 4, 8)},
+            "heads": [[{"map": 0.9, "lost": accuracy}, {"map": 0.1, "lost": 0.0}]],
         },
         "diverged_at": diverged_at,
         "solved": accuracy > 0.999,

@@ -81,6 +81,9 @@ class Judged(Result):
         whole = super()._outcome(variant)
         if whole is None or rule.has_solved(whole.values()):
             return False
+        if plan.bracketed:
+            search = plan.search(variant, by_key)[1]
+            return search is None or not search.bracketed
         seeds, scores = plan.pilot or plan.seeds, {}
         for rate, decay in plan.sweep:
             runs = [
@@ -134,8 +137,8 @@ def _judge(test: Test, result: Judged) -> Finding:
     if rates and any(result.unbracketed(one.variant) for one in there):
         return Finding(rule.NO_TEST, "", rule2.NOT_BRACKETED)
     share = _shares(test, there) if "statistics" in result.parts else None
-    if "room" in result.parts and isinstance(test, Ahead) and test.measure is accuracy:
-        other = there[1].values()
+    if "room" in result.parts and isinstance(test, Ahead) and test.measure.counted:
+        other = test.measure.values(there[1])
         level = rule2.solved(other) / len(other) if share else sum(other) / len(other)
         plain = test.judge(result)
         if not test.less and plain.status != rule.NO_TEST and rule2.exceeds_room(test.by, level):
@@ -162,9 +165,10 @@ def _shares(test: Test, outcomes: list[Outcome]) -> Finding | None:
         hits = sum(one["diverged_at"] is not None for one in outcomes[0].records)
         return _against_half(hits, len(outcomes[0].records), test.never)
     graded = any(one.variant.task.task_name not in rule2.SOLVED_OR_NOT for one in outcomes)
-    if graded or (not isinstance(test, Guess) and getattr(test, "measure", None) is not accuracy):
+    measure = accuracy if isinstance(test, Guess) else getattr(test, "measure", None)
+    if graded or measure is None or not measure.counted:
         return None
-    values = [one.values() for one in outcomes]
+    values = [measure.values(one) for one in outcomes]
     if isinstance(test, Reaches):
         return _against_half(rule2.solved(values[0], test.bound), len(values[0]), test.less)
     if isinstance(test, Guess):
@@ -221,6 +225,8 @@ def main() -> None:
         once, twice = second_look.first_and_second(result)
         old = second_look.verdicts(experiment.id, claims, result)
         for claim, verdict in zip(claims, old, strict=True):
+            if verdict.status == rule.WITHDRAWN:
+                continue
             found = {}
             for chosen in {parts, *((part,) for part in PARTS)}:
                 all_seeds = "statistics" in chosen or verdict.looks == 2

@@ -133,10 +133,14 @@ class Experiment(ABC):
         plan = self._plan(profile, seeds)
         _check_only(f"{self.id} at {profile}", only or {}, plan)
         results = None if out is None else self.file(profile, out)
-        options = replace(options or RunOptions(), device=(options and options.device) or device)
+        options = replace(
+            options or RunOptions(),
+            device=(options and options.device) or device,
+            weights=None if results is None else results.path.with_name("weights"),
+        )
         end = None if options.budget_s is None else time.monotonic() + options.budget_s
         found: dict[str, Record] = {}
-        while True:  # a second time once the pilot has chosen the settings of the other seeds
+        while True:  # again once the pilot has chosen the other seeds' setting, or needs a rate
             left = None if end is None else max(0.0, end - time.monotonic())
             labelled = replace(options, budget_s=left, extra=self._labels(profile, plan, results))
             if results is not None:
@@ -207,7 +211,8 @@ class Experiment(ABC):
         plan = self.plan(profile)
         if profile == STANDARD and isinstance(plan, Plan):
             plan = second_look.planned(plan, self.id, self.registered_claims())
-        if seeds is not None and isinstance(plan, Plan):  # the pilot chooses the others' rate
+        if seeds is not None and isinstance(plan, Plan) and not plan.bracketed:
+            # the pilot chooses the others' rate
             seeds = tuple(dict.fromkeys((*(plan.pilot or ()), *seeds)))
         return plan.with_seeds(seeds)
 
@@ -301,6 +306,8 @@ def _with_further_seeds(
     A seed counts for all variants or for none, so that their means stay comparable. Where no run
     of the profile's own seeds is there, the complete ones stand alone.
     """
+    if isinstance(plan, Plan) and plan.bracketed:  # its pilot seeds are none of them
+        return plan, {}
     complete, cut = [], {}
     again = plan.again if isinstance(plan, Plan) else {}
     known = {*plan.seeds, *(seed for seeds in again.values() for seed in seeds)}

@@ -24,6 +24,7 @@ import numpy as np
 
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.baselines import baseline
+from coefdyn.lab.experiments.corrections import withdrawn
 from coefdyn.lab.experiments.measure import Measure, accuracy
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict
 
@@ -366,7 +367,10 @@ class Claim:
         return (*self.test.compared, *control)
 
     def judge(self, result: Result) -> Verdict:
-        """The verdict of a result on this claim."""
+        """The verdict of a result on this claim; of one that is withdrawn, why."""
+        if why := withdrawn(self.id):
+            told = {"id": self.id, "test": self.test.words, "control": self.why}
+            return Verdict(self.sentence, rule.WITHDRAWN, why, **told, against=self.against)
         found = self.test.judge(result)
         status, numbers = found.status, found.numbers
         control = self.why

@@ -7,18 +7,32 @@ from dataclasses import dataclass
 
 from coefdyn.lab.experiments.result import Outcome
 
-__all__ = ["Measure", "accuracy", "diagnostic", "metric"]
+__all__ = ["Measure", "accuracy", "accuracy_at", "diagnostic", "metric"]
 
 
 @dataclass(frozen=True)
 class Measure:
-    """A number per seed: its name, and how it is read from an outcome."""
+    """A number per seed: its name, and how it is read from an outcome.
+
+    ``counted``: near a guess or near one where its task is solved or not, so that version 2 of the
+    rule counts seeds instead of taking a mean.
+    """
 
     name: str
     values: Callable[[Outcome], list[float]]
+    counted: bool = False
 
 
-accuracy = Measure("accuracy", lambda outcome: outcome.values("accuracy"))
+accuracy = Measure("accuracy", lambda outcome: outcome.values("accuracy"), counted=True)
+
+
+def accuracy_at(times: int) -> Measure:
+    """Accuracy on sequences so many times as long as the training's, see "lengths"."""
+    return Measure(
+        f"accuracy at {times} times the length",
+        lambda outcome: [one["diagnostics"]["lengths"][str(times)] for one in outcome.records],
+        counted=True,
+    )
 
 
 def metric(name: str) -> Measure:

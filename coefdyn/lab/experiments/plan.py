@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
+from coefdyn.lab.experiments.rule2 import MOST_RATES, Search, search_rate
 from coefdyn.lab.tasks import TaskConfig
 from coefdyn.lab.training import Record, RunConfig, TrainConfig
 from coefdyn.models import ModelConfig
@@ -49,6 +50,7 @@ class Variant:
         diagnostics: computed on each trained model.
         train: replaces the plan's settings for this variant, or None.
         method: how its coefficients are applied, or None for what the run's options say.
+        keep: whether the trained weights of its judged runs are kept.
     """
 
     facets: dict[str, str]
@@ -57,6 +59,7 @@ class Variant:
     diagnostics: tuple[str, ...] = ()
     train: TrainConfig | None = None
     method: str | None = None
+    keep: bool = False
 
     @property
     def name(self) -> str:
@@ -97,9 +100,16 @@ class Plan(AnyPlan):
         pilot_train: the pilot's own optimiser settings, where its runs are shorter than those that
             are judged; its seeds then run the chosen setting in full as well. None, and for a
             variant with settings of its own: one length.
+        bracketed: the pilot's seeds are none of ``seeds``, so they are never judged, and a best
+            rate at an edge of the grid extends it (``rule2.search_rate``). A rate that solves the
+            task with all pilot seeds ends the search: no neighbour can be better.
         tried: variant name -> the settings that the pilot is known to need; see ``settled``.
         chosen: variant name -> setting, as far as the pilot is finished; see ``settled``.
         by_loss: choose by the lowest loss instead of the highest accuracy.
+
+    Raises:
+        ValueError: for a bracketed search over several weight decays, or with a pilot seed that is
+            judged.
     """
 
     variants: tuple[Variant, ...]
@@ -111,9 +121,21 @@ class Plan(AnyPlan):
     pilot: tuple[int, ...] | None = None
     until_solved: bool = False
     pilot_train: TrainConfig | None = None
+    bracketed: bool = False
     tried: Mapping[str, tuple[Setting, ...]] = field(default_factory=dict)
     chosen: Mapping[str, Setting] = field(default_factory=dict)
     by_loss: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.bracketed:
+            return
+        both = sorted({*self.seeds} & {*(self.pilot or ())})
+        if not self.pilot or both or len(self.weight_decays) > 1 or self.pilot_train:
+            raise ValueError(
+                "a bracketed search needs pilot seeds that are not judged, one weight decay and "
+                f"one length of runs; got seeds {self.seeds}, pilot {self.pilot}, weight decays "
+                f"{self.weight_decays}."
+            )
 
     def with_seeds(self, seeds: Sequence[int] | None) -> Plan:
         """The same plan for other seeds, and for these alone; unchanged for None."""
@@ -149,6 +171,7 @@ class Plan(AnyPlan):
             seed=seed,
             diagnostics=variant.diagnostics,
             method=variant.method,
+            keep=variant.keep and not pilot,
         )
 
     def settings_of(self, variant: Variant) -> tuple[Setting, ...]:
@@ -163,7 +186,7 @@ class Plan(AnyPlan):
         if self.pilot is None:
             return [self.run_of(variant, seed, one) for seed in seeds for one in self.sweep]
         runs = []
-        for seed in seeds:
+        for seed in (*self.pilot, *seeds) if self.bracketed else seeds:
             if seed in self.pilot:
                 tried = self.settings_of(variant)
                 runs += [self.run_of(variant, seed, one, pilot=True) for one in tried]
@@ -183,8 +206,9 @@ class Plan(AnyPlan):
         if self.pilot is None:
             return 0
         open_ones = [one for one in self.variants if one.name not in self.chosen]
-        pilots = len([seed for seed in self.seeds if seed in self.pilot])
-        rates = sum(len(self.sweep) - len(self.settings_of(one)) for one in open_ones)
+        pilots = len([seed for seed in self.pilot if self.bracketed or seed in self.seeds])
+        most = MOST_RATES if self.bracketed else len(self.sweep)
+        rates = sum(most - len(self.settings_of(one)) for one in open_ones)
         return sum(len(self._judged_later(one)) for one in open_ones) + pilots * rates
 
     def setting_of(self, variant: Variant, records: Mapping[str, Record]) -> Setting | None:
@@ -197,19 +221,45 @@ class Plan(AnyPlan):
             variant: which one.
             records: finished runs by key.
         """
+        if self.bracketed:
+            found = self.search(variant, records)[1]
+            return None if found is None else (found.best, self.weight_decays[0])
         scores: dict[Setting, tuple[float, ...]] = {}
         for setting in self.sweep:
-            found = self._pilot_of(variant, setting, records)
-            if found is None:
+            runs = self._pilot_of(variant, setting, records)
+            if runs is None:
                 return None
-            if self.until_solved and all(one["solved"] for one in found):
+            if self.until_solved and all(one["solved"] for one in runs):
                 return setting
-            seen = [one.get("validation", one["final"]) for one in found]
-            losses = [one.get("loss") for one in seen]
-            loss = fmean(float("inf") if value is None else value for value in losses)
-            right = fmean(one.get("accuracy") or 0.0 for one in seen)
+            right, loss = _right_and_loss(runs)
             scores[setting] = (-loss,) if self.by_loss else (right, -loss)
         return max(scores, key=lambda setting: scores[setting]) if scores else None
+
+    def search(
+        self, variant: Variant, records: Mapping[str, Record]
+    ) -> tuple[tuple[float, ...], Search | None]:
+        """The rates that the pilot of a variant is known to need, and the search once they are run.
+
+        The grid's rates come first, in its order; then one beyond an edge at a time.
+
+        Args:
+            variant: which one.
+            records: finished runs by key.
+        """
+        rates, scores = list(self.learning_rates), dict[float, float]()
+        while True:
+            for place, rate in enumerate(rates):
+                found = self._pilot_of(variant, (rate, self.weight_decays[0]), records)
+                if found is None:
+                    return tuple(rates[: place + 1] if self.until_solved else rates), None
+                if all(one["solved"] for one in found):
+                    return tuple(rates[: place + 1]), Search(rate, (), bracketed=True)
+                right, loss = _right_and_loss(found)
+                scores[rate] = -loss if self.by_loss else right
+            search = search_rate(scores)
+            if not search.missing:
+                return tuple(rates), search
+            rates += search.missing
 
     def _pilot_of(
         self, variant: Variant, setting: Setting, records: Mapping[str, Record]
@@ -222,6 +272,9 @@ class Plan(AnyPlan):
 
     def _needed(self, variant: Variant, records: Mapping[str, Record]) -> tuple[Setting, ...]:
         """The sweep up to its first setting that is unfinished, or solved the task."""
+        if self.bracketed:
+            rates = self.search(variant, records)[0]
+            return tuple((rate, self.weight_decays[0]) for rate in rates)
         for place, setting in enumerate(self.sweep):
             found = self._pilot_of(variant, setting, records)
             if found is None or all(one["solved"] for one in found):
@@ -235,14 +288,26 @@ class Plan(AnyPlan):
         found = {one.name: self.setting_of(one, records) for one in self.variants}
         chosen = {name: setting for name, setting in found.items() if setting is not None}
         tried = {one.name: self._needed(one, records) for one in self.variants}
-        return replace(self, chosen=chosen, tried=tried if self.until_solved else {})
+        adaptive = self.until_solved or self.bracketed
+        return replace(self, chosen=chosen, tried=tried if adaptive else {})
 
     def runs(self) -> list[tuple[Variant, RunConfig]]:
         """All runs; the first seed of every variant comes first, so that a cut still compares."""
         pairs = [(variant, run) for variant in self.variants for run in self.runs_of(variant)]
-        every = (*self.seeds, *(seed for seeds in self.again.values() for seed in seeds))
+        later = (seed for seeds in self.again.values() for seed in seeds)
+        every = (
+            (*(self.pilot or ()), *self.seeds, *later) if self.bracketed else (*self.seeds, *later)
+        )
         order = {seed: place for place, seed in enumerate(dict.fromkeys(every))}
         return sorted(pairs, key=lambda pair: order[pair[1].seed])
+
+
+def _right_and_loss(records: Sequence[Record]) -> tuple[float, float]:
+    """Mean accuracy and mean loss on the validation split; of runs without one, on the test's."""
+    seen = [one.get("validation", one["final"]) for one in records]
+    losses = [one.get("loss") for one in seen]
+    loss = fmean(float("inf") if value is None else value for value in losses)
+    return fmean(one.get("accuracy") or 0.0 for one in seen), loss
 
 
 #: learning rates of the standard profile, a factor of 3 apart; the middle one is tried first

@@ -18,7 +18,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
 from coefdyn.lab.tasks import TaskConfig, TokenTextConfig, WikiTextConfig
 from coefdyn.lab.training import TrainConfig
 from coefdyn.models import language_model_config
@@ -71,20 +71,6 @@ class Principle5LanguageModel(Experiment):
         "steps: a stand-in that shows the procedure, not the paper's numbers. Standard: 2000 "
         "steps, a validation text, Mamba-2 with b also 0.05, 0.01, 0.001, and without the output "
         "norm's eps of 1e-5."
-    )
-
-    reading = Reading(
-        "The paper's small gains from a smaller scaling do not show on a text of this size. For "
-        "Mamba-2 b = 1 is at its best step a little better than Delta and no worse than 1/sqrt(n), "
-        "and at the end of the runs, which know their text by heart, it is the best. For softmax "
-        "attention four seeds put 1/sqrt(n) ahead at the best step, and twelve do not show it.",
-        held="language/mamba-2-on-par language-stopped/softmax-inverse-sqrt "
-        "language-stopped/mamba-2-on-par",
-        not_held="language/mamba-2-inverse-sqrt language/mamba-2-delta language/mamba-2-constant "
-        "language-stopped/mamba-2-delta",
-        undecided="language/softmax-inverse-sqrt language/mamba-2-constant-delta "
-        "language-stopped/mamba-2-inverse-sqrt",
-        no_test="language/mamba-2-without-eps",
     )
 
     def plan(self, profile: str) -> Plan:

@@ -16,6 +16,7 @@ from coefdyn.lab.experiments.rule import (
     NOT_HELD,
     NOT_RUN,
     UNDECIDED,
+    WITHDRAWN,
     Interval,
     t_interval,
 )
@@ -27,6 +28,7 @@ __all__ = [
     "NOT_RUN",
     "NO_TEST",
     "UNDECIDED",
+    "WITHDRAWN",
     "Outcome",
     "Reading",
     "Result",
@@ -114,8 +116,8 @@ class Reading:
     """What the standard runs of an experiment showed, in a sentence or two of ours.
 
     It is about runs that were there when it was written, so it names the verdicts it was written
-    for. With others, after new runs or in a reader's own folder, a page makes a sentence of the
-    claims instead; a test holds the kept sentences to the kept results.
+    for, without those withdrawn since. With others, after new runs or in a reader's own folder, a
+    page makes a sentence of the claims instead; a test holds the kept sentences to the results.
 
     Args:
         words: what the runs with these verdicts showed.
@@ -141,7 +143,8 @@ class Reading:
 
     def fits(self, verdicts: Sequence[Verdict]) -> bool:
         """Whether these are the verdicts that it was written for."""
-        return self.verdicts == {one.id: one.status for one in verdicts}
+        standing = [one for one in verdicts if one.status != WITHDRAWN]
+        return self.verdicts == {one.id: one.status for one in standing}
 
 
 def verdict(

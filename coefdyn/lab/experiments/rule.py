@@ -9,6 +9,7 @@ a spread, and of a difference of spreads, is a percentile bootstrap over the see
     no test     the compared models did not learn, all of them solved the task, the quantity never
                 occurs, or the control fails
     not run     runs are missing
+    withdrawn   what it was judged on turned out to be wrong, see ``corrections``
 
 A model has learned when its accuracy is above the named baseline by more than its interval.
 
@@ -41,6 +42,7 @@ __all__ = [
     "SOLVED",
     "STATUSES",
     "UNDECIDED",
+    "WITHDRAWN",
     "Interval",
     "above",
     "below",
@@ -55,8 +57,8 @@ __all__ = [
 ]
 
 HELD, NOT_HELD, UNDECIDED = "held", "not held", "undecided"
-NO_TEST, NOT_RUN = "no test", "not run"
-STATUSES = (HELD, NOT_HELD, UNDECIDED, NO_TEST, NOT_RUN)
+NO_TEST, NOT_RUN, WITHDRAWN = "no test", "not run", "withdrawn"
+STATUSES = (HELD, NOT_HELD, UNDECIDED, NO_TEST, NOT_RUN, WITHDRAWN)
 
 #: why there is no test; the first is the one that more steps could mend
 NOT_LEARNED, ALL_SOLVED = "the models did not learn", "all of them solved the task"

@@ -21,6 +21,7 @@ from coefdyn.lab.experiments.result import (
     NOT_HELD,
     NOT_RUN,
     UNDECIDED,
+    WITHDRAWN,
     Result,
     Verdict,
 )
@@ -46,6 +47,7 @@ MARKS = {
     UNDECIDED: "**undecided**",
     NO_TEST: "**no test**",
     NOT_RUN: "not run",
+    WITHDRAWN: "withdrawn",
 }
 #: the profiles whose results are kept, and what the book calls them
 KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
@@ -269,7 +271,8 @@ def answer(experiment: Experiment, result: Result) -> str:
     elif held:
         word = "Supported in part"
     else:
-        open_word = "Not tested yet" if found[NOT_RUN] else "No test"
+        gone = len(found[WITHDRAWN]) == len(verdicts)
+        open_word = "Withdrawn" if gone else "Not tested yet" if found[NOT_RUN] else "No test"
         closed_word = "Contradicted" if len(refuted) > len(found[UNDECIDED]) else "Undecided"
         word = closed_word if refuted or found[UNDECIDED] else open_word
     if found[NOT_RUN] and (held or refuted or found[UNDECIDED]):
@@ -293,6 +296,8 @@ def answer(experiment: Experiment, result: Result) -> str:
         )
     if found[NOT_RUN]:
         parts.append(f"{_claims(found[NOT_RUN])} still waiting for runs")
+    if found[WITHDRAWN]:
+        parts.append(f"{_claims(found[WITHDRAWN])} {found[WITHDRAWN][0].numbers}")
     return f"**{word}**, because " + ", and ".join(parts) + "."
 
 

@@ -17,6 +17,7 @@ from coefdyn.lab.experiments.result import (
     NOT_HELD,
     NOT_RUN,
     UNDECIDED,
+    WITHDRAWN,
     Result,
     core_hours,
 )
@@ -63,6 +64,7 @@ COLORS = {
     UNDECIDED: "#8B95A3",
     NO_TEST: "#C9CFD6",
     NOT_RUN: "#FFFFFF",
+    WITHDRAWN: "#F3E3C8",
 }
 #: what the folded tables of these sizes hold, the last one first
 SIZES = {

@@ -23,6 +23,7 @@ from coefdyn.lab.experiments.rule import (
     REASONS,
     STATUSES,
     UNDECIDED,
+    WITHDRAWN,
 )
 from coefdyn.lab.pages.markdown import table
 from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, repeats_file
@@ -183,6 +184,7 @@ def standings_markdown(out: Path | str | None = None) -> str:
         ["looked at a second time, and how they ended", len(listed), _told(looked)],
         ["decided by the first seeds, checked with all", len(checked), [f"{same} come out alike"]],
         ["not run, by experiment", len(of[NOT_RUN]), _told(waiting)],
+        ["withdrawn, see the corrections", len(of[WITHDRAWN]), []],
     ]
     shown = [[name, str(count), ", ".join(words)] for name, count, words in rows if count]
     return table(["claims", "number", "of which"], shown)

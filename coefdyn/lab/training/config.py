@@ -87,6 +87,7 @@ class RunConfig:
         diagnostics: names from ``coefdyn.lab.training.diagnostics``, computed on the trained model.
         method: how coefficients are applied, see ``TrainOptions``; None for what these say. It
             changes numbers by rounding only, so equal runs have equal keys whatever it is.
+        keep: write the trained weights beside the records; no part of the key.
     """
 
     task: TaskConfig
@@ -95,10 +96,12 @@ class RunConfig:
     seed: int = 0
     diagnostics: tuple[str, ...] = field(default=())
     method: str | None = None
+    keep: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values; ``RunConfig.from_dict`` takes them back."""
-        named = {} if self.method is None else {"method": self.method}
+        named: dict[str, Any] = {} if self.method is None else {"method": self.method}
+        named |= {"keep": True} if self.keep else {}
         return {
             "task": self.task.to_dict(),
             "model": self.model.to_dict(),
@@ -125,6 +128,7 @@ class RunConfig:
             seed=values["seed"],
             diagnostics=tuple(values["diagnostics"]),
             method=values.get("method"),
+            keep=values.get("keep", False),
         )
 
     @cached_property
@@ -146,7 +150,8 @@ class RunConfig:
 
     def matches(self, record: dict[str, Any]) -> bool:
         """Return whether a record is of this run: same key, and same values of the known fields."""
-        old = {name: value for name, value in record["config"].items() if name != "method"}
+        apart = ("method", "keep")
+        old = {name: value for name, value in record["config"].items() if name not in apart}
         return record["key"] == self.key and _agrees(old, plain(self.to_dict()))
 
 

@@ -1,7 +1,8 @@
 """Diagnostics of the coefficients of a trained model as a few numbers (Principles 2, 2.1, 2.2).
 
-Also the eigenvalues of its transitions before and after training (eigenvalue paper, Figure 1), and
-how right it is on sequences longer than those it was trained on (Principle 4).
+Also the eigenvalues of its transitions before and after training (eigenvalue paper, Figure 1), how
+right it is on sequences longer than those it was trained on (Principle 4), and without each of its
+heads.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import torch
 
 from coefdyn.analysis.spectra import modulus_histogram, transition_moduli
 from coefdyn.lab.tasks import IGNORE, TaskConfig, sample, split_generator
+from coefdyn.lens import replaced, shares
 from coefdyn.models import SequenceModel
 from coefdyn.shapes import Float, Int, Tensor
 
@@ -29,8 +31,8 @@ LARGE = (0.9, 1.0)
 #: histograms of moduli are averaged over this many sequences (eigenvalue paper: 8 to 64)
 SEQUENCES = 32
 
-#: the sequences of "longer": how many, and how many times as long as those of the training
-LONGER, TIMES = 256, 4
+#: the sequences of "longer" and "lengths": how many, and how many times as long as the training's
+LONGER, TIMES, LENGTHS = 256, 4, (1, 2, 4, 8)
 
 Layers = list[Tensor]
 
@@ -46,16 +48,21 @@ def run_diagnostics(
     """The named diagnostics of a model on a few sequences; empty for no names.
 
     Args:
-        names: of ``DIAGNOSTICS``, "moduli" or "longer".
+        names: of ``DIAGNOSTICS``, "moduli", "longer", "lengths" or "heads".
         model: the trained model.
         inputs: the sequences.
         untrained: makes the same model as it was before training, for "moduli".
-        task, seed: what it was trained on, for "longer".
+        task, seed: what it was trained on, for the last three.
 
     Raises:
-        ValueError: for an unknown name.
+        ValueError: for an unknown name, and for one of the last three without a task.
     """
-    known = (*DIAGNOSTICS, "moduli", "longer")
+    drawn: dict[str, Callable[[SequenceModel, TaskConfig, int], Any]] = {
+        "longer": beyond,
+        "lengths": at_lengths,
+        "heads": without_heads,
+    }
+    known = (*DIAGNOSTICS, "moduli", *drawn)
     unknown = [name for name in names if name not in known]
     if unknown:
         raise ValueError(f"unknown diagnostics {unknown}; known: {', '.join(known)}.")
@@ -71,20 +78,54 @@ def run_diagnostics(
             models = {"trained": model} | ({"initial": untrained()} if untrained else {})
             spectra = {name: moduli(one, inputs) for name, one in models.items()}
             found.setdefault("normalized", {})["moduli"] = spectra
-        if "longer" in names:
+        for name in (one for one in names if one in drawn):
             if task is None:
-                raise ValueError("the diagnostic 'longer' draws sequences: give it the task.")
-            found["longer"] = beyond(model, task, seed)
+                raise ValueError(f"the diagnostic {name!r} draws sequences: give it the task.")
+            found[name] = drawn[name](model, task, seed)
     return found
 
 
-def beyond(model: SequenceModel, task: TaskConfig, seed: int) -> dict[str, Any]:
-    """Accuracy of a model on test sequences ``TIMES`` times as long as those of training.
+def at_lengths(model: SequenceModel, task: TaskConfig, seed: int) -> dict[str, float]:
+    """Share of right answers by how many times as long as the training's the sequences are."""
+    return {str(times): round(beyond(model, task, seed, times)["accuracy"], 4) for times in LENGTHS}
+
+
+def without_heads(
+    model: SequenceModel, task: TaskConfig, seed: int
+) -> list[list[dict[str, float]]]:
+    """Every head ablated in turn, by layer and head.
+
+    "map": mean share of abs(coefficients) that a question puts on the places of its answer, the
+    token that is asked for; "lost": accuracy of the whole model less that without the head, with
+    zeros where it enters the output projection.
+    """
+    inputs, targets = sample(task, LONGER, split_generator(seed, "test"), "test")
+    asked = targets != IGNORE
+    answers = (inputs[:, None] == targets[:, :, None])[:, None]  # (batch, 1, question, place)
+
+    def accuracy() -> float:
+        return float((model(inputs).argmax(-1) == targets)[asked].double().mean())
+
+    whole, found = accuracy(), []
+    for layer, dynamics in enumerate(model.dynamics(inputs)):
+        heads = []
+        on_answers = (shares(dynamics) * answers).sum(-1)  # (batch, heads, question)
+        for head in range(on_answers.shape[1]):
+            with replaced(model, {(layer, head): "ablate"}):
+                lost = whole - accuracy()
+            seen = float(on_answers[:, head][asked].mean())
+            heads.append({"map": round(seen, 4), "lost": round(lost, 4)})
+        found.append(heads)
+    return found
+
+
+def beyond(model: SequenceModel, task: TaskConfig, seed: int, times: int = TIMES) -> dict[str, Any]:
+    """Accuracy of a model on test sequences ``times`` times as long as those of training.
 
     "accuracy": share of right answers; "by_position": that share at each position of the targets,
     None where nothing is asked.
     """
-    longer = dataclasses.replace(task, seq_len=TIMES * task.seq_len)
+    longer = dataclasses.replace(task, seq_len=times * task.seq_len)
     inputs, targets = sample(longer, LONGER, split_generator(seed, "test"), "test")
     device = next(model.parameters()).device
     said = torch.cat([model(some.to(device)).argmax(-1).cpu() for some in inputs.split(64)])

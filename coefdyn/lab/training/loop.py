@@ -19,7 +19,12 @@ from torch import nn
 from torch.nn.utils import get_total_norm
 
 from coefdyn.lab.tasks import Split
-from coefdyn.lab.training.checkpoint import load_run, require_safetensors, save_run
+from coefdyn.lab.training.checkpoint import (
+    load_run,
+    require_safetensors,
+    save_checkpoint,
+    save_run,
+)
 from coefdyn.lab.training.compiled import compiled
 from coefdyn.lab.training.config import RunConfig, TrainConfig
 from coefdyn.lab.training.data import RunData
@@ -69,6 +74,8 @@ class TrainOptions:
         on_evaluation: called with (step, metrics, model) after every evaluation.
         checkpoint: a safetensors file to continue from and to write to, or None.
         checkpoint_every: steps between two checkpoints.
+        weights: folder for the trained weights of runs with ``keep``, in half precision, by the
+            run's key; None for none.
     """
 
     device: str = "cpu"
@@ -78,6 +85,7 @@ class TrainOptions:
     on_evaluation: Callable[[int, dict[str, float], SequenceModel], object] | None = None
     checkpoint: Path | None = None
     checkpoint_every: int = 2000
+    weights: Path | None = None
 
 
 def build_model(config: RunConfig) -> SequenceModel:
@@ -117,7 +125,7 @@ def train_run(config: RunConfig, options: TrainOptions | None = None) -> Record:
     """
     options = options or TrainOptions()
     check_choice("mode", options.mode, MODES)
-    if options.checkpoint is not None:
+    if options.checkpoint is not None or (config.keep and options.weights is not None):
         require_safetensors()
     with numerics(torch.device(options.device), config.train.precision):
         return _Run(config, options).train()
@@ -288,6 +296,12 @@ class _Run:
             looked_at["validation"] = final
             final = {**final, **self._measure("test")}
         inputs, _ = self.data.chunks("test", 64)[0]
+        if config.keep and self.options.weights is not None:
+            halves = {
+                name: one.half() if one.is_floating_point() else one
+                for name, one in self.model.state_dict().items()
+            }
+            save_checkpoint(self.options.weights / f"{config.key}.safetensors", halves, {})
         return plain(
             {
                 "key": config.key,

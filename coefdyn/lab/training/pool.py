@@ -57,6 +57,7 @@ class WorkerPool:
         workers: number of processes.
         device, mode, method: passed to each run, see ``TrainOptions``.
         checkpoint_folder: where each unfinished run keeps its checkpoint; None for none.
+        weights: see ``TrainOptions``.
     """
 
     def __init__(
@@ -67,9 +68,10 @@ class WorkerPool:
         mode: str = "eager",
         method: str = "parallel",
         checkpoint_folder: Path | None = None,
+        weights: Path | None = None,
     ) -> None:
         self.options = {"device": device, "mode": mode, "method": method}
-        self.folder = checkpoint_folder
+        self.folder, self.weights = checkpoint_folder, weights
         self._events: queue.Queue[tuple[int, Event]] = queue.Queue()
         self._processes = [self._start(index) for index in range(workers)]
 
@@ -136,7 +138,8 @@ class WorkerPool:
 
     def _send(self, index: int, config: RunConfig) -> None:
         path = checkpoint_path(self.folder, config)
-        kept = {"checkpoint": None if path is None else str(path)}
+        folders = {"checkpoint": path, "weights": self.weights}
+        kept = {name: None if one is None else str(one) for name, one in folders.items()}
         job = {"run": config.to_dict(), **self.options, **kept}
         stream = self._processes[index].stdin
         assert stream is not None, "the worker's input is a pipe"

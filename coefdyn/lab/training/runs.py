@@ -39,6 +39,7 @@ class RunOptions:
         extra: entries added to every record (experiment, profile, variant), by run key.
         checkpoint_folder: where unfinished runs keep their checkpoints, so that they go on from
             there after a kill; None for none.
+        weights: see ``TrainOptions``.
     """
 
     device: str | None = None
@@ -50,6 +51,7 @@ class RunOptions:
     should_stop: Callable[[], bool] | None = None
     extra: Callable[[str], dict[str, Any]] | None = None
     checkpoint_folder: Path | None = None
+    weights: Path | None = None
 
     def resolved_device(self) -> str:
         """The device, with None resolved."""
@@ -189,6 +191,7 @@ def _train_here(missing: list[RunConfig], book: _Book, options: RunOptions) -> N
             method=options.method,
             on_step=on_step,
             checkpoint=checkpoint_path(options.checkpoint_folder, config),
+            weights=options.weights,
         )
         book.add(train_run(config, settings))
 
@@ -202,6 +205,7 @@ def _train_in_processes(
         mode=options.mode,
         method=options.method,
         checkpoint_folder=options.checkpoint_folder,
+        weights=options.weights,
     ) as pool:
         for config, event in pool.run(missing, book.may_start):
             if event["event"] == "record":

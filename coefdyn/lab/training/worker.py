@@ -45,6 +45,7 @@ def _run(job: dict[str, Any], send: Any) -> Record:
         method=job["method"],
         on_step=on_step,
         checkpoint=checkpoint,
+        weights=None if job["weights"] is None else Path(job["weights"]),
     )
     return train_run(config, options)
 

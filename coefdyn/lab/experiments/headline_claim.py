@@ -1,0 +1,94 @@
+"""A headline claim: what is claimed, what decides it, and the smallest effect that can."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from coefdyn.lab.experiments import rule2
+from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Test
+from coefdyn.lab.experiments.headline_runs import GROUPS, SEEDS
+from coefdyn.lab.experiments.result import Verdict
+from coefdyn.lab.experiments.rule import t_quantile
+
+__all__ = ["KINDS", "Headline"]
+
+KINDS = ("trained", "proved", "timed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headline:
+    """One headline claim.
+
+    Args:
+        id: ``topic/name``; of a trained one that of its ``claim``.
+        kind: of ``KINDS``.
+        sentence: what is claimed.
+        source: the figure, table or statement of the sources, or "ours".
+        limits: what else differs between the compared designs, and how far it reaches.
+        axis: along which the task gets harder, and how; empty where there is none.
+        group: of ``GROUPS``, whose runs judge a trained one.
+        claim: test, threshold and control of a trained one.
+        shown_by: a proved or timed one's proof, test or bench.
+    """
+
+    id: str
+    kind: str
+    sentence: str
+    source: str
+    limits: str
+    axis: str = ""
+    group: str | None = None
+    claim: Claim | None = None
+    shown_by: str = ""
+
+    @property
+    def statistic(self) -> str:
+        """What sums up the seeds of a trained one, and the smallest effects that they decide."""
+        if self.claim is None or self.group is None:
+            return ""
+        plan, n, told = GROUPS[self.group]().plan(), len(SEEDS), []
+        for test in _parts(self.claim.test):
+            tasks = {one.task.task_name for one in plan.those_with(test.compared)}
+            measure = getattr(test, "measure", None)
+            counted = tasks <= rule2.SOLVED_OR_NOT and (measure is None or measure.counted)
+            if not counted:
+                half = t_quantile(n - 1, rule2.CONFIDENCE) / n**0.5
+                told.append(
+                    f"95 % interval of the mean over {n} seeds, paired where two are compared; "
+                    f"decides what is {half:.2f} standard deviations off the threshold"
+                )
+            elif isinstance(test, Ahead):
+                least = round(n * rule2.smallest_lead(n, test.by))
+                told.append(
+                    f"k of {n} seeds right and the score interval of the difference; decides a "
+                    f"lead of {least} seeds over none"
+                )
+            else:
+                counts = range(n + 1)
+                least = next(k for k in counts if rule2.share_interval(k, n).low > 0.5)
+                told.append(
+                    f"k of {n} seeds against one half and the exact binomial interval; decides "
+                    f"from {least} or up to {n - least} seeds on"
+                )
+        return "; ".join(dict.fromkeys(told))
+
+    def lines(self, verdict: Verdict | None) -> list[str]:
+        """The claim as lines of text, with its verdict where it is a trained one."""
+        status = self.kind if verdict is None else verdict.status
+        told = [f"{self.id} ({self.kind}): {status}", f"  {self.sentence} ({self.source})"]
+        if verdict is not None and self.claim is not None:
+            told.append(f"  test: {self.claim.test.words}")
+            check = self.claim.control
+            told.append(f"  control: {f'{check.words}: ' if check else ''}{self.claim.why}")
+            told.append(f"  statistic: {self.statistic}")
+            told += [f"  numbers: {verdict.numbers}"] if verdict.numbers else []
+        told += [f"  axis: {self.axis}"] if self.axis else []
+        told += [f"  shown by: {self.shown_by}"] if self.shown_by else []
+        return [*told, f"  limits: {self.limits}"]
+
+
+def _parts(test: Test) -> list[Test]:
+    """The comparisons that a test joins."""
+    if isinstance(test, Every):
+        return [part for one in test.tests for part in _parts(one)]
+    return [test]

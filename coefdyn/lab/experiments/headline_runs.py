@@ -1,0 +1,263 @@
+"""What the headline claims train: groups of variants, each with its own plan.
+
+A group is an experiment with a file of its own, ``data/results/headline/GROUP/standard.jsonl``, so
+that groups can be finished one after another and the last ones be cut. Its variants are those of
+the exploratory experiments with fresh seeds and bracketed rates (``rule2``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from coefdyn.lab.experiments import dsf_mqar, get_experiment
+from coefdyn.lab.experiments.plan import (
+    STANDARD,
+    STANDARD_RATES,
+    Plan,
+    Variant,
+    quick_model,
+    standard_training,
+)
+from coefdyn.lab.tasks import ByteProseConfig, OverwriteConfig, TokenProseConfig
+from coefdyn.lab.training import TrainConfig
+from coefdyn.models import ModelConfig
+
+__all__ = ["GROUPS", "PILOT", "SEEDS", "Group"]
+
+#: twelve seeds that no kept run has, and two that choose a learning rate and are never judged
+SEEDS = tuple(range(200, 212))
+PILOT = (190, 191)
+#: windows of the language groups: with 8 or 16 a step, one pass over the training text
+TOKEN_WINDOWS, BYTE_WINDOWS = 16_000, 48_000
+#: erasing against adding, on 4 heads of 16 x 16 numbers each; nothing differs but A_t
+ERASING = {
+    "adds": {"evolution": "identity"},
+    "erases": {"evolution": "householder", "beta": "learned"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Variants that are trained alike.
+
+    Args:
+        name: of the file's folder.
+        variants: ``facets`` are "task" and "design".
+        train: settings of those that have none of their own.
+        rates: of the grid that the search starts with, the middle one first.
+        weight_decay: of every run.
+        by_loss: for text, whose accuracy says less than its loss.
+    """
+
+    name: str
+    variants: tuple[Variant, ...]
+    train: TrainConfig
+    rates: tuple[float, ...] = STANDARD_RATES
+    weight_decay: float = 0.0
+    by_loss: bool = False
+
+    def plan(self) -> Plan:
+        """Two pilot seeds, bracketed rates, twelve judged seeds."""
+        return Plan(
+            variants=self.variants,
+            train=self.train,
+            learning_rates=self.rates,
+            weight_decays=(self.weight_decay,),
+            seeds=SEEDS,
+            pilot=PILOT,
+            until_solved=not self.by_loss,
+            bracketed=True,
+            by_loss=self.by_loss,
+        )
+
+
+def _explored(name: str, task: str, design: str, /, **facets: str) -> Variant:
+    """A variant of an exploratory experiment's standard profile, under the group's facets."""
+    (one,) = get_experiment(name).plan(STANDARD).those_with([facets])
+    return _as(one, task, design)
+
+
+def _as(one: Variant, task: str, design: str, **changes: Any) -> Variant:
+    return replace(one, facets={"task": task, "design": design}, **changes)
+
+
+def _parity() -> Group:
+    kept = ("scalar", "Householder, z")
+    variants = [
+        replace(
+            _explored("principle-4", "parity", design, task="parity", design=design),
+            diagnostics=("lengths",),
+            keep=design in kept,
+        )
+        for design in ("identity", "scalar", "Householder, z", "scaled Householder")
+    ]
+    return Group(name="parity", variants=tuple(variants), train=standard_training(3000))
+
+
+def _zeros() -> Group:
+    bare, copying = "identity, eta = 1", "selective copying"
+    readouts = {
+        "memorization": ("exp", "softplus", "relu", "identity", bare),
+        copying: ("exp", "softplus", "relu", "identity", bare),
+        "fuzzy recall": ("exp", "softplus", "relu", bare),
+    }
+    variants = [
+        _explored("principle-2", task, readout, task=task, readout=readout)
+        for task, those in readouts.items()
+        for readout in those
+    ]
+    maps = [
+        _explored("principle-2.1", copying, psi, task=copying, readout=psi)
+        for psi in ("psi_relu", "psi_elu1")
+    ]
+    return Group(name="zeros", variants=(*variants, *maps), train=standard_training(3000))
+
+
+def _overwrite() -> Group:
+    variants = []
+    for writes in (1, 3, 5):
+        task = OverwriteConfig.quick().with_changes(
+            {"writes": writes, "seq_len": 4 * (2 * writes + 1)}
+        )
+        for design, evolution in ERASING.items():
+            facets = {"task": f"told {writes}", "design": design}
+            model = _erasing(evolution, heads=4)
+            variants.append(Variant(facets=facets, task=task, model=model))
+    return Group(name="overwrite", variants=tuple(variants), train=standard_training(2000))
+
+
+def _recall() -> Group:
+    task = dsf_mqar.standard_task()
+    variants = []
+    for n in (2, 4, 8):
+        for design, evolution in ERASING.items():
+            facets = {"task": "8 pairs in 32", "design": f"{design}, n = {n}"}
+            model = _erasing(evolution, heads=1, key_dim=n)
+            variants.append(Variant(facets=facets, task=task, model=model))
+    return Group(name="recall", variants=tuple(variants), train=standard_training(3000))
+
+
+def _erasing(evolution: Mapping[str, str], heads: int, **sizes: int) -> ModelConfig:
+    plain = {"readout": "identity", "scaling": "inverse_sqrt", "normalizer": "one"}
+    options = {"n_heads": heads, **sizes, **plain, **evolution}
+    return quick_model(options, block="gated")
+
+
+def _positions() -> Group:
+    variants = [
+        _explored(
+            "principle-3",
+            f"{layers} layer{'s' * (layers != '1')}",
+            source,
+            readout="exp",
+            layers=layers,
+            positions=source,
+        )
+        for layers in ("1", "2")
+        for source in ("nothing", "decay", "convolution")
+    ]
+    train = standard_training(6000, evaluate_every=150)
+    return Group(name="positions", variants=tuple(variants), train=train)
+
+
+def _scale() -> Group:
+    variants = [
+        _explored("principle-5", f"{n // 4} channels", f"b = {b}", n=str(n), b=b)
+        for n in (64, 256)
+        for b in ("1/sqrt(n)", "1")
+    ]
+    return Group(name="scale", variants=tuple(variants), train=standard_training(2000))
+
+
+def _language() -> Group:
+    task = TokenProseConfig.quick().with_changes({"train_examples": TOKEN_WINDOWS})
+    cells = [
+        *(("mamba2", b, "1e-5") for b in ("one", "inverse_sqrt", "delta")),
+        *(("softmax", b, "1e-5") for b in ("one", "inverse_sqrt")),
+        *(("mamba2", b, "0") for b in ("one", "delta")),
+    ]
+    variants = [
+        replace(
+            _explored("principle-5-lm", f"eps {eps}", f"{model}, {b}", model=model, b=b, eps=eps),
+            task=task,
+        )
+        for model, b, eps in cells
+    ]
+    train = _one_pass(TOKEN_WINDOWS, 8, betas=(0.9, 0.95))
+    return Group(
+        name="language", variants=tuple(variants), train=train, weight_decay=0.1, by_loss=True
+    )
+
+
+def _text() -> Group:
+    task = ByteProseConfig.quick().with_changes({"seq_len": 64, "train_examples": BYTE_WINDOWS})
+    variants = [
+        replace(
+            _explored("dsf-table-1", "bytes", model, task="language", model=model),
+            task=task,
+            diagnostics=(),
+            train=None,
+        )
+        for model in ("softmax", "linear", "normalized")
+    ]
+    train = _one_pass(BYTE_WINDOWS, 16)
+    return Group(name="text", variants=tuple(variants), train=train, by_loss=True)
+
+
+def _one_pass(windows: int, batch: int, **changes: object) -> TrainConfig:
+    steps = windows // batch
+    fixed = {"batch": batch, "stop_accuracy": None, "evaluate_every": steps // 20}
+    return standard_training(steps, **fixed, **changes)
+
+
+def _growth() -> Group:
+    """Steps enough to see a NaN; what is learned in them says nothing."""
+    cells = (("one", "1.05"), ("geometric", "1.05"), ("row_sum", "1.05"), ("one", "1"),
+             ("one", "0.95"))  # fmt: skip
+    variants = [
+        replace(
+            _explored("principle-6", f"A = {a} I", eta, readout="exp", normalizer=eta, A=a),
+            train=None,
+        )
+        for eta, a in cells
+    ]
+    train = standard_training(2000, batch=8, clip=None)
+    return Group(name="growth", variants=tuple(variants), train=train, rates=(1e-3, 3e-4, 3e-3))
+
+
+def _heads() -> Group:
+    row = "Gated DeltaNet"
+    one = _explored("scoreboard", "overwrite", row, task="overwrite", row=row)
+    one = replace(one, diagnostics=("heads",), keep=True)
+    return Group(name="heads", variants=(one,), train=standard_training(2000))
+
+
+def _spectra() -> Group:
+    cells = (("MQAR", "S4D"), ("MQAR", "Mamba-2"), ("pixels", "S4D"), ("pixels", "LRU"),
+             ("pixels", "Mamba-2"))  # fmt: skip
+    variants = [_explored("spectra", task, one, task=task, model=one) for task, one in cells]
+    without = {"group": "convolution", "task": "MQAR", "model": "Mamba-2", "change": "none"}
+    bare = _as(
+        get_experiment("spectra-mods").plan(STANDARD).those_with([without])[0],
+        "MQAR",
+        "Mamba-2 without convolution",
+    )
+    return Group(name="spectra", variants=(*variants, bare), train=standard_training(3000))
+
+
+#: the groups in order of value for their hours; where time is short the last are cut
+GROUPS: dict[str, Callable[[], Group]] = {
+    "parity": _parity,
+    "overwrite": _overwrite,
+    "heads": _heads,
+    "scale": _scale,
+    "recall": _recall,
+    "positions": _positions,
+    "language": _language,
+    "text": _text,
+    "growth": _growth,
+    "spectra": _spectra,
+    "zeros": _zeros,
+}
