@@ -105,13 +105,16 @@
   // A full explorer has its controls beside its pictures.
   const SIDE = ["impulse", "plane", "readout"];
 
-  function isFull({ parts }) {
+  function isFull({ parts, first }) {
     const has = (name) => Array.isArray(parts) && parts.includes(name);
-    return has("matrix") && has("controls") && SIDE.some(has);
+    return !first && has("matrix") && has("controls") && SIDE.some(has);
   }
 
   function fit(el, column = el.parentElement.getBoundingClientRect()) {
-    if (el.dataset.cdFull !== "true") return;
+    if (el.dataset.cdFull !== "true") {
+      el.dataset.cdBreakout = "false";
+      return;
+    }
     const wide = widthIn(column);
     el.style.width = wide > column.width ? `${Math.floor(wide)}px` : "";
     el.dataset.cdBreakout = String(wide > column.width);
@@ -151,6 +154,13 @@
     el.className = "coefdyn-widget";
     el.dataset.cdFull = String(isFull(record.state));
     if (isFull(record.state)) el.style.minHeight = `${usualHeight(widthIn(column))}px`;
+    // A first figure that becomes the lab needs the lab's room, and gives it back.
+    el.addEventListener("cdx-layout", ({ target }) => {
+      el.dataset.cdFull = String(target.dataset.layout === "full");
+      el.style.width = "";
+      fit(el);
+      makeRoom();
+    });
     script.after(el);
     return { id, record, el, column, still: script.previousElementSibling };
   }

@@ -28,6 +28,8 @@ def key_of(state: Mapping[str, Any]) -> str:
     settings = state.get("settings", {})
     chosen = {name: settings.get(name) for name in ("kind", "tokens", "structure", "panel")}
     facts = [state.get("parts"), (state.get("predict") or {}).get("question"), chosen]
+    if state.get("first"):
+        facts.append(["first", state["choices"]])
     if "right" in settings:  # one's own design has controls, and a second one stands beside it
         sides = (settings["left"], settings["right"])
         facts.append([one and one["preset"] == "own" for one in sides])

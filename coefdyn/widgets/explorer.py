@@ -67,6 +67,11 @@ class Explorer(anywidget.AnyWidget):
     Args:
         preset: a row of Table 1, such as "gated_deltanet"; an unknown one is told with
             the rows there are.
+        view: "first" for the first figure, which has few controls and opens all of them at a
+            button, in place and with its state; otherwise what the matrix shows, "raw" or
+            "normalized", None for what the row starts with.
+        choices: kinds that stay choosable in the first figure, such as ``("readout",
+            "normalizer")``; None for the one that the row is about.
         parts: which parts to show, from ``PARTS`` and ``CARDS``; None for all. A figure about one
             ingredient: ``parts=["readout", "numbers", "card-readout"]``.
         name: what the page's address calls this explorer, such as "left". Without one the first of
@@ -93,12 +98,16 @@ class Explorer(anywidget.AnyWidget):
     parts = traitlets.List(traitlets.Unicode()).tag(sync=True)
     name = traitlets.Unicode("").tag(sync=True)
     predict = traitlets.Dict().tag(sync=True)
+    first = traitlets.Bool(False).tag(sync=True)
+    choices = traitlets.List(traitlets.Unicode()).tag(sync=True)
     _sources: tuple[CoefficientDynamics, ...] = ()
 
     def __init__(
         self,
         preset: str = "gated_deltanet",
         *,
+        view: str | None = None,
+        choices: Sequence[str] | None = None,
         parts: Sequence[str] | None = None,
         name: str = "",
         predict: Mapping[str, str] | None = None,
@@ -108,8 +117,17 @@ class Explorer(anywidget.AnyWidget):
         for part in chosen:
             rules.check_name("part", part, PARTS + CARDS)
         question = check_question(predict or {}, NUMBERS, tuple(rules.schema()["ranges"]))
-        complete = rules.validate({"preset": preset, **settings})
-        super().__init__(settings=complete, parts=chosen, name=name, predict=question)
+        first = view == "first"
+        shows = {} if first or view is None else {"view": view}
+        complete = rules.validate({"preset": preset, **settings, **shows})
+        super().__init__(
+            settings=complete,
+            parts=chosen,
+            name=name,
+            predict=question,
+            first=first,
+            choices=_choices(choices, complete["preset"], first=first),
+        )
 
     @classmethod
     def from_dynamics(
@@ -151,6 +169,11 @@ class Explorer(anywidget.AnyWidget):
             raise ValueError(
                 f"labels must have one text per head, got {len(labels)} for {len(heads)} heads."
             )
+        if settings.get("view") == "first":
+            raise ValueError(
+                "view='first' shows designs of the explorer's own; given dynamics have the lab's "
+                "views, so leave view out."
+            )
         shown = known if parts is None else parts
         first = next(iter(heads.values()))
         chosen = {"head": settings.pop("head", 1)}
@@ -186,8 +209,11 @@ class Explorer(anywidget.AnyWidget):
         """The explorer that a saved page or notebook holds, from its synced traits."""
         settings = dict(state["settings"])
         head = settings.pop("head", 1)
-        asked = state.get("predict")
-        explorer = cls(**settings, parts=state["parts"], name=state["name"], predict=asked)
+        explorer = cls(
+            **settings, parts=state["parts"], name=state["name"], predict=state.get("predict")
+        )
+        explorer.first = state.get("first", False)
+        explorer.choices = state.get("choices", [])
         data = state.get("data") or {}
         arrays = data.get("heads") or ([data] if data else [])
         explorer._sources = tuple(map(given.from_arrays, arrays))
@@ -256,6 +282,22 @@ class Explorer(anywidget.AnyWidget):
         changed = rules.changes(self.settings)
         listed = ", ".join(f"{key}={value!r}" for key, value in changed.items())
         return f"Explorer({listed})"
+
+
+_KINDS: tuple[str, ...] = ("structure", "scaling", "readout", "normalizer")
+
+
+def _choices(chosen: Sequence[str] | None, preset: str, *, first: bool) -> list[str]:
+    """The kinds that a first figure leaves to choose; none for a lab, which has all."""
+    if not first:
+        if chosen is not None:
+            raise ValueError("choices belong to view='first'; without it every kind can be chosen.")
+        return []
+    if chosen is None:
+        return [rules.schema()["rows"].get(preset, {}).get("about", "readout")]
+    for key in chosen:
+        rules.check_name("choice", key, _KINDS)
+    return list(chosen)
 
 
 def _page_data(heads: Mapping[given.Index, CoefficientDynamics]) -> dict[str, Any]:

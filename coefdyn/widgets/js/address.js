@@ -17,6 +17,8 @@ export function listenToAddress(app, name) {
     const kept = window.history.state?.explorers?.[app.prefix];
     if (prefix || kept !== undefined) {
       const { settings, notes } = decodeSettings(prefix ? hash.slice(prefix.length) : kept, app.home);
+      // What the first figure has no place for, the lab shows.
+      if (app.first && prefix && (settings.panel !== "none" || settings.tokens !== "facts")) settings.all = true;
       app.adopt(settings, notes.length ? [`The address was not all readable: ${notes.join("; ")}`] : []);
     }
     onShow[app.prefix] = encodeSettings(app.settings, app.home);

@@ -1,7 +1,7 @@
 // Controls are made from the schema: one select, slider, number or tick per setting.
 
 import { textControl } from "./answer.js";
-import { element, freshId, setAttribute, setText, symbol } from "./dom.js";
+import { element, freshId, oneTabStop, setAttribute, setText, symbol } from "./dom.js";
 import { IDLE, makeIdle, withHelp } from "./help.js";
 import { isGiven } from "./ingredients.js";
 import { startFade } from "./numbers.js";
@@ -10,7 +10,7 @@ import { DESIGN_PARTS, designWords, formatSetting, halfLifeWords, isMorphing, mi
 import SCHEMA from "../schema.json" with { type: "json" };
 
 // `hook` tells two controls of one setting apart: the card has control-decay, a question asked-decay.
-function makeControl(key, app, hook = "control") {
+export function makeControl(key, app, hook = "control") {
   if (SCHEMA.choices[key]) return choiceControl(key, SCHEMA.choices[key], app, hook);
   if (SCHEMA.texts[key]) return textControl(key, SCHEMA.texts[key], app, hook);
   if (SCHEMA.flags[key]) return flagControl(key, SCHEMA.flags[key], app, hook);
@@ -70,7 +70,7 @@ function limitToLength(key, input, s) {
   if (key === "column" || key === "row" || key === "duplicate") setAttribute(input, "max", s.length);
 }
 
-const CARDS = [
+export const CARDS = [
   ["evolution", "A_t", "evolution", "what happens to a stored key"],
   ["scaling", "b_j", "scaling", "how strongly it is written"],
   ["readout", "φ", "readout", "how it becomes a coefficient"],
@@ -161,12 +161,17 @@ export function makePresets(app) {
       app.change({ ...withPreset(app.settings, name), morph: 0 }, true);
     } }));
   const names = Object.keys(SCHEMA.rows);
-  app.updaters.push(({ settings }) => buttons.forEach((button, m) => {
-    const share = shareOf(names[m], settings);
-    setText(button, SCHEMA.rows[names[m]].short + (share > 0 && share < 1 ? ` ${Math.round(100 * share)} %` : ""));
-    setAttribute(button, "aria-pressed", share > 0 && share < 1 ? "mixed" : share === 1);
-  }));
-  return element("div", { class: "cdx-chips cdx-presets", "data-locks": true, role: "group", "aria-label": "Rows of Table 1, and since" }, ...buttons);
+  const node = element("div", { class: "cdx-chips cdx-presets", "data-locks": true, role: "group", "aria-label": "Rows of Table 1, and since" }, ...buttons);
+  const tabTo = oneTabStop(node, () => buttons);
+  app.updaters.push(({ settings }) => {
+    buttons.forEach((button, m) => {
+      const share = shareOf(names[m], settings);
+      setText(button, SCHEMA.rows[names[m]].short + (share > 0 && share < 1 ? ` ${Math.round(100 * share)} %` : ""));
+      setAttribute(button, "aria-pressed", share > 0 && share < 1 ? "mixed" : share === 1);
+    });
+    tabTo(names.indexOf(settings.preset));
+  });
+  return node;
 }
 
 // How much of a row is on show, from 0 to 1.

@@ -31,3 +31,20 @@ export function freshId(stem) {
   cdxCounter += 1;
   return `cdx-${stem}-${cdxCounter}`;
 }
+
+const ALONG = { ArrowRight: (m) => m + 1, ArrowDown: (m) => m + 1, ArrowLeft: (m) => m - 1, ArrowUp: (m) => m - 1, Home: () => 0, End: (_, last) => last };
+
+// A row of buttons as one stop of the Tab key: arrow keys, Home and End go along it, and press. The function that
+// comes back is told which one is on show (-1: none).
+export function oneTabStop(box, list) {
+  box.addEventListener("keydown", (event) => {
+    const buttons = list();
+    const at = buttons.indexOf(document.activeElement);
+    const next = ALONG[event.key] && at >= 0 && !event.altKey && !event.ctrlKey && !event.metaKey ? buttons[ALONG[event.key](at, buttons.length - 1)] : null;
+    if (!next || next === buttons[at]) return;
+    event.preventDefault();
+    next.focus();
+    next.click();
+  });
+  return (at) => list().forEach((button, m) => setAttribute(button, "tabindex", m === Math.max(at, 0) ? 0 : -1));
+}

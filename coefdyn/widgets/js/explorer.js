@@ -5,6 +5,7 @@ import { answerWords, makeAnswer } from "./answer.js";
 import { controlGroup, makeCards, makeDesign, makeMore, makePresets } from "./controls.js";
 import { element, freshId, setAttribute, setText } from "./dom.js";
 import { makeEquation } from "./equation.js";
+import { makeFirst } from "./first.js";
 import { isGiven } from "./ingredients.js";
 import { advance, states } from "./math.js";
 import { buildModel } from "./model.js";
@@ -35,6 +36,9 @@ function createExplorer(widget, host) {
       app.notes = [...extraNotes, ...notes];
       app.schedule();
     },
+    restart() {
+      app.change({ ...app.initial, all: app.settings.all }, true);
+    },
     commit() {
       app.committed = true;
       app.schedule();
@@ -45,12 +49,14 @@ function createExplorer(widget, host) {
     frame() {
       app.pending = 0;
       const start = performance.now();
+      showParts(app);
       if (!app.theme.ink) app.theme = readTheme(app.root); // JupyterLab renders before it attaches
       app.model = buildModel(app.settings, app.data);
       if (app.hover && app.hover.row < app.model.g.L) app.model.cell = app.hover;
       // Pictures first: they ask for their sizes, and words written before would make the page lay itself out anew.
       for (const paint of app.painters) paint(app.model);
       for (const update of app.updaters) update(app.model);
+      app.watchCanvases?.();
       app.frameMs = performance.now() - start;
       setAttribute(app.root, "data-cd-frame-ms", app.frameMs.toFixed(2));
       app.publish();
@@ -67,15 +73,36 @@ function createExplorer(widget, host) {
     },
     onCommit: [],
     cleanups: [],
+    ends: [], // of the parts on show
+    first: widget.get("first") === true,
   };
   const saved = widget.get("settings");
   app.settings = normaliseSettings(saved && Object.keys(saved).length ? saved : {}).settings;
   app.initial = app.settings; // what the page was written with, whatever its address says
   app.home = homeOf(app.settings);
-  app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" });
-  buildParts(app, widget.get("parts") || ALL_PARTS);
+  app.parts = element("div", {});
+  const status = element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" });
+  app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" }, app.parts, status);
+  app.onCommit.push(() => setText(status, describe(app.model) + spokenOutcome(app)));
+  showParts(app);
   host.append(app.root);
   return app;
+}
+
+// The first figure, or the lab that it opens. Either is built when it is asked for: what it shows is in the settings.
+function showParts(app) {
+  const lab = !app.first || app.settings.all;
+  if (app.lab === lab) return;
+  const held = app.parts.contains(document.activeElement);
+  const { cleanups } = app;
+  app.ends.forEach((end) => end());
+  Object.assign(app, { lab, painters: [], updaters: [], cleanups: [], shownLock: undefined });
+  app.parts.replaceChildren();
+  if (lab) buildParts(app, app.widget.get("parts") || ALL_PARTS);
+  else makeFirst(app, makeNote(app));
+  Object.assign(app, { ends: app.cleanups, cleanups });
+  app.root.dispatchEvent(new CustomEvent("cdx-layout", { bubbles: true })); // a page gives the lab its room
+  if (held) app.parts.querySelector("[data-cd=all-controls], [data-cd=fewer-controls]")?.focus();
 }
 
 function listen(app) {
@@ -111,7 +138,7 @@ const SMALL_FIGURES = [["impulse", "Impulse response", drawImpulse], ["plane", "
 
 function buildParts(app, parts) {
   const has = (name) => parts.includes(name);
-  const { root } = app;
+  const root = app.parts;
   if (has("presets")) root.append(makePresets(app));
   if (has("path")) root.append(makePath(app));
   root.append(makeDesign(app, has("presets")));
@@ -122,8 +149,6 @@ function buildParts(app, parts) {
   if (has("tokens")) root.append(element("div", { class: "cdx-tokens", "data-locks": true }, ...controlGroup(["tokens", "text", "length"], app), makeMore("tokens", app)));
   root.append(makeStage(app, parts));
   if (has("numbers")) root.append(makeNumbers(app));
-  root.append(element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" }));
-  app.onCommit.push(() => setText(root.querySelector("[data-cd=status]"), describe(app.model) + spokenOutcome(app)));
 }
 
 // What is seen, the smaller figures or the panel that takes their place, and the cards in hand's reach.
@@ -321,7 +346,7 @@ export default {
   render({ model, el }) {
     const start = performance.now();
     const app = createExplorer(model, el);
-    const end = () => app.cleanups.forEach((clean) => clean());
+    const end = () => [...app.ends, ...app.cleanups].forEach((clean) => clean());
     if (model.get("_in_page") === true) return startInPage(app, start).then(() => end);
     listen(app);
     drawFirst(app);

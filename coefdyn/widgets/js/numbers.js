@@ -1,15 +1,18 @@
 // The matrix with its reading line, and the row of numbers.
 
+import { formatShare } from "./answer.js";
 import { mixFinite } from "./blend.js";
 import { element, setAttribute, setText } from "./dom.js";
+import { largestMagnitude } from "./math.js";
 import { cellAt, drawMatrix } from "./matrix.js";
 import { CLASS_WORDS, formatNumber, formatPercent, formatSpectrum, halfLifeWords } from "./text.js";
 
-export function makeMatrix(app) {
+// `plain` for the first figure: no switch, and a sentence without scores.
+export function makeMatrix(app, plain = false) {
   const canvas = element("canvas", { class: "cdx-canvas", tabindex: "0", role: "application",
     "aria-roledescription": "coefficient matrix", "data-cd": "matrix" });
   const reading = element("p", { class: "cdx-reading", "data-cd": "reading" });
-  const legend = makeLegend(app);
+  const legend = plain ? null : makeLegend(app);
   const node = element("figure", { class: "cdx-figure cdx-figure-matrix" },
     element("div", { class: "cdx-matrix-box" }, canvas, legend), reading);
   const choose = (event) => {
@@ -37,9 +40,9 @@ export function makeMatrix(app) {
   });
   canvas.addEventListener("pointerleave", () => hover(null));
   canvas.addEventListener("keydown", (event) => moveCell(app, event));
-  app.painters.push((model) => drawMatrix(canvas, fadedModel(app, model), app.theme));
+  app.painters.push((model) => (plain ? drawMatrix(canvas, fadedModel(app, asShares(model)), plainTheme(app.theme)) : drawMatrix(canvas, fadedModel(app, model), app.theme)));
   app.updaters.push((model) => {
-    const words = readingWords(model);
+    const words = plain ? shareWords(model) : readingWords(model);
     setText(reading, words);
     setAttribute(canvas, "aria-label", `${model.g.L} by ${model.g.L} coefficients. ${words} Arrow keys move.`);
   });
@@ -51,7 +54,8 @@ const FADE_MS = 320;
 // From one row of Table 1 to the next the picture fades; the numbers are the new ones at once.
 export function startFade(app) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  app.fade = { values: app.model.shown, top: app.model.top || 1, start: performance.now() };
+  const { shown, top } = app.lab ? app.model : asShares(app.model);
+  app.fade = { values: shown, top: top || 1, start: performance.now() };
 }
 
 function fadedModel(app, model) {
@@ -79,6 +83,17 @@ function moveCell(app, event) {
   const row = Math.min(Math.max(app.settings.row + move[0], 1), L);
   const column = Math.min(Math.max(app.settings.column + move[1], 1), L);
   app.change({ row: Math.max(row, move[1] ? column : 1), column: Math.min(column, move[0] ? row : L) }, true);
+}
+
+// Whatever the lab's matrix shows, a first look gets what the answer is made of, in the same colours for every design.
+const asShares = (model) => ({ ...model, shown: model.weights, top: Math.max(1, largestMagnitude(model.weights)), epsilonShown: 0 });
+const plainTheme = (theme) => ({ ...theme, "near-zero": theme.zero });
+
+// How much one word reads of another, as far as the answer has it: the divided coefficient.
+function shareWords({ g, cell: { row, column }, weights }) {
+  const [output, token] = [g.words[row], g.words[column]];
+  if (row < column) return `“${output}” comes before “${token}”.`;
+  return `“${output}” reads ${formatShare(weights[row * g.L + column])} of “${token}”.`;
 }
 
 export function readingWords({ g, cell: { row, column }, alpha, weights, scores }) {

@@ -20,7 +20,7 @@ const PANELS = [
 
 // The bar of buttons; the panels themselves go into `side`, in place of the figures there.
 export function makePanels(app, side) {
-  const bar = element("div", { class: "cdx-panel-bar", role: "group", "aria-label": "More views" });
+  const bar = element("div", { class: "cdx-panel-bar", role: "group", "aria-label": "More views" }, app.first ? allButton(app) : null);
   const useful = isGiven(app.data) ? ["inspect", "stability"] : PANELS.map(([name]) => name);
   for (const [name, label, make] of PANELS.filter(([name]) => useful.includes(name))) {
     const id = freshId(`panel-${name}`);
@@ -53,7 +53,7 @@ export function makePanels(app, side) {
   return bar;
 }
 
-function copyButton(app) {
+export function copyButton(app) {
   const button = element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "copy-link", text: "Copy link",
     onclick: async () => {
       const link = linkTo(app);
@@ -74,7 +74,14 @@ function linkTo(app) {
   return page + (app.prefix || addressPrefix(app.widget.get("name") || "")) + encodeSettings(app.settings, app.home);
 }
 
-function resetButton(app) {
+export function resetButton(app) {
   return element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "reset", text: "Reset",
-    onclick: () => app.change(app.initial, true) });
+    onclick: app.restart });
+}
+
+// From the first figure to the lab, and back.
+export function allButton(app) {
+  const lab = app.settings.all;
+  return element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": lab ? "fewer-controls" : "all-controls", text: lab ? "← Fewer controls" : "All controls",
+    onclick: () => app.change({ all: !lab, panel: "none" }, true) });
 }

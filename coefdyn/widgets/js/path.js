@@ -1,12 +1,12 @@
 // From one row to another, one ingredient a step, with what each step brings.
 
-import { element, freshId, setAttribute, setText } from "./dom.js";
+import { element, freshId, oneTabStop, setAttribute, setText } from "./dom.js";
 import { startFade } from "./numbers.js";
 import { withPreset } from "./state.js";
 import { DESIGN_PARTS, isMorphing, STOP_WORDS } from "./text.js";
 import SCHEMA from "../schema.json" with { type: "json" };
 
-const PATH_ROWS = ["softmax_attention", "linear_attention", "mamba2", "deltanet", "gated_deltanet"];
+export const PATH_ROWS = ["softmax_attention", "linear_attention", "mamba2", "deltanet", "gated_deltanet"];
 const PATH_ORDER = ["readout", "normalizer", "beside", "structure", "scaling"];
 const PATH_MS = 3200;
 
@@ -91,7 +91,7 @@ function stopWords(stop) {
 }
 
 export function makePath(app) {
-  const path = { from: PATH_ROWS[0], to: PATH_ROWS.at(-1), stops: [], timer: 0 };
+  const path = { from: PATH_ROWS[0], to: PATH_ROWS.at(-1), stops: [] };
   const list = element("ol", { class: "cdx-stops", "data-cd": "path-stops" });
   const caption = element("p", { class: "cdx-caption", "data-cd": "path-caption" });
   const fits = (stop, s) => DESIGN_PARTS.every(([key]) => stop.kinds[key] === s[key]);
@@ -102,61 +102,63 @@ export function makePath(app) {
     startFade(app);
     app.change(settingsOfStop(app.settings, stop), true);
   };
-  const stopPlaying = () => {
-    clearInterval(path.timer);
-    path.timer = 0;
-    showPlay();
-  };
-  const play = element("button", { type: "button", class: "cdx-button cdx-play-path", "data-cd": "path-play", onclick: () => {
-    if (path.timer) return stopPlaying();
-    go(here() < 0 || here() === path.stops.length - 1 ? 0 : here() + 1);
-    path.timer = setInterval(() => (here() >= 0 && here() < path.stops.length - 1 && !app.locked ? go(here() + 1) : stopPlaying()), PATH_MS);
-    return showPlay();
-  } });
-  const showPlay = () => {
-    setText(play, path.timer ? "■ stop" : "▶ play the path");
-    setAttribute(play, "aria-pressed", path.timer !== 0);
-  };
+  const play = makePlay(app, { here, last: () => path.stops.length - 1, go, text: "▶ play the path" });
   const step = (by, text, hook) => element("button", { type: "button", class: "cdx-button", "data-cd": hook, text,
     onclick: () => {
-      stopPlaying();
+      play.stop();
       go(Math.min(Math.max(here() + by, 0), path.stops.length - 1));
     } });
   const ends = ["from", "to"].map((end) => pathEnd(app, path, end, () => {
-    stopPlaying();
+    play.stop();
     fillStops();
     app.schedule();
   }));
   const fillStops = () => {
     path.stops = pathStops(pathRows(path.from, path.to));
     list.replaceChildren(...path.stops.map((stop, m) => stopButton(stop, () => {
-      stopPlaying();
+      play.stop();
       go(m);
     })));
   };
-  list.addEventListener("keydown", (event) => {
-    const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (!by) return;
-    event.preventDefault();
-    const m = Math.min(Math.max(here() + by, 0), path.stops.length - 1);
-    go(m);
-    list.children[m].firstChild.focus();
-  });
+  const tabTo = oneTabStop(list, () => [...list.querySelectorAll(".cdx-stop")]);
   fillStops();
-  showPlay();
-  app.cleanups.push(() => clearInterval(path.timer));
   app.updaters.push(({ settings: s }) => {
     const at = isMorphing(s) ? -1 : path.stops.findIndex((stop) => fits(stop, s));
     [...list.children].forEach((item, m) => {
       setAttribute(item.firstChild, "aria-current", m === at ? "step" : "false");
       setAttribute(item, "data-done", m < at);
     });
+    tabTo(at);
     setText(caption, at >= 0 ? stopWords(path.stops[at]) : "Not on this path: press a step, or play it.");
   });
-  const bar = element("div", { class: "cdx-path-bar" }, play, step(-1, "←", "path-prev"), step(1, "→", "path-next"), ...ends);
+  const bar = element("div", { class: "cdx-path-bar" }, play.button, step(-1, "←", "path-prev"), step(1, "→", "path-next"), ...ends);
   bar.querySelector("[data-cd=path-prev]").setAttribute("aria-label", "← one step back");
   bar.querySelector("[data-cd=path-next]").setAttribute("aria-label", "→ one step on");
   return element("div", { class: "cdx-path", role: "group", "aria-label": "The path, one ingredient a step", "data-cd": "path", "data-locks": true }, list, bar, caption);
+}
+
+// Walks along the stops, from the first where the last is reached; a second press stops.
+export function makePlay(app, { here, last, go, text, name }) {
+  let timer = 0;
+  const show = () => {
+    setText(button, timer ? "■ stop" : text);
+    setAttribute(button, "aria-pressed", timer !== 0);
+    if (name) setAttribute(button, "aria-label", timer ? "■ stop" : `${text}: ${name}`);
+  };
+  const stop = () => {
+    clearInterval(timer);
+    timer = 0;
+    show();
+  };
+  const button = element("button", { type: "button", class: "cdx-button cdx-play-path", "data-cd": "path-play", onclick: () => {
+    if (timer) return stop();
+    go(here() < 0 || here() === last() ? 0 : here() + 1);
+    timer = setInterval(() => (here() >= 0 && here() < last() && !app.locked ? go(here() + 1) : stop()), PATH_MS);
+    return show();
+  } });
+  show();
+  app.cleanups.push(() => clearInterval(timer));
+  return { button, stop };
 }
 
 function stopButton(stop, onclick) {

@@ -35,7 +35,7 @@ function predictionStore(app) {
 }
 
 // Settings that a locked explorer still lets the reader choose, and that no answer depends on.
-export const LOOKING = ["row", "column", "panel", "view", "head"];
+export const LOOKING = ["row", "column", "panel", "view", "head", "all"];
 
 const ASKED_WAYS = { up: ["raise", (now, then) => now > then], down: ["lower", (now, then) => now < then] };
 
@@ -45,10 +45,11 @@ const ASKED_NUMBERS = () => [...NUMBERS,
   ["largest-weight", "", "", ({ weights }) => numberPair(largestMagnitude(weights))]];
 const numberPair = (x) => [formatNumber(x), x];
 
+// In the lab with the asked control; the first figure has it among its own.
 export function makeExplorerPredict(app) {
   const { predict } = app;
   const read = ASKED_NUMBERS().find(([hook]) => hook === predict.number)[3];
-  const [asked] = controlGroup([predict.control], app, "asked");
+  const [asked] = app.lab ? controlGroup([predict.control], app, "asked") : [null];
   return makePredict(app, { read, baseline: Number(read(buildModel(app.initial, app.data))[1]), asked, label: labelOf });
 }
 
@@ -57,29 +58,30 @@ export function makePredict(app, { read, baseline, asked, label }) {
   const { predict } = app;
   const store = predictionStore(app);
   const start = app.initial;
+  const restart = app.restart ?? (() => app.change(start, true));
   const buttons = PREDICTIONS.map(([answer, text]) => element("button", { type: "button", class: "cdx-button", text,
     "data-cd": `predict-${answer}`, onclick: () => {
       decide({ answer, date: today(), question: predict.question, page: document.title });
-      app.change(start, true); // the answer is about the figure as the question found it
+      restart(); // the answer is about the figure as the question found it
       outcome.focus({ preventScroll: true }); // the buttons are about to rest, and would drop the focus
     } }));
   const outcome = element("p", { class: "cdx-sentence", tabindex: "-1", "data-cd": "predict-outcome" });
   const back = element("button", { type: "button", class: "cdx-button", "data-cd": "predict-back", text: "Back to the question",
     onclick: () => {
-      app.change(start, true);
+      restart();
       outcome.focus({ preventScroll: true });
     } });
   const again = element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "predict-reset", text: "Ask me again",
     onclick: () => {
-      app.change(start, true);
+      restart();
       decide(null);
       app.frame();
       buttons[0].focus({ preventScroll: true });
     } });
-  let state = store.load();
+  let state = app.answered === undefined ? store.load() : app.answered; // a second box, such as the lab's, knows the first
   app.locked = !state;
   const decide = (next) => {
-    state = next;
+    state = app.answered = next;
     app.locked = !next;
     store.save(next);
     app.schedule();
@@ -98,7 +100,7 @@ export function makePredict(app, { read, baseline, asked, label }) {
     element("p", { class: "cdx-sentence" }, element("strong", { text: predict.question })),
     element("div", { class: "cdx-asked" },
       element("div", { class: "cdx-chips cdx-left" }, ...buttons, again),
-      element("fieldset", { class: "cdx-lock" }, asked)),
+      asked ? element("fieldset", { class: "cdx-lock" }, asked) : null),
     outcome, back);
 }
 

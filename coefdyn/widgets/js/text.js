@@ -74,15 +74,20 @@ export const DESIGN_PARTS = [["structure", "A", "evolution"], ["scaling", "b", "
 
 const kindWords = (key, kind) => SCHEMA.choices[key].options[kind].split(":")[0];
 
-// The four kinds of a design of one's own, what stands beside φ, and the row that shares most of them.
-function ownWords(s) {
+// The row that shares most kinds with a design, and the signs of those that differ.
+export function nearestRow(s) {
   const differing = (name) => DESIGN_PARTS.filter(([key]) => SCHEMA.rows[name].kinds[key] !== s[key]);
   const nearest = Object.keys(SCHEMA.rows).reduce((best, name) => (differing(name).length < differing(best).length ? name : best));
-  const others = differing(nearest).map(([, sign]) => sign);
+  return { label: SCHEMA.rows[nearest].label, signs: differing(nearest).map(([, sign]) => sign) };
+}
+
+// The four kinds of a design of one's own, what stands beside φ, and the row that shares most of them.
+function ownWords(s) {
+  const { label, signs } = nearestRow(s);
   const shown = DESIGN_PARTS.filter(([key]) => key !== "beside" || s.beside !== "none");
   const parts = shown.map(([key, sign]) => `${sign} ${kindWords(key, s[key])}`).join(" · ");
-  const gap = others.length ? `which differs in ${others.join(", ")}` : "which takes the key itself for z";
-  return `Own design: ${parts}; nearest ${SCHEMA.rows[nearest].label}, ${gap}`;
+  const gap = signs.length ? `which differs in ${signs.join(", ")}` : "which takes the key itself for z";
+  return `Own design: ${parts}; nearest ${label}, ${gap}`;
 }
 
 // What is on show, always in one line; a row since Table 1 with what it changed.

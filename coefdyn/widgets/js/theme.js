@@ -98,7 +98,14 @@ export function arrow(ctx, x0, y0, x1, y1, color, width = 2) {
   ctx.fill();
 }
 
-// Draws anew when the page turns dark or light, changes its width, or is printed.
+// Whether a canvas that is on show has the size it was drawn at.
+function isDrawn(canvas) {
+  if (!canvas.clientWidth || !canvas.clientHeight) return true;
+  const ratio = (window.devicePixelRatio || 1) * textZoom;
+  return sizeOf(canvas).every((size, m) => [canvas.width, canvas.height][m] === Math.round(size * ratio));
+}
+
+// Draws anew when the page turns dark or light, gives a picture another size, or is printed.
 export function listenToTheme(app) {
   const refresh = () => {
     app.theme = readTheme(app.root);
@@ -108,13 +115,17 @@ export function listenToTheme(app) {
   const watcher = new MutationObserver(refresh);
   watcher.observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme", "data-mode"] });
   watcher.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
-  let { width: known } = app.root.getBoundingClientRect(); // an observer's first call tells what is drawn by then
-  const sizes = new ResizeObserver(() => {
-    const again = known === app.root.getBoundingClientRect().width;
-    known = null;
-    if (app.model && !again) refresh();
+  // What was drawn at another size is drawn anew, whatever has changed it.
+  const sizes = new ResizeObserver((entries) => {
+    if (app.model && entries.some(({ target }) => !isDrawn(target))) refresh();
   });
-  sizes.observe(app.root);
+  const watched = new WeakSet();
+  app.watchCanvases = () => app.root.querySelectorAll("canvas").forEach((canvas) => {
+    if (watched.has(canvas)) return;
+    watched.add(canvas);
+    sizes.observe(canvas);
+  });
+  app.watchCanvases();
   // Paper waits for no frame: it is drawn as soon as the colours and widths of the page are those of paper.
   const paper = matchMedia("print");
   const print = () => {
