@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -130,7 +131,7 @@ def test_the_paper_profile_is_larger_and_has_three_seeds() -> None:
 def test_wrong_calls_are_answered_in_words() -> None:
     with pytest.raises(ValueError, match="quick"):
         SMALL.run("quik")
-    with pytest.raises(ValueError, match="at least 1"):
+    with pytest.raises(ValueError, match="no number of seeds"):
         SMALL.run(seeds=0)
     with pytest.raises(ValueError, match="two"):
         replace(SMALL).config("tow")
@@ -201,3 +202,19 @@ def test_a_difference_that_hangs_on_the_seed_separates_nobody() -> None:
 def test_an_opening_names_the_nearest_row() -> None:
     with pytest.raises(ValueError, match="did you mean 'DeltaNet'"):
         opening("scoreboard", "Mamba-2", "DeltaNte")
+
+
+@pytest.mark.parametrize("seeds", ["3", "two", True, 0, -1, 1.5, [], [0, "1"]])
+def test_no_number_of_seeds_is_refused_in_words(seeds: object) -> None:
+    from coefdyn.lab.experiments import principle_3
+
+    said = re.escape(f"seeds={seeds!r} ({type(seeds).__name__}) is no number of seeds")
+    for run in (CONTESTS["linear_attention"].run, principle_3.run):
+        with pytest.raises(ValueError, match=said):
+            run("quick", seeds=seeds)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_gpu_that_is_not_here_is_named() -> None:
+    with pytest.raises(ValueError, match="asks for a GPU, but torch"):
+        CONTESTS["linear_attention"].run("quick", device="cuda")

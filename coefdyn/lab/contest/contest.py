@@ -8,12 +8,11 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import torch
-
+from coefdyn.lab.arguments import numbered
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.films.recording import coefficients_of, sequence_labels
 from coefdyn.lab.tasks import IGNORE, TaskConfig, splits
-from coefdyn.lab.training import Record, RunConfig, TrainConfig, TrainOptions, train_run
+from coefdyn.lab.training import Record, RunConfig, RunOptions, TrainConfig, TrainOptions, train_run
 from coefdyn.models import ModelConfig, SequenceModel
 from coefdyn.options import check_choice
 from coefdyn.plots import plot_coefficients
@@ -134,15 +133,13 @@ class Contest:
             device: "cpu" or "cuda"; None for a GPU if there is one.
 
         Raises:
-            ValueError: for an unknown profile, or fewer than one seed.
+            ValueError: for an unknown profile, a device that is not here, or no number of seeds.
         """
         check_choice("profile", profile, tuple(PROFILES))
-        count = PROFILES[profile][0] if seeds is None else seeds
-        if count < 1:
-            raise ValueError(f"seeds must be at least 1, got {seeds!r}; None for the profile's.")
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+        wanted = numbered(PROFILES[profile][0] if seeds is None else seeds) or ()
+        place = str(RunOptions(device=device).local_device())
         done = {
-            name: _train([self.config(name, profile, seed) for seed in range(count)], device)
+            name: _train([self.config(name, profile, seed) for seed in wanted], place)
             for name in self.entrants
         }
         return ContestResult(contest=self, profile=profile, trained=done)

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from coefdyn.lab.arguments import numbered
 from coefdyn.lab.experiments import second_look
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
@@ -110,7 +111,7 @@ class Experiment(ABC):
         self,
         profile: str = "quick",
         *,
-        seeds: Sequence[int] | None = None,
+        seeds: int | Sequence[int] | None = None,
         only: Mapping[str, Collection[str]] | None = None,
         device: str | None = None,
         out: Path | str | None = None,
@@ -120,15 +121,16 @@ class Experiment(ABC):
 
         Args:
             profile: one of ``profiles``.
-            seeds: instead of the profile's; a pilot's seeds, which choose the rate, stay.
+            seeds: instead of the profile's, n for seeds 0 to n - 1; a pilot's seeds, which choose
+                the rate, stay.
             only: facet -> its values: other variants are left for later.
             device: "cpu" or "cuda"; None for a GPU if there is one. ``options.device`` goes first.
             out: folder of the result files; None keeps nothing on disk and trains everything.
             options: processes, budget, progress.
 
         Raises:
-            ValueError: for an unknown profile, a facet or value of ``only`` that no variant has,
-                or where ``only`` leaves no variant.
+            ValueError: for an unknown profile, no number of seeds, a facet or value of ``only`` that
+                no variant has, or where ``only`` leaves no variant.
         """
         plan = self._plan(profile, seeds)
         _check_only(f"{self.id} at {profile}", only or {}, plan)
@@ -170,7 +172,7 @@ class Experiment(ABC):
         self,
         profile: str = "quick",
         *,
-        seeds: Sequence[int] | None = None,
+        seeds: int | Sequence[int] | None = None,
         out: Path | str | None = None,
     ) -> Result:
         """The finished runs on disk; an empty result if there are none.
@@ -202,7 +204,8 @@ class Experiment(ABC):
             return empty_figure(f"{self.id}: not yet run at {result.profile} scale")
         return self.draw(result)
 
-    def _plan(self, profile: str, seeds: Sequence[int] | None) -> AnyPlan:
+    def _plan(self, profile: str, asked: int | Sequence[int] | None) -> AnyPlan:
+        seeds = numbered(asked)
         check_choice("profile", profile, PROFILES)
         if profile not in self.profiles:
             raise ValueError(

@@ -205,7 +205,7 @@ class Principle1(Experiment):
         self,
         profile: str = "quick",
         *,
-        seeds: Sequence[int] | None = None,
+        seeds: int | Sequence[int] | None = None,
         only: Mapping[str, Collection[str]] | None = None,
         device: str | None = None,
         out: Path | str | None = None,
