@@ -129,8 +129,8 @@ class Experiment(ABC):
             options: processes, budget, progress.
 
         Raises:
-            ValueError: for an unknown profile, no number of seeds, a facet or value of ``only`` that
-                no variant has, or where ``only`` leaves no variant.
+            ValueError: for an unknown profile, no number of seeds, a facet or value of ``only``
+                that no variant has, or where ``only`` leaves no variant.
         """
         plan = self._plan(profile, seeds)
         _check_only(f"{self.id} at {profile}", only or {}, plan)
