@@ -18,7 +18,7 @@ import torch
 from browser.explorer_pages import settle, write_page
 
 from book.tools.promises import Promise, Seen, Step, figure_of, promises, widget
-from coefdyn.lab.train.kept import kept_run
+from coefdyn.lab.train.kept_runs import kept_run
 
 pytestmark = pytest.mark.browser
 
