@@ -250,7 +250,7 @@ TYPE = re.compile(r"\b[A-Z]\w*[a-z]\w*\b")
 
 
 def _resolves(name: str) -> bool:
-    """Whether a page lists the name, or what it belongs to and it is there."""
+    """Return whether a page lists the name, or its owner with that attribute."""
     parts = name.split(".")
     if parts[0] == "coefdyn":
         return name in MODULES or any(
@@ -270,13 +270,13 @@ def _resolves(name: str) -> bool:
 
 
 def _of_the_library(name: str) -> bool:
-    """Whether a word in backticks is meant as a name of the library: a class, or dotted."""
+    """Return whether a word in backticks is meant as a library name: a class, or dotted."""
     first = name.split(".")[0]
     return first == "coefdyn" or (first in DEFINED and (first[0].isupper() or "_" in first))
 
 
 def documented() -> list[tuple[str, object]]:
-    """What the pages of the library say; those of the lab follow the book."""
+    """Entries on the pages of the library; those of the lab follow the book."""
     found = [*THINGS, *((place, module(place)) for place in MODULES)]
     return [one for one in found if not one[0].startswith("coefdyn.lab")]
 
