@@ -1,4 +1,4 @@
-"""What one test may change for all that follow: taken before each test, given back after it."""
+"""Global state that one test may change for later ones: saved before each test, restored after."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which execution methods a test can ask for on a CPU."""
+"""Execution methods that a test can request on a CPU."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Twin:
         return losses, weights
 
     def payload(self) -> dict[str, Any]:
-        """What the page needs to run the same."""
+        """Data with which the page repeats the run."""
         batches = [
             {
                 "tokens": tokens.flatten().tolist(),

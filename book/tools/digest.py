@@ -55,7 +55,7 @@ class Digest:
 
     @property
     def of_data(self) -> dict[str, Any]:
-        """What an execution can change: the data's digest, and which files it opened."""
+        """Parts that an execution can change: the data's digest, and the files it opened."""
         return {"data": self.data, "opened": self.opened}
 
     def changes(self, recorded: dict[str, Any]) -> list[str]:
@@ -217,7 +217,7 @@ def data_files(cells: list[str], root: Path = ROOT) -> list[Path]:
 
 
 def _counts(path: Path, root: Path) -> bool:
-    """Whether outputs may depend on a file below `data/`: it is neither scratch nor hidden."""
+    """Return whether outputs may depend on a file below `data/`, neither scratch nor hidden."""
     parts = path.relative_to(root / "data").parts
     return parts[:1] != ("scratch",) and not any(part.startswith(".") for part in parts)
 

@@ -76,7 +76,7 @@ class Link:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What is read after a step: a quantity, how it is related, and to what."""
+    """Observation after a step: a quantity, its relation, and the value it is compared with."""
 
     quantity: str
     relation: str
@@ -292,7 +292,7 @@ def promises(book: Path = BOOK) -> list[Promise]:
 
 
 def problems(book: Path = BOOK) -> list[str]:
-    """What is wrong with the book's promises, a line each; empty where every one has its record."""
+    """Faults of the book's promises, a line each; empty where every one has its record."""
     found = []
     for path in pages(book):
         page = parse(path.read_text(encoding="utf-8"), path.relative_to(book).with_suffix("").as_posix())
@@ -356,7 +356,7 @@ def figure_of(promise: Promise) -> Figure:
 
 
 def _addressed(link: Link, shown: list[Figure]) -> Figure:
-    """What `#cd?` (the first explorer), `#cd-NAME?` and `#cd-train?` speak to."""
+    """Figure addressed by `#cd?` (the first explorer), `#cd-NAME?` or `#cd-train?`."""
     name = link.prefix.removeprefix("#cd").removeprefix("-")
     kind = "PageTraining" if name == "train" else "Explorer"
     fits = [f for f in shown if re.search(rf"\b{kind}\b[.(]", f.code)]

@@ -88,7 +88,7 @@ def apply(
 
 
 def is_empty(dynamics: CoefficientDynamics, v: Tensor) -> bool:
-    """Whether there is no sequence: kernels need one, sums over nothing do not."""
+    """Return whether there is no sequence: kernels need one, sums over nothing do not."""
     return 0 in dynamics.batch_shape or 0 in v.shape[:-2]
 
 

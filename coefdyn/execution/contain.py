@@ -39,7 +39,7 @@ def contained(
 
 
 def finite_so_far(dynamics: CoefficientDynamics, v: Tensor) -> Bool[Tensor, "*batch L"]:
-    """Whether no input of this token or an earlier one is NaN or infinite."""
+    """Return whether no input of this token or an earlier one is NaN or infinite."""
     finite = torch.isfinite(v).all(-1)
     for value, axes in dynamics._named_tensors().values():
         here = torch.isfinite(value)

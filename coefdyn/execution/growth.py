@@ -1,4 +1,4 @@
-"""Where evolutions that erase may grow, and by how much a fast algorithm may let them.
+"""Growth of erasing evolutions, and the limits within which fast algorithms are accurate.
 
 The triangular systems of the fast algorithms are accurate in absolute terms: a pair that many
 erasures have made tiny keeps a rounding error of the size of its two vectors. A growth afterwards,
@@ -53,12 +53,12 @@ RECENT = 8
 
 
 def reflects(dynamics: CoefficientDynamics) -> bool:
-    """Whether A_t is a Householder-like step, exactly that and no subclass."""
+    """Return whether the type of A_t is exactly Householder, and no subclass."""
     return type(dynamics.evolution) is Householder
 
 
 def erases(dynamics: CoefficientDynamics) -> bool:
-    """Whether A_t takes something out of the state, for which fast algorithms solve a system."""
+    """Return whether A_t erases from the state, so that fast algorithms solve a system."""
     return reflects(dynamics) or type(dynamics.evolution) is DiagonalPlusRankOne
 
 
@@ -133,11 +133,9 @@ def _reach(nats: Tensor | None, log_b: Tensor) -> Tensor:
 
 
 def _rise(dynamics: CoefficientDynamics, erasures: bool = True) -> Tensor | None:
-    """How far the largest pair of each row lies above those just written, as ``(..., L)``; None for
-    0, or where numbers stay unread.
+    """Excess of each row's largest pair over those just written, ``(..., L)``.
 
-    Just written is the largest of RECENT tokens' log scalings. A readout that is not homogeneous
-    knows large scores from small: there the reach counts as it is, if that is more.
+    None for 0, or where values stay unread.
     """
     evolution, log_b = dynamics.evolution, dynamics.log_scaling
     tensors = (*evolution.tensors().values(), dynamics.outer_log_decay, log_b)
@@ -162,8 +160,11 @@ def _rise(dynamics: CoefficientDynamics, erasures: bool = True) -> Tensor | None
 
 
 def limit_nats(dynamics: CoefficientDynamics) -> float:
-    """What fast algorithms of this structure bear: LIMIT_NATS where they solve a system, anything
-    where A_t is a number, else half of the dtype's range, since factors are formed apart."""
+    """Largest growth that fast algorithms of this structure bear, in nats.
+
+    LIMIT_NATS where they solve a system, infinite where A_t is a number, else half of the dtype's
+    range, since factors are formed apart.
+    """
     if erases(dynamics):
         return LIMIT_NATS
     if type(dynamics.evolution) in (Identity, Scalar):
@@ -172,7 +173,7 @@ def limit_nats(dynamics: CoefficientDynamics) -> float:
 
 
 def grows(dynamics: CoefficientDynamics, erasures: bool = True) -> bool:
-    """Whether an evolution that can take away what has grown grows by more than its limit.
+    """Return whether an evolution that erases also grows by more than its limit.
 
     While a graph is recorded (vmap, torch.compile, CUDA graphs) numbers cannot be read, and the
     answer is False: run such a design once without.
@@ -183,8 +184,11 @@ def grows(dynamics: CoefficientDynamics, erasures: bool = True) -> bool:
 
 
 def hidden_growth(dynamics: CoefficientDynamics) -> bool:
-    """Whether a linear readout grows where a chunk does not see it: in log scalings, or in gates
-    that are stabilised because eta cancels the scale of a row. Erasures it does see."""
+    """Return whether a linear readout grows outside the view of a chunk.
+
+    That is in log scalings, or in gates that are stabilised because eta cancels the scale of a row.
+    A chunk does see the growth beside erasures.
+    """
     log_b = dynamics.log_scaling
     weighted = dynamics.evolution.common_log_decay is not None or log_b is not None
     if not has_finite_state(dynamics) or not dynamics.readout.is_linear:
@@ -203,7 +207,7 @@ def horizon_tokens(dynamics: CoefficientDynamics) -> int:
 
 
 def growth_message(dynamics: CoefficientDynamics, method: str) -> str:
-    """Why a method refuses a design that grows, and how far it would reach."""
+    """Message of a method that refuses a growing design, with the number of tokens within reach."""
     return (
         f"method={method!r} is accurate with {type(dynamics.evolution).__name__} while no pair of "
         f"tokens grows by more than {limit_nats(dynamics):.3g} nats relative to the token just "

@@ -62,7 +62,7 @@ def in_working_precision(
 
 
 def needs_float64(dynamics: CoefficientDynamics) -> bool:
-    """Whether scores of some hundred nats go through a readout that takes no scale out."""
+    """Return whether scores of some hundred nats meet a readout that takes no scale out."""
     cancels = dynamics.normalizer.cancels_scale and not dynamics.readout.is_homogeneous
     return cancels and dynamics.log_scaling is not None
 
@@ -76,7 +76,7 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager:
 
 
 def can_read(value: Tensor) -> bool:
-    """Whether the numbers of a tensor can be read now: not while a graph is being recorded."""
+    """Return whether values of a tensor can be read now: no graph is being recorded."""
     if torch.compiler.is_compiling() or value.device.type == "meta":
         return False
     if torch._C._functorch.is_functorch_wrapped_tensor(value):

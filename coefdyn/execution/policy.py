@@ -1,4 +1,4 @@
-"""Which method "auto" takes (``make bench`` prints the tables that the CPU's limits come from)."""
+"""The method that "auto" selects (``make bench`` prints the tables behind the CPU's limits)."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def choose(dynamics: CoefficientDynamics, value_dim: int = 1) -> str:
 
 
 def accepts(check, dynamics: CoefficientDynamics) -> bool:
-    """Whether a method's check lets the design pass."""
+    """Return whether a method's check lets the design pass."""
     try:
         check(dynamics)
     except ValueError:

@@ -136,7 +136,7 @@ def finish(
 
 
 def per_channel(evolution: Evolution) -> bool:
-    """Whether the decay is one number per channel."""
+    """True if the decay is one number per channel."""
     return evolution.axes.get("log_decay") == "Ln"
 
 

@@ -1,4 +1,4 @@
-"""What a design may have beside its four ingredients: an own term, an outer decay, a mask.
+"""Additions to the four ingredients of a design: an own term, an outer decay, a mask.
 
     alpha_{i,j} = M_{i,j} (exp(c_{j+1} + ... + c_i) phi(q_i^T h_{i,j}) + [i = j] own_i)
 

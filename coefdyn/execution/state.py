@@ -1,4 +1,4 @@
-"""What has to be remembered between two tokens.
+"""The state between two tokens.
 
 A linear readout lets the sum over j move inside (Lemma 1): one matrix S of n x d_v numbers.
 Any other readout needs every stored key h_{i,j} and every value, so its state grows with L.
@@ -63,7 +63,7 @@ State = LinearState | CacheState
 
 
 def has_finite_state(dynamics: CoefficientDynamics) -> bool:
-    """Whether the past fits into one matrix: identity readout, or a feature map with A_t = I.
+    """Return whether one matrix holds the past: identity readout, or a feature map with A_t = I.
 
     Not where pairs are masked, nor with an outer decay that A_t cannot take in: of features beside
     a sink, of a structure of one's own, or of a Dense one where eta follows its scale in the log.
@@ -79,8 +79,11 @@ def has_finite_state(dynamics: CoefficientDynamics) -> bool:
 
 
 def is_weighted(dynamics: CoefficientDynamics) -> bool:
-    """Whether a cache keeps log weights: for a common growth, a log scaling, or an outer decay that
-    a homogeneous readout lets in, which may grow as fast as the vectors fade."""
+    """Return whether a cache keeps log weights.
+
+    They serve a common growth, a log scaling, or an outer decay of a homogeneous readout, which may
+    grow as fast as the vectors fade.
+    """
     inside = dynamics.outer_log_decay is not None and dynamics.readout.is_homogeneous
     common = dynamics.evolution.common_log_decay
     return inside or common is not None or dynamics.log_scaling is not None

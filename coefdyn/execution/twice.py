@@ -29,7 +29,7 @@ Run = Callable[[CoefficientDynamics, Tensor], Tensor]
 
 
 def nested(dynamics: CoefficientDynamics, v: Tensor) -> bool:
-    """Whether torch.func differentiates this call at two levels, or one on top of autograd."""
+    """Return whether torch.func differentiates this call at two levels, or one above autograd."""
     functorch, levels, tracked = torch._C._functorch, set(), False
     if torch.compiler.is_compiling():
         return False

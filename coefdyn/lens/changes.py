@@ -1,4 +1,4 @@
-"""What can be done to a head of a running model, in the words of its design.
+"""Changes to a head of a running model, in terms of its design.
 
 Two kinds. Some act on y, what the mixing returns: another design, no y at all, the y of another
 run. The others act where the head enters the output projection, behind norms, gates and D: what
@@ -78,13 +78,13 @@ class Change(ABC):
     stepwise: ClassVar[bool] = False
 
     def y(self, seen: HeadsSeen) -> Float[Tensor, "B H L dv"]:
-        """What takes the place of y."""
+        """Replacement of y."""
         raise NotImplementedError
 
     def projected(
         self, x: Float[Tensor, "tokens H dv"], real: Bool[Tensor, " tokens"]
     ) -> Float[Tensor, "tokens H dv"]:
-        """What takes the place of the heads' part of the output projection's input."""
+        """Replacement of the heads' part of the output projection's input."""
         raise NotImplementedError
 
 

@@ -137,7 +137,7 @@ def _arguments(model: nn.Module) -> tuple[set[str], bool]:
 
 
 def _cache_of(answer: Any) -> tuple[str, Any]:
-    """What a pass keeps for the next one, by the name that the model's own output gives it.
+    """Cache of a pass for the next one, by its name in the model's own output.
 
     Raises:
         _NotTestable: for an output without a cache.

@@ -1,4 +1,4 @@
-"""Which tokens of a batch are real, and each sequence of it by itself.
+"""Real tokens of a batch, and each of its sequences alone.
 
 A batch of prompts is padded, and several documents may be packed into one row. What a head does is
 a property of one sequence, so the reading instruments look at each alone.

@@ -1,4 +1,4 @@
-"""What a model loses with each change: one row per head, for a table."""
+"""Effect of each change on a model: one row per head, for a table."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def effects(
     progress: bool | None = None,
     **kwargs: Any,
 ) -> list[Row]:
-    """What each change does to a model's answer, as rows that ``pandas.DataFrame`` takes.
+    """Effect of each change on a model's answer, as rows that ``pandas.DataFrame`` takes.
 
     Runs the model once as it is, once under ``trace`` to find the heads, and once per change:
 
@@ -100,7 +100,7 @@ def _each_head(seen: Trace, change: What) -> Iterator[tuple[Row, Changes]]:
 
 
 class _Measure:
-    """What is read off one output, beside that of the model as it is."""
+    """Measure of one output, relative to that of the unchanged model."""
 
     def __init__(
         self,

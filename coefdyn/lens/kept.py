@@ -22,7 +22,7 @@ _READOUTS = {"identity": readout.identity, "exp": readout.exp}
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class KeptHeads:
-    """What ``load_heads`` found.
+    """Heads that ``load_heads`` found.
 
     Attributes:
         layers: as ``trace`` gave them, first batch entry only, heads that were kept.

@@ -52,7 +52,7 @@ class Heard:
         self.segments = segments
 
     def is_named(self, key: int | str) -> bool:
-        """Whether this is layer ``key``: a number, a name, or that of a module that holds it."""
+        """Return whether this is layer ``key``: a number, its name, or a parent module's name."""
         if isinstance(key, int):
             return self.place == key
         return key in ("*", self.name, self.label) or self.name.startswith(f"{key}.")
@@ -85,7 +85,7 @@ class Listener:
         """A pass of the whole model has ended with this output, without an exception."""
 
     def hears(self) -> bool:
-        """Whether this listener is asked now."""
+        """Return whether this listener is active now."""
         return threading.get_ident() == self._thread and not getattr(_READING, "open", False)
 
     @contextmanager
@@ -117,7 +117,7 @@ class Listener:
             _READING.open = before
 
     def is_innermost(self) -> bool:
-        """Whether no other listener of this kind began to listen after this one."""
+        """Return whether no other listener of this kind began to listen after this one."""
         kin = [one for one in _AT_WORK if type(one) is type(self)]
         return bool(kin) and kin[-1] is self
 

@@ -1,4 +1,4 @@
-"""Where heads look: numbers per head, read off the coefficients of one layer.
+"""Reading of heads: numbers per head from the coefficients of one layer.
 
 Coefficients can be negative, so a share is one of magnitudes:
 
@@ -41,7 +41,7 @@ SCORES = ("entropy", "first", "previous", "own", "memory_tokens", "near_zero")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class HeadReading:
-    """Where each head looks on one input; means over the queries i >= 1.
+    """Positions that each head attends to on one input; means over the queries i >= 1.
 
     The first axis is the batch; for a layer with padding or packed documents it is that of
     ``LayerTrace.documents``, and L the longest of them.
@@ -76,7 +76,7 @@ class HeadReading:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Induction:
-    """How far heads look behind earlier occurrences of the token that they read.
+    """Weight of heads on the tokens after earlier occurrences of the current token.
 
     Attributes:
         score: share on tokens whose predecessor is the present token, (B, H), 0 where a sequence

@@ -1,4 +1,4 @@
-"""What the lens hands back: the layers of one pass."""
+"""Result of the lens: the layers of one pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the lens cannot look at as a whole, told before the model runs."""
+"""Refusals of models that the lens cannot trace, raised before the model runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NOT_MIXER = re.compile(
 
 
 def looks_like_mixer(module: nn.Module) -> bool:
-    """Whether a class name speaks of a sequence mixer rather than of its parts."""
+    """Return whether a class name is that of a sequence mixer rather than of a part of one."""
     if type(module).__module__.startswith("coefdyn."):
         return isinstance(module, Mixer)
     name = type(module).__name__

@@ -232,7 +232,7 @@ class Replacer(Listener):
         return torch.where(rows, seen.output + (one.y(seen) - mine), seen.output)
 
     def _enters_as_it_is(self, call: Heard) -> bool:
-        """Whether y itself is the input of the projection, and is heard when it enters there."""
+        """Return whether y itself is the input of the projection, and is observed there."""
         module, adapter = self.model.get_submodule(call.name), call.adapter
         if isinstance(adapter, ProjectedAdapter):
             return _takes(getattr(module, adapter.out)) is not None
@@ -307,7 +307,7 @@ def _two(shape: Sequence[int]) -> tuple[int, int]:
 
 
 def _takes(module: nn.Module) -> int | None:
-    """How many channels a linear map takes; None for any other module."""
+    """Number of input channels of a linear map; None for any other module."""
     width = getattr(module, "in_features", None)
     if width is None and type(module).__name__ == "Conv1D":
         return int(module.weight.shape[0])  # type: ignore[union-attr, index]

@@ -1,4 +1,4 @@
-"""What is left of a token in memory, with erasure, and which token erased it.
+"""Remaining share of a token in memory, with erasure, and the tokens that erased it.
 
     survival_{i,j} = |h_{i,j}| / |h_{j,j}|,   h_{i,j} = A_i ... A_{j+1} b_j k_j
 
@@ -35,7 +35,7 @@ FORGOTTEN = -100.0
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Survival:
-    """How large each stored key still is, relative to when it was written.
+    """Size of each stored key, relative to its size when it was written.
 
     Attributes:
         size: survival_{i,j}, 0 for i < j, ``(..., L, L)``; row i, column j.

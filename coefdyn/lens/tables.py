@@ -48,7 +48,7 @@ def head_rows(layer: LayerTrace, tokens: Int[Tensor, "B L"] | None = None) -> li
 
 
 def compare_traces(first: Trace, second: Trace) -> list[Row]:
-    """How far each head differs between two runs on inputs of the same shape.
+    """Difference of each head between two runs on inputs of the same shape.
 
     Two models of one architecture on one input, or one model on two inputs, or with and without
     ``replaced``. Means are over the real tokens of ``first``:

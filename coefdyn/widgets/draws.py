@@ -31,7 +31,7 @@ def _mix32(x: int) -> int:
 
 
 def draw_key(seed: int, stream: int, token: int, channel: int) -> int:
-    """32 bits of seed, stream, token and channel."""
+    """Key of 32 bits from seed, stream, token and channel."""
     x = _mix32((seed + 0x9E3779B9) & _MASK)
     for part in (stream, token, channel):
         x = _mix32((x + part) & _MASK)
@@ -39,17 +39,17 @@ def draw_key(seed: int, stream: int, token: int, channel: int) -> int:
 
 
 def round_milli(x: float) -> float:
-    """To three decimals, halves up."""
+    """Round to three decimals, halves up."""
     return math.floor(x * 1000 + 0.5) / 1000
 
 
 def draw_normal(seed: int, stream: int, token: int, channel: int) -> float:
-    """Twelve uniforms minus six: mean 0, variance 1, three decimals."""
+    """Draw twelve uniforms minus six: mean 0, variance 1, three decimals."""
     x = draw_key(seed, stream, token, channel)
     total = sum(_mix32((x + m * 0x9E3779B9) & _MASK) for m in range(1, 13))
     return round_milli(total / 2**32 - 6)
 
 
 def draw_uniform(seed: int, stream: int, token: int, channel: int) -> float:
-    """Uniform in (-1, 1), three decimals."""
+    """Draw uniformly in (-1, 1), three decimals."""
     return round_milli(draw_key(seed, stream, token, channel) / 2**32 * 2 - 1)

@@ -1,4 +1,4 @@
-"""The explorer: A_t, b_j, phi and eta_i under the reader's fingers; Table 1's rows as presets."""
+"""The explorer: interactive A_t, b_j, phi and eta_i, with the rows of Table 1 as presets."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ class Explorer(anywidget.AnyWidget):
 
     @traitlets.validate("settings")
     def _complete(self, proposal: traitlets.Bunch) -> dict[str, Any]:
-        """Named settings change, the others stay as they are."""
+        """Complete settings: named ones change, the others stay as they are."""
         complete = rules.validate(proposal["value"], base=self.settings or None)
         heads = max(1, len(self._sources))
         if complete["head"] > heads:
@@ -245,12 +245,12 @@ class Explorer(anywidget.AnyWidget):
         return shown_at(self.settings, self._given(), self.data.get("words") or ())
 
     def coefficients(self, normalized: bool = False) -> Float[Tensor, "L L"]:
-        """alpha, or alpha / eta, as the page shows them now, ``(L, L)``; at every setting."""
+        """Coefficients alpha, or alpha / eta, as the page shows them now, ``(L, L)``."""
         shown = self.shown()
         return shown.weights if normalized else shown.alpha
 
     def dynamics(self) -> CoefficientDynamics:
-        """What the page shows now, rebuilt in float64 with shapes ``(L, n)``.
+        """Dynamics that the page shows now, rebuilt in float64 with shapes ``(L, n)``.
 
         Raises:
             ValueError: on the way between a feature map and exp, ReLU or softplus, where no single

@@ -1,4 +1,4 @@
-"""A text of the reader's own as tokens: what is told, and what is asked.
+"""Tokens of a text of the reader's own: facts that it tells, and a question.
 
 ``js/facts.js`` holds the same rules, and golden vectors hold both to each other.
 
@@ -56,8 +56,7 @@ class FactToken:
 
 
 def clean_text(raw: str) -> str:
-    """What of a text can be shown: no control signs or line ends, at most 600 characters, whole
-    words."""
+    """Clean a text for display: no control signs or line ends, whole words, <= 600 characters."""
     text = _BLANKS.sub(" ", _HIDDEN.sub("", _LINES.sub("; ", raw))).removeprefix(" ")
     text = text.removesuffix(" ")
     if len(text) <= CHARACTERS:
@@ -90,8 +89,7 @@ def parse_facts(text: str) -> tuple[FactToken, ...]:
 
 
 def places_of(text: str) -> dict[str, int]:
-    """Where to look at first, from 1: the question at the end, and the first word stored under
-    what it asks for."""
+    """Initial positions, from 1: the question, and the first word stored under its key."""
     tokens = parse_facts(text)
     under = [token.key for token in tokens]
     asked = tokens[-1].query

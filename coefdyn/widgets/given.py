@@ -117,7 +117,7 @@ def _one_head(dynamics: CoefficientDynamics, at: Index) -> CoefficientDynamics:
 
 
 def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
-    """What the page needs of one head: lists of numbers, None where a structure has none."""
+    """Data of one head for the page: lists of numbers, None where a structure has none."""
     length, width = dynamics.q.shape
     a = dynamics.evolution
     eta = dynamics.normalizer
@@ -147,7 +147,7 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
 
 
 def _beside(dynamics: CoefficientDynamics) -> dict[str, Any]:
-    """What stands beside the four ingredients; nothing where there is nothing."""
+    """Additions to the four ingredients; empty where there are none."""
     length, found = dynamics.length, {}
     if dynamics.own is not None:
         found["own"] = dynamics.own.tolist()
@@ -228,7 +228,7 @@ def structure_of(evolution: Evolution) -> str:
 
 
 def _readout_name(phi: Readout) -> str:
-    """The page's readout that gives the same numbers."""
+    """Name of the page's readout that gives the same numbers."""
     probe = torch.linspace(-6, 6, 49, dtype=torch.float64)[:, None].expand(-1, 2)
     for name, ours in READOUTS.items():
         if isinstance(phi, FeatureMap) is not isinstance(ours, FeatureMap):

@@ -92,7 +92,7 @@ def unused_exports(folder: Path) -> list[str]:
 def _modules(
     path: Path, found: dict[Path, _Module], above: tuple[Path, ...]
 ) -> dict[Path, _Module]:
-    """What has to be read before a file, and the file: each after all that it imports."""
+    """Modules that a file needs and the file itself, each after all that it imports."""
     if path in above:
         circle = " imports ".join(one.name for one in (*above[above.index(path) :], path))
         raise ValueError(f"{circle}; move what they share into a file of its own.")
@@ -179,7 +179,7 @@ def _json(place: str, given: Mapping[str, Any]) -> str:
 
 
 def main(folders: Iterable[str]) -> int:
-    """Print what is exported for nobody; 1 if there is something."""
+    """Print the exports that no file imports; 1 if there are any."""
     found = [line for folder in folders for line in unused_exports(Path(folder))]
     print("\n".join(found), end="\n" if found else "")
     return int(bool(found))

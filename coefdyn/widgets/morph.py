@@ -51,7 +51,7 @@ class Morph:
         )
 
     def mix(self, start: Tensor, end: Tensor) -> Tensor:
-        """(1 - t) of the start and t of the end; at t = 1 the start does not count, even if inf."""
+        """Mix (1 - t) of the start and t of the end; at t = 1 an infinite start does not count."""
         return end if self.share == 1 else (1 - self.share) * start + self.share * end
 
     def with_readout(self, phi: Readout) -> CoefficientDynamics:
@@ -70,7 +70,7 @@ class Morph:
         )
 
     def _beside(self, name: str) -> Tensor | None:
-        """What is added to the diagonal, or the decay outside phi; none is 0."""
+        """Values added to the diagonal, or the decay outside phi; none is 0."""
         values = [getattr(end, name) for end in self.ends]
         if values[0] is None and values[1] is None:
             return None
@@ -78,7 +78,7 @@ class Morph:
         return self.mix(*(none if value is None else value for value in values))
 
     def _mask(self) -> mask.Mask | None:
-        """A window between two windows, to the next whole number; none is as long as the text."""
+        """Mix two windows, to the next whole number; no window is as long as the text."""
         length = self.ends[0].length
         held = [end.mask for end in self.ends]
         sizes = [min(m.size, length) if isinstance(m, mask.Window) else length for m in held]
@@ -87,12 +87,12 @@ class Morph:
         return mask.Window(size) if size < length else None
 
     def coefficients(self) -> Tensor:
-        """alpha, ``(L, L)``, exact zeros above the diagonal."""
+        """Coefficients alpha, ``(L, L)``, exact zeros above the diagonal."""
         start, end = (self.with_readout(d.readout).coefficients() for d in self.ends)
         return self.mix(start, end)
 
     def eta(self) -> Tensor:
-        """eta_i, ``(L,)``."""
+        """Normalizer eta_i, ``(L,)``."""
         sums = self.coefficients().sum(dim=-1)
         return self.mix(*(_eta(end.normalizer, sums) for end in self.ends))
 
@@ -137,7 +137,7 @@ def build_morph(settings: Mapping[str, Any]) -> Morph:
 
 
 def _mix_readouts(first: Readout, last: Readout, share: float) -> Readout:
-    """(1 - t) of the first readout and t of the last as one readout, where there is one."""
+    """Mix (1 - t) of the first readout and t of the last into one readout, where there is one."""
     if first is last:
         return first
     name = f"{first.name} to {last.name}"

@@ -1,4 +1,4 @@
-"""A question that a figure asks before its controls wake up: what it may say."""
+"""Checks of a question that a figure asks before its controls become active."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DIRECTIONS: tuple[str, ...] = ("up", "down")
 def check_question(
     question: Mapping[str, str], numbers: tuple[str, ...], controls: tuple[str, ...]
 ) -> dict[str, str]:
-    """The question, empty for none.
+    """Check a question and return it, empty for none.
 
     Raises:
         ValueError: for a missing or an unknown key, number, control or direction.

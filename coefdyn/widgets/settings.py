@@ -1,4 +1,4 @@
-"""What the explorer can be set to: names, limits, the rows of Table 1 and some since.
+"""Settings of the explorer: names, limits, the rows of Table 1 and later ones.
 
 ``schema.json`` is the one list; the browser reads the same file. Positions are counted from 1 here,
 as in the paper; ``CoefficientDynamics.states(j)`` counts from 0.
@@ -71,7 +71,7 @@ def default_settings(tokens: str = "facts", text: str = "") -> Settings:
 
 
 def _places(text: str) -> Settings:
-    """Length and first places to look at, for facts."""
+    """Length and initial positions for facts."""
     return {"length": len(parse_facts(text)), **places_of(text)}
 
 
@@ -95,7 +95,7 @@ def with_preset(settings: Mapping[str, Any], preset: str) -> Settings:
 
 
 def with_tokens(settings: Mapping[str, Any], tokens: str) -> Settings:
-    """The settings on other tokens, with the gates and strengths that those start with."""
+    """Settings on other tokens, with the gates and strengths that those start with."""
     if tokens == settings["tokens"]:
         return dict(settings)
     fresh = default_settings(tokens, settings["text"])
@@ -105,7 +105,7 @@ def with_tokens(settings: Mapping[str, Any], tokens: str) -> Settings:
 
 
 def row_of(settings: Mapping[str, Any]) -> str:
-    """The row these settings are a case of, or "own"."""
+    """Row of which these settings are a case, or "own"."""
     rows = schema()["rows"]
 
     def fits(name: str) -> bool:
@@ -145,8 +145,10 @@ def validate(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
 
 
 def _start(changes: Mapping[str, Any], base: Mapping[str, Any] | None) -> Settings:
-    """Where changes begin: on the tokens and the text that they name. A length belongs to drawn
-    tokens, so naming one alone leaves the facts."""
+    """Starting settings of the tokens and the text that the changes name.
+
+    A length belongs to drawn tokens, so naming one alone leaves the facts.
+    """
     before = base["tokens"] if base is not None else "facts"
     implied = "repeating" if "length" in changes and before == "facts" else before
     tokens = _check_value("tokens", changes.get("tokens", implied))
@@ -160,7 +162,7 @@ def _start(changes: Mapping[str, Any], base: Mapping[str, Any] | None) -> Settin
 
 
 def changes(settings: Mapping[str, Any]) -> Settings:
-    """The preset, and whatever differs from its start on the same tokens."""
+    """Preset of the settings, and every setting that differs from its start on the same tokens."""
     base = with_preset(default_settings(settings["tokens"], settings["text"]), settings["preset"])
     base["tokens"] = "facts"
     if settings["tokens"] == "facts":
@@ -190,7 +192,7 @@ def address(settings: Mapping[str, Any], name: str = "") -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value as JavaScript writes it."""
+    """Format a value as JavaScript writes it."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float) and value.is_integer():
@@ -199,7 +201,7 @@ def _plain(value: Any) -> str:
 
 
 def check_name(what: str, name: Any, known: tuple[str, ...]) -> None:
-    """Raises a ValueError that names the nearest known one."""
+    """Raise a ValueError that names the nearest known name."""
     if name in known:
         return
     listing = ", ".join(k or repr(k) for k in known)
@@ -207,7 +209,7 @@ def check_name(what: str, name: Any, known: tuple[str, ...]) -> None:
 
 
 def check_whole(what: str, value: Any, low: int, high: int) -> None:
-    """Raises a ValueError for anything but a whole number from low to high."""
+    """Raise a ValueError for anything but a whole number from low to high."""
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{what} must be a whole number, got {value!r}.")
     if not low <= value <= high:
@@ -215,7 +217,7 @@ def check_whole(what: str, value: Any, low: int, high: int) -> None:
 
 
 def check_real(what: str, value: Any, low: float, high: float) -> None:
-    """Raises a ValueError for anything but a finite number from low to high."""
+    """Raise a ValueError for anything but a finite number from low to high."""
     if not isinstance(value, (int, float)) or isinstance(value, bool) or not math.isfinite(value):
         raise ValueError(f"{what} must be a finite number, got {value!r}.")
     if not low <= value <= high:

@@ -1,4 +1,4 @@
-"""What an explorer shows, as numbers: at every setting, on the way between two designs too.
+"""The numbers that an explorer shows, at every setting and between two designs.
 
 ``js/model.js`` and ``js/math.js`` compute the same in the page.
 """
@@ -63,17 +63,17 @@ class Shown:
 
     @property
     def normalized(self) -> bool:
-        """Whether the matrix on show is alpha / eta."""
+        """True if the displayed matrix is alpha / eta."""
         return self.settings["view"] == "normalized"
 
     @property
     def matrix(self) -> Float[Tensor, "L L"]:
-        """The matrix on show, ``(L, L)``."""
+        """Displayed matrix, ``(L, L)``."""
         return self.weights if self.normalized else self.alpha
 
     @property
     def labels(self) -> list[str]:
-        """What stands at each position; positions where dynamics came without words."""
+        """Label of each position; its number where dynamics came without words."""
         if self.is_given:
             if self.given_words:
                 return list(self.given_words)
@@ -98,7 +98,7 @@ class Shown:
 
     @property
     def is_feature_map(self) -> bool:
-        """Whether every readout on show is a feature map: there is no score to read then."""
+        """True if every displayed readout is a feature map, which has no score to read."""
         return all(isinstance(phi, FeatureMap) for phi, _ in self.readouts)
 
     def curve(self, scores: Float[Tensor, " p"]) -> Float[Tensor, " p"]:
@@ -108,7 +108,7 @@ class Shown:
 
     @property
     def readout_range(self) -> tuple[float, float, float, float]:
-        """Where phi is drawn: scores from, to, values from, to.
+        """Range in which phi is drawn: scores from, to, values from, to.
 
         exp and softplus are near zero far on the left; a straight readout is drawn around the
         scores there are (``readoutRange`` in ``js/views.js``).
@@ -147,7 +147,7 @@ class Shown:
 
     @property
     def eigenvalues(self) -> list[complex]:
-        """Of A_t at the chosen output."""
+        """Eigenvalues of A_t at the chosen output."""
         matrix = self.carrier.evolution.dense(self.row, self.carrier.key_dim).double()
         return torch.linalg.eigvals(matrix).tolist()
 
@@ -179,7 +179,7 @@ class Shown:
 
     @property
     def title(self) -> str:
-        """The design's name."""
+        """Name of the design."""
         s, rows = self.settings, schema()["rows"]
         if self.is_given:
             return "Given dynamics"
@@ -226,7 +226,7 @@ def _applies(spec: Mapping[str, Any], settings: Mapping[str, Any]) -> bool:
 
 
 def is_between(settings: Mapping[str, Any]) -> bool:
-    """Whether the settings show a design on the way to another."""
+    """Return whether the settings show a design on the way to another."""
     return bool(settings["morph_to"]) and settings["morph"] > 0
 
 
@@ -235,7 +235,7 @@ def shown_at(
     source: CoefficientDynamics | None = None,
     words: Sequence[str] = (),
 ) -> Shown:
-    """What the page computes for complete settings.
+    """Numbers that the page computes for complete settings.
 
     Args:
         settings: from ``coefdyn.widgets.settings.validate``.
@@ -276,13 +276,13 @@ def _between(settings: Mapping[str, Any]) -> Shown:
 
 
 def _divide(alpha: Tensor, eta: Tensor) -> Tensor:
-    """alpha / eta; a zero row sum gives a zero row, and where both overflow so does the weight."""
+    """Divide alpha by eta; a zero row sum gives a zero row, and inf over inf stays infinite."""
     plain = torch.where(eta == 0, torch.zeros_like(alpha), alpha / eta)
     return torch.where(alpha.isinf() & eta.isinf(), alpha, plain)
 
 
 def _common_class(names: list[str], share: float) -> str:
-    """Between two designs only what both promise is promised."""
+    """Class that both designs guarantee."""
     if share == 1 or names[0] == names[1]:
         return names[1]
     return "conical" if all(name in _NONNEGATIVE for name in names) else "linear"

@@ -1,4 +1,4 @@
-"""What the smaller interactive figures share, and three of them. They run in the page, too.
+"""Base of the smaller interactive figures, and three of them. They run in the page, too.
 
     ScoreVariance   variance of q^T (b k) against n for three scalings (Principle 5)
     ChunkView       the same output token by token, at once, or chunk by chunk (Principle 1)
@@ -27,7 +27,7 @@ Limits = tuple[int, int] | tuple[float, float]
 
 
 class SmallFigure(anywidget.AnyWidget):
-    """What the smaller figures share: checked settings, synced both ways; few controls.
+    """Base of the smaller figures: checked settings, synced both ways; few controls.
 
     Args:
         controls: settings that the reader may move; empty for all that the figure has.
@@ -61,7 +61,7 @@ class SmallFigure(anywidget.AnyWidget):
         )
 
     def asking(self, question: Mapping[str, str]) -> SmallFigure:
-        """The same figure, which asks before it can be moved.
+        """Copy of the figure that asks a question before it can be moved.
 
         Args:
             question: as ``Explorer``'s ``predict``; its number is one of the figure's own, its
@@ -94,7 +94,7 @@ class SmallFigure(anywidget.AnyWidget):
         return figure.asking(state.get("predict") or {})
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         raise NotImplementedError
 
     def __repr__(self) -> str:
@@ -136,7 +136,7 @@ class ScoreVariance(SmallFigure):
         )
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         width, scaling = self.settings["width"], self.settings["scaling"]
         b = {"one": 1.0, "inverse_sqrt_n": width**-0.5, "inverse_n": 1 / width}[scaling]
         return (
@@ -146,7 +146,7 @@ class ScoreVariance(SmallFigure):
 
 
 class ChunkView(SmallFigure):
-    """Which coefficients are formed at once, what the state carries, and what it costs.
+    """Coefficients that a chunk forms at once, the part carried by the state, and the cost.
 
     Multiplications per head: 2 n for each coefficient inside a chunk, n d_v for each token that
     reads the state and for each that is written into it; here n = d_v.
@@ -186,7 +186,7 @@ class ChunkView(SmallFigure):
         )
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         length, chunk, width = (self.settings[key] for key in ("length", "chunk", "width"))
         sizes = [min(chunk, length - start) for start in range(0, length, chunk)]
         inside = sum(size * (size + 1) // 2 for size in sizes)
@@ -251,7 +251,7 @@ class CostView(SmallFigure):
         )
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         length = 2 ** self.settings["power"]
         chunk = min(self.settings["chunk"], length)
         return (

@@ -1,4 +1,4 @@
-"""Smaller figures about one row of coefficients: what it reads, what it hands out, how large it is.
+"""Smaller figures about one row of coefficients: its reads, its weights, its size.
 
 FactsView        three facts and a question: the row of a design, and its answer
 EmptyRowView     a query that fits nothing, under four readouts and normalizers
@@ -73,7 +73,7 @@ class FactsView(SmallFigure):
         )
 
     def answer(self) -> dict[str, float]:
-        """How much of each word the output holds."""
+        """Share of each word in the output."""
         text: str = schema()["texts"]["text"]["default"]
         told = {"text": text.rpartition(" ")[0] + f" {self.settings['asked']}"}
         kept = {key: value for key, value in self.settings.items() if key != "asked"}
@@ -86,7 +86,7 @@ class FactsView(SmallFigure):
         return found
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         parts = ", ".join(f"{word} {share:.2f}" for word, share in self.answer().items())
         label = schema()["rows"][self.settings["preset"]]["label"]
         return f"{label}, asked for “{self.settings['asked']}” after three facts: {parts}."
@@ -133,7 +133,7 @@ class EmptyRowView(SmallFigure):
         return [x / eta if eta else 0.0 for x in alpha]
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         return (
             f"Five scores of {_SCORES[-1] + self.settings['shift']:g} to "
             f"{_SCORES[0] + self.settings['shift']:g}, {self.settings['kind']}: the weights of the "
@@ -142,7 +142,7 @@ class EmptyRowView(SmallFigure):
 
 
 class CombinationView(SmallFigure):
-    """Where y = w_1 v_1 + w_2 v_2 lies in the plane while the query turns.
+    """Position of y = w_1 v_1 + w_2 v_2 in the plane while the query turns.
 
     Args:
         angle: of the query in degrees, 0 to 355.
@@ -180,7 +180,7 @@ class CombinationView(SmallFigure):
         return [x / eta if eta else 0.0 for x in alpha]
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         first, second = self.weights()
         return (
             f"A {self.settings['kind']} combination of two values, query at "
@@ -234,7 +234,7 @@ class ReadoutView(SmallFigure):
         return scores.cdf(high) - (scores.cdf(low) if low > -math.inf else 0.0)
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         return (
             f"Readout {self.settings['readout']}, normal scores with spread "
             f"{self.settings['spread']:g}: {self.near_zero_share():.1%} of them give a coefficient "
@@ -294,7 +294,7 @@ class GrowthView(SmallFigure):
         return log(row - 1) / math.log(10), divisor / math.log(10)
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         alpha, eta = self.powers()
         return (
             f"Keys that keep {self.settings['keep']:g} of their length a step, "
@@ -337,7 +337,7 @@ class CapacityView(SmallFigure):
         super().__init__(controls=controls, caption=caption, facts=facts, width=width, seed=seed)
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         facts, width = self.settings["facts"], self.settings["width"]
         return (
             f"{facts} facts in a state of width {width}. When keys are summed, the squared error "

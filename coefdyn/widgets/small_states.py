@@ -1,4 +1,4 @@
-"""Smaller figures about one stored key: what an evolution does to it, step after step.
+"""Smaller figures about one stored key: the effect of an evolution, step after step.
 
 TurningView     a state that turns and shrinks; its eigenvalue is taken in hand
 StringView      a plucked string: eight such states at once
@@ -59,7 +59,7 @@ class TurningView(SmallFigure):
         super().__init__(controls=controls, caption=caption, angle=angle, keep=keep)
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         angle, keep = self.settings["angle"], self.settings["keep"]
         return (
             f"A state that turns by {angle}° and keeps {keep:g} of its length at every step. After "
@@ -107,7 +107,7 @@ class StringView(SmallFigure):
         return now / sum(size**2 for size in sizes)
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         return (
             f"A string plucked at {self.settings['place']:g} of its length, "
             f"{self.settings['time']} steps later: {self.energy():.1%} of the squared sizes of its "
@@ -137,7 +137,7 @@ class ErasingView(SmallFigure):
         super().__init__(controls=controls, caption=caption, beta=beta, angle=angle)
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         beta, angle = self.settings["beta"], math.radians(self.settings["angle"])
         length = math.hypot((1 - beta) * math.cos(angle), math.sin(angle))
         return (
@@ -174,7 +174,7 @@ class EigenvalueView(SmallFigure):
         super().__init__(controls=controls, caption=caption, keep=keep, beta=beta)
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         keep, beta = self.settings["keep"], self.settings["beta"]
         return (
             f"With a = {keep:g} and β = {beta:g} the eigenvalue along z is {keep * (1 - beta):.3g} "
@@ -215,7 +215,7 @@ class MemoryView(SmallFigure):
         return [math.log(2) / (rate * (1 + spread * ((2 * c + 1) / 4 - 1))) for c in range(4)]
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         lives = self.half_lives()
         return (
             f"Four channels of a diagonal A: half of a token is left after {lives[-1]:.3g} to "
@@ -250,7 +250,7 @@ class DistanceView(SmallFigure):
         return self.settings["keep"] ** distance * math.cos(turn * distance)
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         return (
             f"One token has the coefficient {self.coefficient(3):.3g} three tokens back and "
             f"{self.coefficient(9):.3g} nine tokens back, with a = {self.settings['keep']:g} and a "
@@ -286,12 +286,12 @@ class StepView(SmallFigure):
         super().__init__(controls=controls, caption=caption, step=step, writing=writing)
 
     def written(self) -> float:
-        """b: how strongly the word is written."""
+        """Strength b with which the word is written."""
         step = self.settings["step"]
         return {"tied": step, "exact": -math.expm1(-step), "one": 1.0}[self.settings["writing"]]
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         kept = math.exp(-self.settings["step"])
         return (
             f"With Δ = {self.settings['step']:g} the state keeps {kept:.3g} of the past and writes "

@@ -60,7 +60,7 @@ class SampledSwing(SmallFigure):
         return rules[self.settings["rule"]]
 
     def words(self) -> str:
-        """What the figure shows, for paper and where no script runs."""
+        """Description of the figure in words, for paper and where no script runs."""
         step, friction = self.settings["step"], self.settings["friction"]
         return (
             f"A swing with a photograph every {step:g} seconds. By the rule named "

@@ -58,7 +58,7 @@ class DrawnTokens:
 
     @property
     def identities(self) -> list[int]:
-        """What stands at each position; equal numbers are equal inputs."""
+        """Identity of each position; equal numbers are equal inputs."""
         s = self.settings
         if s["tokens"] == "facts":
             listed = self.facts
@@ -71,7 +71,7 @@ class DrawnTokens:
         return self._repeat(ids)
 
     def _repeat(self, listed: list[Any]) -> list[Any]:
-        """With token j once more where the reader wants a copy."""
+        """Repeat token j where the reader wants a copy."""
         if self.settings["duplicate"]:
             listed[self.settings["duplicate"] - 1] = listed[self.settings["column"] - 1]
         return listed
@@ -83,7 +83,7 @@ class DrawnTokens:
 
     @property
     def words(self) -> list[str]:
-        """What the axes of the matrix say at each position."""
+        """Labels on the axes of the matrix at each position."""
         if self.settings["tokens"] == "facts":
             return [token.word for token in self.facts]
         ids = self.identities
@@ -99,14 +99,14 @@ class DrawnTokens:
         return list(self.words)
 
     def gates(self, name: str, channels: int = 1) -> np.ndarray:
-        """u, ``(L, channels)``, of one stream."""
+        """Gates u, ``(L, channels)``, of one stream."""
         seed, stream = self.settings["seed"], STREAM[name]
         return np.array(
             [[draw_uniform(seed, stream, t, c) for c in range(channels)] for t in self.identities]
         )
 
     def queries_keys(self) -> tuple[Tensor, Tensor]:
-        """q and k, ``(L, n)``. A query leans towards its own token's key."""
+        """Queries and keys, ``(L, n)``. A query leans towards its own token's key."""
         s = self.settings
         width, seed = s["width"], s["seed"]
         if s["tokens"] == "facts":
@@ -124,7 +124,7 @@ class DrawnTokens:
         return self._placed(queries, keys)
 
     def _placed(self, queries: list[Any], keys: list[Any]) -> tuple[Tensor, Tensor]:
-        """With the points that the reader has dragged, as tensors ``(L, n)``."""
+        """Queries and keys with the points that the reader has dragged, as tensors ``(L, n)``."""
         s = self.settings
         width = s["width"]
         for name, values in s["points"].items():
@@ -180,7 +180,7 @@ def _tensor(array: np.ndarray) -> Tensor:
 
 
 def _rotate_pairs(rows: Tensor, turn: Tensor) -> Tensor:
-    """Turns the planes (1, 2), (3, 4), ...; an odd last coordinate stays."""
+    """Rotate the planes (1, 2), (3, 4), ...; an odd last coordinate stays."""
     out = rows.clone()
     even = rows.shape[-1] // 2 * 2
     x, y = rows[:, 0:even:2], rows[:, 1:even:2]
@@ -229,7 +229,7 @@ def _sign(settings: Mapping[str, Any], like: Tensor) -> Tensor | None:
 
 
 def _scaling(tokens: DrawnTokens) -> tuple[float | Tensor, Tensor | None]:
-    """b_j, and its logarithm where it is an exponential gate."""
+    """Scaling b_j, and its logarithm where it is an exponential gate."""
     s = tokens.settings
     root = math.sqrt(s["width"])
     if s["scaling"] == "exponential":
@@ -289,7 +289,7 @@ def build_dynamics(settings: Mapping[str, Any]) -> CoefficientDynamics:
 
 
 def _beside(tokens: DrawnTokens) -> dict[str, Any]:
-    """What stands beside phi; a sink is a part of the normalizer."""
+    """Additions beside phi; a sink is a part of the normalizer."""
     s = tokens.settings
     if s["beside"] == "fade":
         gates = 1 + s["variation"] * tokens.gates("decay")[:, 0]

@@ -1,5 +1,4 @@
-"""What the backward passes written by hand are worth: the same forward pass, differentiated by
-autograd.
+"""Benefit of the handwritten backward passes over autograd through the same forward pass.
 
 Both sides are called as ``dynamics.apply(v, method="chunked")``. Where a forward pass overwrites
 what autograd keeps of it, ``allow_mutation_on_saved_tensors`` makes copies, and they are counted.
@@ -102,7 +101,7 @@ def _by_autograd(call: Callable[[], list[Tensor]], copies: bool) -> list[Tensor]
 
 
 def _needs_copies(call: Callable[[], list[Tensor]]) -> bool:
-    """Whether a forward pass overwrites what autograd keeps of it."""
+    """Return whether a forward pass overwrites tensors that autograd keeps of it."""
     try:
         _by_autograd(call, copies=False)
     except RuntimeError as error:

@@ -1,4 +1,4 @@
-"""What is compared: our design and a peer's function on the same numbers."""
+"""Cases of the comparison: our design and a peer's function on the same numbers."""
 
 from __future__ import annotations
 
@@ -268,7 +268,7 @@ def outer_decay_matrix(size: Size) -> Pair:
 
 
 def outer_decay_plain(size: Size) -> Pair:
-    """What the decay costs: the peer is softmax attention without one."""
+    """Cost of the decay: the peer is softmax attention without one."""
     parts, ours = _faded(size)
 
     def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Which method is fastest at which length: the measurement behind method="auto"."""
+"""Fastest method at each length: the measurement behind method="auto"."""
 
 from __future__ import annotations
 

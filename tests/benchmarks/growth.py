@@ -1,4 +1,4 @@
-"""How cost and memory grow with L for linear readouts: both must be linear up to L = 131072."""
+"""Cost and memory against L for linear readouts: both must be linear up to L = 131072."""
 
 from __future__ import annotations
 

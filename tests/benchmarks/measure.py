@@ -78,7 +78,7 @@ def _cpu_model() -> str:
 
 
 def provenance(peers: dict[str, str]) -> dict[str, object]:
-    """Where the figures come from."""
+    """Machine, versions and date of the figures."""
     return {
         "date": datetime.date.today().isoformat(),
         "python": platform.python_version(),

@@ -20,7 +20,7 @@ Open = Callable[..., Any]
 
 
 def widget_record(explorer: AnyWidget) -> dict[str, object]:
-    """What a saved notebook keeps of one widget."""
+    """Record of one widget in a saved notebook."""
     keys = ("_esm", "_css", "_anywidget_id", *explorer.trait_names(sync=True))
     kept = [key for key in dict.fromkeys(keys) if key not in ("layout", "comm", "tabbable")]
     state = {key: getattr(explorer, key) for key in kept}
@@ -104,7 +104,7 @@ def ask(page: Any, function: str, argument: Any = None) -> Any:
 
 
 def number(page: Any, hook: str) -> float:
-    """What a number on show is, to all its digits."""
+    """Displayed number, with all its digits."""
     return float(page.get_attribute(f"[data-cd={hook}]", "data-value"))
 
 

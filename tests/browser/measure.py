@@ -68,7 +68,7 @@ ROOMS = """() => [...document.querySelectorAll(".cd-room")].map((room) => {
 
 @dataclass(frozen=True, kw_only=True)
 class Device:
-    """What a page is opened on: CSS pixels, and how many times the processor is slowed."""
+    """Device of a page: CSS pixels, and the factor by which the processor is slowed."""
 
     name: str
     width: int

@@ -1,4 +1,4 @@
-"""What the built pages weigh, and how they do beside the book's first version; run by hand.
+"""Sizes of the built pages, compared with the book's first version; run by hand.
 
     python tests/browser/measure_tables.py [--site book/_build/html] [--repeats 3] [--only loads]
 
@@ -130,7 +130,7 @@ def loads(browser: Any, home: str, repeats: int) -> dict[str, Any]:
 
 
 def views(browser: Any, home: str, repeats: int) -> dict[str, Any]:
-    """What can be seen together in the first explorer of a page."""
+    """Views that fit on the screen together in the first explorer of a page."""
     found = {}
     for name, (path, panel, device) in VIEWS.items():
         page = opened(browser, home + path, device)
@@ -153,7 +153,7 @@ def views(browser: Any, home: str, repeats: int) -> dict[str, Any]:
 
 
 def chapters(browser: Any, home: str, repeats: int) -> dict[str, Any]:
-    """Where the figures of a chapter stand, at 1440 x 900 with code on."""
+    """Positions of a chapter's figures, at 1440 x 900 with code on."""
     found = {}
     for path in json.loads(THEN.read_text(encoding="utf-8"))["chapters"]:
         page = opened(browser, home + path, DESKTOP)

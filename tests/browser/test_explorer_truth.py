@@ -1,4 +1,4 @@
-"""What the explorer says of itself holds: between designs, under a question, after Back."""
+"""Statements of the explorer about itself hold: between designs, under a question, after Back."""
 
 from __future__ import annotations
 

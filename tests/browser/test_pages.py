@@ -230,7 +230,7 @@ MARK_LETTERS = """() => {
 
 
 def test_formulas_are_set_in_the_font_of_the_book(visit: Open) -> None:
-    """What Chromium draws each letter with, not what the style sheet asks for."""
+    """Fonts that Chromium uses for each letter, not those that the style sheet requests."""
     page = visit("notation.html").page
     client = page.context.new_cdp_session(page)
     client.send("DOM.enable")

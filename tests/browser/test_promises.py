@@ -1,4 +1,4 @@
-"""What the book's pages promise about their figures happens: every record is performed.
+"""Promises of the book's pages about their figures: every record is performed.
 
 A record (`book/tools/promises.py`) is performed on a page with its figure alone, so that no page of the book
 has to be built. What it sees is read off the page: the numbers on show, the sentences that say what a picture
@@ -18,7 +18,7 @@ import torch
 from browser.explorer_pages import settle, write_page
 
 from book.tools.promises import Promise, Seen, Step, figure_of, promises, widget
-from coefdyn.lab.train.kept import kept_run
+from coefdyn.lab.train.kept_runs import kept_run
 
 pytestmark = pytest.mark.browser
 
@@ -122,13 +122,13 @@ def bend(page: Any) -> float:
 
 
 def answer(page: Any, word: str) -> float:
-    """How much of a word the answer holds."""
+    """Share of a word in the answer."""
     rows = "n => n.filter(x => !x.hidden).map(x => [x.firstChild.textContent, x.dataset.value])"
     return float(dict(page.eval_on_selector_all(".cdx-answer", rows)).get(word, 0))
 
 
 def marked(page: Any, row: str) -> float:
-    """How many cells of a row are marked as near zero."""
+    """Number of cells of a row that are marked as near zero."""
     epsilon = 10 ** float(page.input_value("[data-cd=control-epsilon]"))
     told = readings(page, [(int(row), j) for j in range(1, int(row) + 1)])
     place = 2 if page.get_attribute("[data-cd=view-normalized]", "aria-pressed") == "true" else 1
@@ -235,7 +235,7 @@ def value_of(text: str) -> float | str:
 
 
 def holds(page: Any, seen: Seen, before: float | str | None) -> tuple[bool, str]:
-    """Whether it is as the record says, and what is there instead."""
+    """Return whether the reading is as the record says, and the reading in words."""
     now = read(page, seen.quantity)
     told = f"{seen.quantity} is {now}"
     if seen.relation in ("rises", "falls", "stays"):

@@ -1,4 +1,4 @@
-"""What a reader does on a page: prints, searches, tabs through, scrolls on a phone."""
+"""Actions of a reader on a page: printing, searching, tabbing, scrolling on a phone."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CHAPTER = "architectures/mamba2.html"
 
 
 def ink(picture: bytes) -> int:
-    """How many pixels of a picture are darker than middle grey."""
+    """Number of pixels of a picture that are darker than middle grey."""
     from PIL import Image
 
     return sum(Image.open(io.BytesIO(picture)).convert("L").histogram()[:128])

@@ -1,4 +1,4 @@
-"""What each page of the built book weighs, read from its files: no browser is needed.
+"""Size of each page of the built book, read from its files: no browser is needed.
 
 A page loads itself, the style sheets and scripts that its HTML names, and fonts. Every face of a
 font that has the letter "a" is loaded, because a page asks for its fonts before it is drawn; any
@@ -84,7 +84,7 @@ def pages_below(site: Path) -> list[Path]:
 
 
 def weigh(page: Path) -> Weight:
-    """What a page loads on its own, pictures aside.
+    """Size of everything that a page loads on its own, pictures aside.
 
     Args:
         page: its file in the built site.

@@ -1,4 +1,4 @@
-"""Where chunked algorithms break: dependent keys, strong or growing decays, huge gates."""
+"""Hard cases of chunked algorithms: dependent keys, strong or growing decays, huge gates."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def twice(loss, x: Tensors, name: str) -> torch.Tensor:
 def checked(
     run: Callable[[], torch.Tensor], want: torch.Tensor, what: str, may_refuse: bool = False
 ) -> None:
-    """What ``run`` gives is ``want``, or it may refuse and does so in the library's words."""
+    """Compare the result of ``run`` with ``want``; a refusal in the library's words is allowed."""
     try:
         got = run()
     except RuntimeError as error:

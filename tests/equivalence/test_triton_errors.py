@@ -1,4 +1,4 @@
-"""What method='triton' cannot do here gets an error that names what can."""
+"""Errors of method='triton' for unsupported designs name a method that works."""
 
 from __future__ import annotations
 

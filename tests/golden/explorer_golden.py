@@ -132,7 +132,7 @@ def _lower(matrix: torch.Tensor) -> list[float]:
 
 
 def vectors(case: dict[str, Any]) -> dict[str, Any]:
-    """What the reference computes for one case: lower triangles row by row, and the numbers."""
+    """Numbers of the reference for one case: lower triangles row by row, and scalars."""
     settings = validate(case)
     if settings["morph_to"]:
         morph = build_morph(settings)
@@ -169,7 +169,7 @@ def answers(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def kept(case: dict[str, Any], row: dict[str, Any]) -> dict[str, Any]:
-    """What the file holds: of the full product, what eta does not touch is written once."""
+    """Content of the file: of the full product, vectors that eta leaves alone are written once."""
     if "readout" in case and case.get("normalizer", "one") != "one" and "structure" in case:
         return {"weights": row["weights"]}
     return row

@@ -51,7 +51,7 @@ def record(launch) -> list[tuple[JITFunction, tuple, dict]]:
 
 
 def source(kernel: JITFunction, args: tuple, kwargs: dict) -> tuple[ASTSource, dict]:
-    """What the just-in-time compiler would be given, and its options."""
+    """Input of the just-in-time compiler, and its options."""
     kwargs = dict(kwargs)
     options = {name: kwargs.pop(name) for name in ("num_warps", "num_stages")}
     named = dict(zip(kernel.arg_names, args, strict=False)) | kwargs

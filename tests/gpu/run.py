@@ -80,7 +80,7 @@ def cases() -> dict[str, tuple[tuple, dict]]:
 
 
 def timed_first(key: str) -> bool:
-    """Whether the times need this verification."""
+    """Return whether the times need this verification."""
     sizes = [f"D={head} L={length}" for head in timings.HEADS for length in LENGTHS[:2]]
     return "torch.bfloat16" in key and any(key.endswith(size) for size in sizes)
 
@@ -158,7 +158,7 @@ class Results:
         os.replace(whole, self.path)
 
     def missing(self, part: str, keys: Iterable[str]) -> list[str]:
-        """What has no result yet, then what failed before."""
+        """Cells without a result, then cells that failed before."""
         rows = self.content[part]
         left = [key for key in keys if not rows.get(key, {"ok": False}).get("ok", True)]
         return sorted(left, key=rows.__contains__)
@@ -175,7 +175,7 @@ def verify(results: Results, keys: list[str], until: float, jobs: int) -> bool:
 
 
 def verified(results: Results, structure: str, phi: str, head: int, dtype: str) -> bool:
-    """Whether every check of this cell at this head size has passed."""
+    """Return whether every check of this cell at this head size has passed."""
     rows = [
         row["ok"]
         for key, row in results.content["verified"].items()

@@ -194,7 +194,7 @@ Run = Callable[[], torch.Tensor]
 
 
 def peers(problem: Problem, x: Tensors) -> dict[str, Callable[[], tuple[Run, tuple]]]:
-    """What can compute the same here, by name: makes a call and the tensors it differentiates."""
+    """Peers that can compute the same here, by name: a call and the tensors it differentiates."""
     found: dict[str, Callable[[], tuple[Run, tuple]]] = {}
     if problem.structure == "identity":
         found["flex_attention"] = lambda: (lambda: flex(problem, x), x[:3])

@@ -70,7 +70,7 @@ def unit(given: Given) -> Given:
 
 
 def factor(given: Given) -> float:
-    """What fla's scale is to the 1/sqrt(n) of the plain functions that have none."""
+    """Ratio of fla's scale to the 1/sqrt(n) of the plain functions that have none."""
     return 1.0 if given["scale"] is None else given["scale"] * given["q"].shape[-1] ** 0.5
 
 

@@ -72,5 +72,5 @@ def test_keys_of_derivations_stay_open_for_a_reader_of_ideas() -> None:
 
 @pytest.mark.parametrize("path", sorted((BOOK / "principles").glob("*.md")), ids=lambda p: p.stem)
 def test_a_run_that_is_missing_is_not_named_after_every_figure(path: Path) -> None:
-    """What has not run yet is listed once, on the page of evidence."""
+    """The page of evidence lists missing runs once."""
     assert not re.search(r'show\(.*\["paper"\]\)', path.read_text(encoding="utf-8"))

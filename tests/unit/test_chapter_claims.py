@@ -1,4 +1,4 @@
-"""What a chapter says of a linked setting of the explorer is so.
+"""Statements of a chapter about a linked setting of the explorer are true.
 
 A link is found by the words it underlines, so its address is tested as it stands on the page.
 """
@@ -46,7 +46,7 @@ def home(text: str) -> dict[str, object]:
 
 
 def given(text: str) -> dict[str, object]:
-    """What the first explorer of a chapter is called with, but for its question."""
+    """Arguments of a chapter's first explorer, without its question."""
     call = text[text.index("\nExplorer(") + 1 :]
     (statement, *_) = ast.parse(call[: call.index("```")]).body
     words = [word for word in statement.value.keywords if word.arg != "predict"]

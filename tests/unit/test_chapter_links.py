@@ -26,7 +26,7 @@ def links() -> list[tuple[str, str]]:
 
 
 def settings_of(query: str) -> dict[str, object]:
-    """What a query says, with the types that the settings have."""
+    """Settings in a query, with their types."""
     schema = rules.schema()
 
     def typed(key: str, value: str) -> object:

@@ -213,7 +213,7 @@ def test_a_page_without_accuracies_of_its_own_has_no_such_table(name, monkeypatc
 
 
 def shown(experiment, results, monkeypatch) -> list[str]:
-    """What a page displays of a decision, as Markdown."""
+    """Markdown that a page displays for a decision."""
     import IPython.display
 
     said: list[str] = []

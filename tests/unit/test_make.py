@@ -1,4 +1,4 @@
-"""What make does with odd words, a half-made environment, and a build that fails or is stopped."""
+"""Make with odd words, a half-made environment, and a build that fails or is stopped."""
 
 from __future__ import annotations
 

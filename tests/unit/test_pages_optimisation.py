@@ -1,4 +1,4 @@
-"""What a pilot's rates say of a design: made-up curves, and the kept runs of the chapter."""
+"""Tables of a pilot's rates: made-up curves, and the kept runs of the chapter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the book says about the cost of a run: from the kept measurement, with both goals."""
+"""The book's statements on the cost of a run, from the kept measurement and both goals."""
 
 from __future__ import annotations
 

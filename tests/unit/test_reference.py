@@ -26,6 +26,7 @@ MODULES = [
     for name in re.findall(r"^\.\. automodule:: ([\w.]+)$", page.read_text(), re.MULTILINE)
 ]
 ENTRY = re.compile(r"^    (\w+(?:, *\w+)*) *(?:\([^)]*\))?:", re.MULTILINE)
+QUESTION = re.compile(r"(?:What|How|Which|Whether|Where|When|Who|Whose|Why)\b")
 SECTION = r"^{}:\n((?:    .*\n|\n)*)"
 
 
@@ -105,6 +106,19 @@ def test_a_module_of_the_reference_says_what_it_exports(place: str) -> None:
 def test_every_public_thing_has_a_docstring() -> None:
     missing = [name for name, thing in THINGS if not inspect.getdoc(thing)]
     assert missing == []
+
+
+def test_summaries_ask_no_question() -> None:
+    """A summary is a noun phrase or a verb phrase: "Row sums of", "Return whether", not "Which"."""
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = [
+        f"{path.relative_to(BOOK.parent)}: {text.splitlines()[0]}"
+        for path in sorted((BOOK.parent / "coefdyn").rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, kinds) and not getattr(node, "name", "").startswith("_")
+        if QUESTION.match(text := ast.get_docstring(node) or "")
+    ]
+    assert not found, "\n".join(found)
 
 
 def test_described_arguments_are_those_of_the_signature() -> None:
@@ -236,7 +250,7 @@ TYPE = re.compile(r"\b[A-Z]\w*[a-z]\w*\b")
 
 
 def _resolves(name: str) -> bool:
-    """Whether a page lists the name, or what it belongs to and it is there."""
+    """Return whether a page lists the name, or its owner with that attribute."""
     parts = name.split(".")
     if parts[0] == "coefdyn":
         return name in MODULES or any(
@@ -256,13 +270,13 @@ def _resolves(name: str) -> bool:
 
 
 def _of_the_library(name: str) -> bool:
-    """Whether a word in backticks is meant as a name of the library: a class, or dotted."""
+    """Return whether a word in backticks is meant as a library name: a class, or dotted."""
     first = name.split(".")[0]
     return first == "coefdyn" or (first in DEFINED and (first[0].isupper() or "_" in first))
 
 
 def documented() -> list[tuple[str, object]]:
-    """What the pages of the library say; those of the lab follow the book."""
+    """Entries on the pages of the library; those of the lab follow the book."""
     found = [*THINGS, *((place, module(place)) for place in MODULES)]
     return [one for one in found if not one[0].startswith("coefdyn.lab")]
 

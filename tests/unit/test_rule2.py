@@ -95,7 +95,7 @@ def test_the_interval_of_a_mean_covers_93_percent_of_every_kept_distribution_of_
 
 
 def test_a_mean_covers_too_little_where_a_seed_solves_or_not():
-    """Why those tasks count seeds: at twelve seeds the mean's interval covers as little as 70 %."""
+    """Coverage of the mean's interval at twelve seeds is as low as 70 %, so seeds are counted."""
     rng = np.random.default_rng(0)
     bimodal = [values for task, values in kept_populations() if task in rule2.SOLVED_OR_NOT]
     assert min(coverage(values, 0.0, rng) for values in bimodal) < 0.75

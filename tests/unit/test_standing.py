@@ -1,4 +1,4 @@
-"""How claims stand: what would decide one, the table of all, the command that tells one."""
+"""Status of claims: deciding numbers of seeds, the table of all, the command that shows one."""
 
 from __future__ import annotations
 

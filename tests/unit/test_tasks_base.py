@@ -1,4 +1,4 @@
-"""What holds for every task: configurations, splits, shapes, ranges, speed, examples."""
+"""Properties of every task: configurations, splits, shapes, ranges, speed, examples."""
 
 from __future__ import annotations
 

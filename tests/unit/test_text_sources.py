@@ -1,4 +1,4 @@
-"""How the public prose is made from its packages: versions, what is prose, and no repeats."""
+"""The public prose and its packages: versions, selection of prose, and no repeats."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def test_the_record_is_of_the_source_that_ran(book: Path, monkeypatch) -> None:
 def test_a_file_that_the_library_opens_marks_the_chapter(book: Path, monkeypatch) -> None:
     """No cell names the folder of what was trained; the kernel tells what is read there."""
     asked = "dict.fromkeys(('task', 'left', 'right', 'rate', 'seed', 'positions'))"
-    code = f"from coefdyn.lab.train.kept import kept_run\nprint(kept_run({asked}))"
+    code = f"from coefdyn.lab.train.kept_runs import kept_run\nprint(kept_run({asked}))"
     chapter = add(book, "chapter", cell(code))
     assert execute.main([]) == 0
     assert "data/trained/index.json" in recorded(chapter)["opened"]

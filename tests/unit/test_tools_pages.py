@@ -1,4 +1,4 @@
-"""What the build does to finished pages: unused styles go, code folds, modules are carried once."""
+"""Changes of the build to finished pages: unused styles, code folds, modules carried once."""
 
 from __future__ import annotations
 

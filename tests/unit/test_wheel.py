@@ -99,7 +99,7 @@ def test_the_wheel_holds_every_file_of_the_package(wheel: Path) -> None:
 
 @pytest.fixture(scope="module")
 def said(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> dict:
-    """What a program says that uses it, in an environment inside another git project."""
+    """Output of a program that uses the wheel, in an environment inside another git project."""
     project = tmp_path_factory.mktemp("theirs")
     run("git", "init", "-q", ".", cwd=project)
     author = ("-c", "user.name=A", "-c", "user.email=a@b.c")

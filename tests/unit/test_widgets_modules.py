@@ -30,7 +30,7 @@ BESIDE = Path(sys.executable).parent
 
 
 def lint(folder: Path, config: Path = CONFIG) -> list[str]:
-    """What the linter says about the scripts below a folder: "file.js: rule: words"."""
+    """Messages of the linter about the scripts below a folder: "file.js: rule: words"."""
     command = shutil.which("oxlint", path=f"{BESIDE}{os.pathsep}{os.environ['PATH']}")
     assert command, "the linter is missing; `pip install -c pins.txt -e '.[lint]'` installs it"
     arguments = (command, "--config", config, "--format", "json", ".")
@@ -52,7 +52,7 @@ def unpacked(module: str) -> str:
 
 
 def modules() -> dict[str, str]:
-    """What pages carry, and what a worker runs."""
+    """Modules that pages carry, and those that a worker runs."""
     widgets = (Explorer, ScoreVariance, TrainingFilm, PageTraining)
     found = {widget.__name__: unpacked(widget._esm) for widget in widgets}
     return {**found, "worker": worker_source(offered())}

@@ -36,7 +36,7 @@ BLOCK_BYTES = 1024 * 1024
 
 
 def pays(q: Float[Tensor, "B L n"], v: Float[Tensor, "B L dv"]) -> bool:
-    """Whether this is faster than chunks (measured: ``tests/benchmarks/cpu.py --only crossover``).
+    """Return whether this is faster than chunks (see ``tests/benchmarks/cpu.py --only crossover``).
 
     On a CPU only: on a GPU a call per token is never cheap.
     """

@@ -165,8 +165,10 @@ def apply_pointwise(
 
 
 def needs_rows(dynamics: CoefficientDynamics) -> bool:
-    """Whether plain rows must do it (see rows.py): a readout of one's own with parameters or one
-    value per head, a mask, an outer decay."""
+    """Return whether the design needs plain rows (see rows.py).
+
+    It does for a mask, an outer decay, or a custom readout with parameters or one value per head.
+    """
     phi = dynamics.readout
     if dynamics.mask is not None or dynamics.outer_log_decay is not None:
         return True
@@ -177,15 +179,19 @@ def needs_rows(dynamics: CoefficientDynamics) -> bool:
 
 
 def weighs_row_sums(dynamics: CoefficientDynamics) -> bool:
-    """Whether a weight of the log multiplies whole coefficients whose scale eta cancels: a row may
-    then fade below the dtype's range and yet have a quotient."""
+    """Return whether a log weight multiplies whole coefficients whose scale eta cancels.
+
+    A row may then fade below the dtype's range and yet have a quotient.
+    """
     weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
     return weighted and dynamics.normalizer.cancels_scale and dynamics.readout.is_homogeneous
 
 
 def fades(dynamics: CoefficientDynamics, total: Float[Tensor, "*batch L"]) -> bool:
-    """Whether the weights have put a row sum out of range: it is not finite, or it is small and
-    some pair of its row weighs as little."""
+    """Return whether the weights have put a row sum out of range.
+
+    It is not finite, or it is small and some pair of its row weighs as little.
+    """
     total, g, log_b = total.detach(), dynamics.evolution.common_log_decay, dynamics.log_scaling
     least = torch.finfo(total.dtype).tiny ** 0.25
     if not bool(total.isfinite().all()):
@@ -226,7 +232,7 @@ def _structured(
 
 
 def is_softmax(dynamics: CoefficientDynamics) -> bool:
-    """Whether this is plain softmax attention, which torch has a kernel for."""
+    """Return whether this is plain softmax attention, for which torch has a kernel."""
     return (
         dynamics.readout.same_as(readouts.exp)
         and isinstance(dynamics.normalizer, RowSum)

@@ -89,7 +89,7 @@ def _shifted(
 
 
 def _may_shift(scores: Tensor, start: int, below: float) -> bool:
-    """Whether a row's largest score may be at most ``below``: its own (i, i) says when not."""
+    """Return whether a row's largest score may be at most ``below``, judged by its own (i, i)."""
     if below == torch.inf:
         return True
     return bool(scores[:, :, start:].diagonal(dim1=1, dim2=2).amin() <= below)

@@ -51,7 +51,7 @@ class _Piece(NamedTuple):
 
 
 def _steady(g: Float[Tensor, "B C n"], nats: Float[Tensor, "B C"] | None) -> bool:
-    """Whether no channel of a piece grows by more than a triangular system may see."""
+    """Return whether no channel of a piece grows beyond the limit of a triangular system."""
     if nats is None:
         return True
     grown = float(rise(g.double().clamp(min=RESET).mT).amax())

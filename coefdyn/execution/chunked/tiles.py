@@ -1,4 +1,4 @@
-"""What every chunked kernel shares: tiles of batch and sequence, and decays inside a chunk.
+"""Helpers of every chunked kernel: tiles of batch and sequence, and decays inside a chunk.
 
 Kernels see tensors with all leading axes flattened into one, ``(B, L, n)``. They walk over groups
 of batch entries small enough for the processor's cache and, inside a group, over chunks of C

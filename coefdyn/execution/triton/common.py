@@ -1,4 +1,4 @@
-"""What every Triton kernel shares: number types, sums of log decays, registered operators."""
+"""Helpers of every Triton kernel: number types, sums of log decays, registered operators."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HALF = {torch.float16: tl.float16, torch.bfloat16: tl.bfloat16}
 
 
 def interpreting() -> bool:
-    """Whether kernels run in Triton's interpreter, on CPU tensors (``TRITON_INTERPRET=1``)."""
+    """Return whether kernels run in Triton's interpreter, on CPU (``TRITON_INTERPRET=1``)."""
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 

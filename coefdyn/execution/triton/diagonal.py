@@ -175,7 +175,7 @@ def scores(scan: Scan, q: Tensor, wide: bool = False) -> Tensor:
 def add_gradients(
     scan: Scan, q: Tensor, da: Tensor, dq: Tensor, dk: Tensor, wide: bool = False
 ) -> None:
-    """What passes through ``scores``, added to dq and dk."""
+    """Add the gradient that passes through ``scores`` to dq and dk."""
     diagonal_gradients[_grid(scan)](
         q, scan.k, scan.hi, da, dq, dk, scan.length, **_options(scan, wide)
     )
@@ -196,7 +196,7 @@ def take_squares(da: Tensor, size: int) -> Tensor:
 
 
 def add_squares(squares: Tensor, q: Tensor, k: Tensor, dq: Tensor, dk: Tensor) -> None:
-    """What passes through the pairs that were taken, added to dq and dk."""
+    """Add the gradient that passes through the selected pairs to dq and dk."""
     q, k, dq, dk = (x.unflatten(1, (-1, squares.shape[2])) for x in (q, k, dq, dk))
     dq += squares @ k.float()
     dk += squares.mT @ q.float()

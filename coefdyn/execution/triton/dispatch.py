@@ -107,8 +107,10 @@ def _check_pointwise_readout(phi: Readout) -> None:
 
 @cache
 def _lacks_triton() -> str | None:
-    """What is missing of the package, None where kernels can be compiled: its version decides,
-    since 3.4 and older lack what the readouts are looked up with."""
+    """Requirement of the kernels that is missing, None where they can be compiled.
+
+    The version decides, since 3.4 and older lack the function that finds a readout.
+    """
     try:
         found = importlib.metadata.version("triton")
     except importlib.metadata.PackageNotFoundError:

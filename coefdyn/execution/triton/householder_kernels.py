@@ -1,4 +1,4 @@
-"""What a Householder evolution adds to the scan: the triangular systems inside chunks."""
+"""Kernels that a Householder evolution adds to the scan: the triangular systems inside chunks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rank-one part adds to the scan of a diagonal one: the triangular systems inside chunks."""
+"""Kernels that a rank-one part adds to a diagonal scan: the triangular systems inside chunks."""
 
 from __future__ import annotations
 

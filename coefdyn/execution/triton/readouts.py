@@ -75,7 +75,7 @@ def register(readout: Readout, *, phi: Callable, slope: Callable) -> Readout:
 
 
 def _source(function: KernelInterface) -> str:
-    """What a change of the function, or of what it calls, changes; the interpreter has no key."""
+    """Source of the function and of everything it calls, for the key of the compiled kernel."""
     return getattr(function, "cache_key", None) or inspect.getsource(function.fn)
 
 

@@ -73,7 +73,7 @@ class Judged(Result):
         return Outcome(variant, left) if left else None
 
     def unbracketed(self, variant: Variant) -> bool:
-        """Whether the rate of an unsolved variant has an untried or a better neighbour.
+        """Return whether the rate of an unsolved variant has an untried or a better neighbour.
 
         A pilot that solved the task with every seed ended there: no neighbour can be better.
         """

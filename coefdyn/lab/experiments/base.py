@@ -60,14 +60,14 @@ class Experiment(ABC):
 
     @abstractmethod
     def plan(self, profile: str) -> AnyPlan:
-        """What the profile trains."""
+        """Plan of a profile's training."""
 
     @abstractmethod
     def draw(self, result: Result) -> Figure:
         """The figure of a result that holds at least one record."""
 
     def registered_claims(self) -> list[Claim]:
-        """What the standard profile decides; fixed before its first run."""
+        """Claims that the standard profile decides; fixed before its first run."""
         return []
 
     def registrations(self) -> dict[str, str]:
@@ -222,7 +222,7 @@ class Experiment(ABC):
     def _labels(
         self, profile: str, plan: AnyPlan, results: ResultFile | None
     ) -> Callable[[str], dict[str, Any]]:
-        """What every record of a profile carries besides its numbers, by run key."""
+        """Labels of every record of a profile besides its numbers, by run key."""
         by_key: dict[str, tuple[Variant, RunConfig]] = {run.key: (v, run) for v, run in plan.runs()}
         registered = self._registration(profile, results)
 
@@ -238,14 +238,14 @@ class Experiment(ABC):
         return extra
 
     def _registration(self, profile: str, results: ResultFile | None) -> dict[str, Any]:
-        """What a record says about the claims; nothing at a profile that decides none."""
+        """Registration of the claims for a record; nothing at a profile that decides none."""
         claims = {one.id: one.registrations() for one in self._sharing()}
         if profile != STANDARD or not any(claims.values()):
             return {}
         return registration(claims, results)
 
     def registered(self, result: Result) -> Registered | None:
-        """What stood before the first run of a result, or None where its records do not say it."""
+        """Claims registered before the first run of a result; None where its records lack them."""
         return registered_in(result.records, self.id, shared=len(self._sharing()) > 1)
 
     def _sharing(self) -> list[Experiment]:
@@ -258,7 +258,7 @@ class Experiment(ABC):
 
 
 def judged_by_accuracy(task: TaskConfig) -> bool:
-    """Whether accuracy is what counts on a task; text that is continued is judged by perplexity."""
+    """Return whether a task is judged by accuracy; text that is continued is by perplexity."""
     return not isinstance(task, (ByteProseConfig, ByteTextConfig, WikiTextConfig))
 
 

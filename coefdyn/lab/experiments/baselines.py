@@ -1,4 +1,4 @@
-"""What one gets on a task without solving it."""
+"""Baselines: scores on a task without solving it."""
 
 from __future__ import annotations
 

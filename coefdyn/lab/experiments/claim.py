@@ -57,8 +57,9 @@ def kebab(words: str) -> str:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a test found: a status of ``rule.STATUSES``, the numbers in words, and of a "no test"
-    which of ``rule.REASONS`` it is.
+    """Result of a test: a status of ``rule.STATUSES``, and the numbers in words.
+
+    A "no test" has one of ``rule.REASONS``.
     """
 
     status: str
@@ -99,7 +100,7 @@ class _OfOutcomes(Test):
 
     @abstractmethod
     def decide(self, result: Result, found: list[Outcome]) -> Finding:
-        """What the outcomes, in the order of ``compared``, say."""
+        """Judge the outcomes, given in the order of ``compared``."""
 
 
 def _named(facets: Facets) -> str:

@@ -13,5 +13,5 @@ _TOPICS = {"language": _LEAK, "language-stopped": _LEAK}
 
 
 def withdrawn(claim: str) -> str:
-    """Why the claim with this id is withdrawn; empty for one that stands."""
+    """Reason why the claim with this id is withdrawn; empty for one that stands."""
     return _TOPICS.get(claim.partition("/")[0], "")

@@ -380,7 +380,7 @@ def _solved(outcomes: Sequence[Outcome | None]) -> tuple[bool, str]:
 def _approaches(
     outcomes: Sequence[Outcome | None], bounds: Sequence[Outcome | None]
 ) -> tuple[bool, str]:
-    """Whether the mean over tasks and widths at the largest n comes close to softmax's there."""
+    """Return whether the mean over tasks and widths at the largest n comes close to softmax's."""
     present = [one for one in (*outcomes, *bounds) if one is not None]
     largest = max(int(one.variant.facets["n"]) for one in present)
     a, b = (
@@ -393,7 +393,7 @@ def _approaches(
 def _on_a_par(
     first: Sequence[Outcome | None], second: Sequence[Outcome | None]
 ) -> tuple[bool | None, str]:
-    """Whether both models have learned, and their means are close."""
+    """Return whether both models have learned, and their means are close."""
     return _compared(first, second, lambda a, b, learned: learned and abs(a - b) <= ON_PAR)
 
 
@@ -416,7 +416,7 @@ def _compared(
 def _ahead(
     first: Sequence[Outcome | None], second: Sequence[Outcome | None], margin: float
 ) -> tuple[bool | None, str]:
-    """Whether the first model's mean exceeds the second's by a margin, which may be negative."""
+    """Return whether the first model's mean exceeds the second's plus a margin of either sign."""
     return _compared(first, second, lambda a, b, learned: a > b + margin)
 
 

@@ -53,7 +53,7 @@ def gated_task() -> MqarConfig:
 
 
 def standard_claims() -> list[Claim]:
-    """What the paper's figures say, at 8 pairs in 32 tokens; the qLSTM at 4 in 16."""
+    """Claims from the paper's figures, at 8 pairs in 32 tokens; for the qLSTM at 4 in 16."""
     largest = {model: max(sizes) for model, sizes in STANDARD_SIZES.items()}
     alone = "no further control: the pair differs in this alone"
     return [

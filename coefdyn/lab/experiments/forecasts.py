@@ -1,4 +1,4 @@
-"""What the six principles foresee on the scoreboard, written down before it was run.
+"""Forecasts of the six principles for the scoreboard, written before it was run.
 
 A forecast says of a row and a task: it learns, it does not, or no opinion. "Learns" means a mean
 test accuracy of at least 0.9 within the standard budget. Those of the row DeltaProduct were written

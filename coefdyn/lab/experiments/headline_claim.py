@@ -43,7 +43,7 @@ class Headline:
 
     @property
     def statistic(self) -> str:
-        """What sums up the seeds of a trained one, and the smallest effects that they decide."""
+        """Summary of the seeds of a trained model, and the smallest effects that they decide."""
         if self.claim is None or self.group is None:
             return ""
         plan, n, told = GROUPS[self.group]().plan(), len(SEEDS), []

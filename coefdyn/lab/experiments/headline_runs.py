@@ -1,4 +1,4 @@
-"""What the headline claims train: groups of variants, each with its own plan.
+"""Training of the headline claims: groups of variants, each with its own plan.
 
 A group is an experiment with a file of its own, ``data/results/headline/GROUP/standard.jsonl``, so
 that groups can be finished one after another and the last ones be cut. Its variants are those of

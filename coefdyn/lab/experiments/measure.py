@@ -1,4 +1,4 @@
-"""What is compared between models: a number per seed, and how an outcome gives it."""
+"""Measures for comparing models: a number per seed, and its derivation from an outcome."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an experiment trains: variants, times learning rates, weight decays and seeds."""
+"""Plan of an experiment's training: variants, times learning rates, weight decays and seeds."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ class Plan(AnyPlan):
         )
 
     def settings_of(self, variant: Variant) -> tuple[Setting, ...]:
-        """What the pilot of one variant tries, as far as that is known by now."""
+        """Settings that the pilot of one variant tries, as far as they are known by now."""
         first = self.sweep[:1] if self.until_solved else self.sweep
         return self.tried.get(variant.name, tuple(first))
 

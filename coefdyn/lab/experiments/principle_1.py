@@ -65,7 +65,7 @@ class Timing:
         return config_key(vars(self))
 
     def matches(self, record: dict[str, Any]) -> bool:
-        """Whether a record is of this measurement."""
+        """Return whether a record is of this measurement."""
         return record["key"] == self.key
 
 

@@ -369,7 +369,7 @@ def learning_figure(
 
 
 def _complete(result: Result, task: str) -> bool:
-    """Whether every design of a task has the seeds that a verdict needs."""
+    """Return whether every design of a task has the seeds that a verdict needs."""
     found = [result.one(task=task, design=design) for design in LADDER]
     return all(one is not None and len(one.records) >= MIN_SEEDS for one in found)
 

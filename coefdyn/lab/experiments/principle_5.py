@@ -249,7 +249,7 @@ def _words(outcomes: list[Outcome]) -> str:
 
 
 def _steadier(outcomes: list[Outcome], *, same: bool) -> tuple[bool | None, str]:
-    """Whether the smaller scalings spread less; None where they make the same function."""
+    """Return whether the smaller scalings spread less; None where they make the same function."""
     steady, loud = (_spread(_of_order(outcomes, scalings)) for scalings in (STEADY, LOUD))
     words = f"mean spread {steady:.3f} against {loud:.3f}; at mean accuracy: {_words(outcomes)}"
     return (None, f"{words}: a constant cancels") if same else (steady < loud, words)

@@ -1,4 +1,4 @@
-"""When claims were fixed: the commit of the first run, written into every record and kept."""
+"""Registration of claims: the commit of the first run, written into every record and kept."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Registered", "before_ids", "changed_since", "digest", "registered_in
 
 
 class Registered(NamedTuple):
-    """What stood before an experiment's first run: the commit, and claim id -> digest."""
+    """Registration before an experiment's first run: the commit, and claim id -> digest."""
 
     commit: str
     digests: Mapping[str, str]
@@ -85,7 +85,7 @@ def registration(
 
 
 def registered_in(records: Iterable[Record], name: str, *, shared: bool) -> Registered | None:
-    """What the first record that tells it says about an experiment, or None where none does.
+    """Registration in the first record that contains one, or None.
 
     Older records hold digests that included the sentences (``before_ids``): a list of them, or one
     list per experiment.

@@ -1,4 +1,4 @@
-"""What came out of an experiment: records by variant, and what the claims say about them."""
+"""Result of an experiment: records by variant, and the verdicts on its claims."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the numbers say about one claim.
+    """Verdict of the numbers on one claim.
 
     Args:
         claim: what the paper says, in one sentence of ours.
@@ -113,7 +113,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Reading:
-    """What the standard runs of an experiment showed, in a sentence or two of ours.
+    """Reading of an experiment's standard runs, in a sentence or two.
 
     It is about runs that were there when it was written, so it names the verdicts it was written
     for, without those withdrawn since. With others, after new runs or in a reader's own folder, a
@@ -142,7 +142,7 @@ class Reading:
         return {id_: status for status, ids in statuses.items() for id_ in ids.split()}
 
     def fits(self, verdicts: Sequence[Verdict]) -> bool:
-        """Whether these are the verdicts that it was written for."""
+        """Return whether these are the verdicts that it was written for."""
         standing = [one for one in verdicts if one.status != WITHDRAWN]
         return self.verdicts == {one.id: one.status for one in standing}
 
@@ -258,7 +258,7 @@ class Result:
         return [outcome for outcome in found if outcome is not None]
 
     def seeds_in_words(self) -> str:
-        """Which seeds the records have; those of a second look, which few variants have, apart."""
+        """Seeds of the records in words; those of a second look, which few variants have, apart."""
         seeds = sorted({record["seed"] for record in self.records})
         again = self.plan.again if isinstance(self.plan, Plan) else {}
         later = {seed for those in again.values() for seed in those} - set(self.plan.seeds)
@@ -270,7 +270,7 @@ class Result:
         return words
 
     def caption(self) -> str:
-        """Where these numbers come from: runs, seeds, devices, versions, days."""
+        """Source of these numbers: runs, seeds, devices, versions, days."""
         cut = [f"seed {seed} left out ({a} of {b} runs)" for seed, (a, b) in self.cut.items()]
         if not self.records:
             nothing = ", ".join(["not yet run", *cut])

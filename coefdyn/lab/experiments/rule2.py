@@ -71,7 +71,7 @@ _BISECTIONS = 60
 
 @dataclass(frozen=True)
 class Search:
-    """Where the search for a learning rate stands.
+    """State of the search for a learning rate.
 
     Args:
         best: the best rate tried, ties to the middle.
@@ -210,7 +210,7 @@ def mean_interval(values: Sequence[float], floor: float = 0.0) -> Interval:
 
 
 def exceeds_room(lead: float, other: float, ceiling: float = 1.0) -> bool:
-    """Whether a model at ``other`` cannot be led by more than ``lead`` below the ceiling."""
+    """Return whether no model can lead one at ``other`` by more than ``lead`` below the ceiling."""
     return lead >= ceiling - other - 1e-12
 
 
@@ -242,7 +242,7 @@ def _at_most(k: int, n: int, p: float) -> float:
 
 
 def _root(too_low: Callable[[float], bool]) -> float:
-    """Where a condition that holds from 0 on ends, in [0, 1]."""
+    """End of the interval from 0 on, within [0, 1], in which a condition holds."""
     low, high = 0.0, 1.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2

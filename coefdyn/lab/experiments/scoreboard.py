@@ -97,7 +97,7 @@ def tasks_of() -> dict[str, TaskConfig]:
 
 
 def foreseen(variant: Variant) -> bool:
-    """Whether it is a cell of the board whose forecast came before every run."""
+    """Return whether it is a cell of the board whose forecast came before every run."""
     return variant.facets["row"] in FIRST_ROWS and variant.facets["task"] in tasks_of()
 
 

@@ -110,12 +110,12 @@ def looks(
 
 
 def further_seeds(outcome: Outcome | None) -> bool:
-    """Whether an outcome has every seed of the second look."""
+    """Return whether an outcome has every seed of the second look."""
     return outcome is not None and set(SEEDS) <= set(outcome.seeds)
 
 
 def first_and_second(result: Result) -> tuple[Result, Result]:
-    """What the first look sees of a result, and what the second does."""
+    """Result as seen by the first look, and by the second."""
     assert isinstance(result.plan, Plan), f"{result.experiment} does not train"
     once = replace(result, plan=replace(result.plan, again={}))
     return once, replace(result, confidence=rule.SECOND_CONFIDENCE)
@@ -126,7 +126,7 @@ def _listed(experiment: str, claims: Sequence[Claim]) -> list[Claim]:
 
 
 def _complete(claim: Claim, result: Result) -> bool:
-    """Whether every outcome that the claim needs has all of its seeds."""
+    """Return whether every outcome that the claim needs has all of its seeds."""
     for facets in claim.compared:
         outcome, plan = result.one(**facets), result.plan
         assert isinstance(plan, Plan)

@@ -72,7 +72,7 @@ INVARIANT = ("S4D", "LRU")
 
 
 def same_claims() -> list[Claim]:
-    """What becomes of the paper's comparisons when Mamba-2's convolution is the others' too.
+    """Claims on the paper's comparisons with Mamba-2's convolution in the other models too.
 
     The threshold is 0 where a model is compared with S4D, whose accuracy on MQAR differs so much
     from seed to seed that a margin would be decided by that alone.

@@ -112,7 +112,7 @@ def _appears(where: Facets, span: Span) -> Test:
 
 
 def spectra_claims() -> list[Claim]:
-    """What the paper reads from its Figure 1, on the tasks that two cores can train."""
+    """Claims from the paper's Figure 1, on the tasks that two cores can train."""
     memory, selective, invariant = ("ListOps", "pixels"), ("MQAR", "language"), ("S4D", "LRU")
     claims = [
         Claim(
@@ -183,7 +183,7 @@ def spectra_claims() -> list[Claim]:
 
 
 def mods_claims() -> list[Claim]:
-    """What the paper reads from Section 5, one change at a time."""
+    """Claims from the paper's Section 5, one change at a time."""
 
     def at(*names: str) -> Facets:
         return dict(zip(("group", "task", "model", "change"), names, strict=True))

@@ -1,4 +1,4 @@
-"""What an adapter is: where a mechanism runs in other people's code, and how to read one call."""
+"""Base of the adapters: where a mechanism is in other people's code, and how to read one call."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class Place:
 
 
 class _Operation(threading.local):
-    """How many operations that some adapter hears are running in this thread."""
+    """Counter of the operations with an adapter that are running in this thread."""
 
     open = 0
 
@@ -107,7 +107,7 @@ def operation() -> Iterator[None]:
 
 
 def busy() -> bool:
-    """Whether such an operation is running."""
+    """Return whether such an operation is running."""
     return _OPERATION.open > 0
 
 
@@ -135,7 +135,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def places(self, model: nn.Module) -> Iterator[Place]:
-        """Where to listen in this model; none where it has no such layer."""
+        """Functions or modules to listen to in this model; none where it has no such layer."""
 
     @abstractmethod
     def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
@@ -185,7 +185,7 @@ class OpAdapter(Adapter):
     def run_op(
         self, op: Callable[..., Any], given: dict[str, Any], is_kernel: bool
     ) -> tuple[Any, Any]:
-        """What the mixing alone gives, and what the model gets; the same where nothing follows.
+        """Output of the mixing alone, and the model's; the same where nothing follows.
 
         Args:
             op: the function.
@@ -262,8 +262,10 @@ class ProjectedAdapter(MethodAdapter):
         qkv: Tensor | None = None,
         at_output: Callable[[dict[str, Any]], Tensor] | None = None,
     ) -> Iterator[dict[str, Any]]:
-        """What first leaves ``into`` and enters ``out``; the former replaced by ``qkv``, the latter
-        by what ``at_output`` returns, if given."""
+        """First tensors that leave ``into`` and enter ``out``.
+
+        ``qkv`` replaces the former and the result of ``at_output`` the latter, if given.
+        """
         heard: dict[str, Any] = {}
 
         def leaving(_: nn.Module, __: Any, out: Tensor) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""What the operations of the package flash-linear-attention (fla) share.
+"""Helpers for the operations of the package flash-linear-attention (fla).
 
 They take q, k ``(B, L, H, n)``, v ``(B, L, H, d_v)`` and gates ``(B, L, H, ...)``, a scale that is
 1/sqrt(n) where none is given, and flags. They return y and a last state. Transformers' own

@@ -72,7 +72,7 @@ class Mamba1(OpAdapter):
 
 
 def _gated(given: dict[str, Any], bare: Any) -> Any:
-    """What the model gets: the scan's y times silu(z), where there is a z."""
+    """Output of the layer: the scan's y times silu(z), where there is a z."""
     z = given.get("z")
     return bare if z is None else with_first(bare, first(bare) * functional.silu(z))
 

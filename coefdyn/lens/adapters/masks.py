@@ -1,4 +1,4 @@
-"""Which pairs attention may read, and what is added to its scores, as a mask and an outer decay.
+"""Attention masks and additions to scores, as a mask of pairs and an outer decay.
 
 A mask of a model comes as a tensor. A sliding window and blocks are recognised by their pairs, so
 that they stay two numbers; any other mask, padding among them, is kept as it is. A bias that is a
@@ -23,7 +23,7 @@ NOT_CAUSAL = "token i reads tokens after it (an encoder)"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pairs:
-    """What a mask says about (i, j).
+    """Meaning of a mask for the pairs (i, j).
 
     Attributes:
         allowed: True where i may read j, within j <= i; None for all of these.

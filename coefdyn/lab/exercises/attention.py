@@ -1,0 +1,243 @@
+"""Exercises on rows of coefficients: softmax, linear and forgetting attention, several heads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from coefdyn.lab.exercises.exercise import Exercise
+from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.shapes import Tensor
+
+__all__ = ["ATTENTION"]
+
+# -- coefficient dynamics --------------------------------------------------------------------------
+
+
+def _coefficient_inputs(case: int) -> dict[str, Any]:
+    L, n, _ = SIZES[case]
+    q, k, A, b = draw(case, (L, n), (L, n), (L, n, n), (L,))
+    return {"q": q, "k": k, "A": A / n**0.5, "b": b.abs() + 0.5}
+
+
+def _scores(
+    q: Tensor, k: Tensor, A: Tensor, b: Tensor, *, first: int = 1, left: bool = True
+) -> Tensor:
+    """q_i^T A_i ... A_{j+first} b_j k_j; left False multiplies later matrices on the right."""
+    L, n = q.shape
+    alpha = q.new_zeros(L, L)
+    for j in range(L):
+        product = torch.eye(n, dtype=q.dtype)
+        for i in range(j, L):
+            if i >= j + first:
+                product = A[i] @ product if left else product @ A[i]
+            alpha[i, j] = q[i] @ product @ (b[j] * k[j])
+    return alpha
+
+
+def _without_scaling(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
+    return _scores(q, k, A, torch.ones_like(b))
+
+
+def _scaled_by_reader(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
+    return _scores(q, k, A, torch.ones_like(b)) * b[:, None]
+
+
+def _acausal(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
+    above = torch.ones_like(q @ k.T).triu(1)
+    return _scores(q, k, A, b) + above * ((q @ k.T) * b)
+
+
+# -- rows ------------------------------------------------------------------------------------------
+
+
+def _row_inputs(case: int) -> dict[str, Any]:
+    L, _, d_v = SIZES[case]
+    scores, v = draw(case, (L,), (L, d_v))
+    return {"scores": scores * (1, 1, 1, 600)[case], "v": v}
+
+
+def _softmax_row(scores: Tensor, v: Tensor) -> Tensor:
+    return scores.softmax(-1) @ v
+
+
+def _unnormalized_row(scores: Tensor, v: Tensor) -> Tensor:
+    return (scores - scores.max()).exp() @ v
+
+
+def _overflowing_row(scores: Tensor, v: Tensor) -> Tensor:
+    weights = scores.exp()
+    return weights @ v / weights.sum()
+
+
+def _stale_row(scores: Tensor, v: Tensor) -> Tensor:
+    """Softmax row with a running maximum that forgets to rescale the earlier sum."""
+    largest, total, summed = scores[0], torch.zeros_like(scores[0]), torch.zeros_like(v[0])
+    for s, value in zip(scores, v, strict=True):
+        largest = torch.maximum(largest, s)
+        total = total + (s - largest).exp()
+        summed = summed + (s - largest).exp() * value
+    return summed / total
+
+
+# -- linear attention ------------------------------------------------------------------------------
+
+
+def _features(case: int) -> dict[str, Any]:
+    L, n, d_v = SIZES[case]
+    q, k, v = draw(case, (L, n), (L, n), (L, d_v))
+    return {"q": q.exp(), "k": k.exp(), "v": v}
+
+
+def _linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    alpha = (q @ k.T).tril()
+    return alpha @ v / alpha.sum(-1, keepdim=True)
+
+
+def _divides_by_all(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.T).tril() @ v / (q @ k.T).sum(-1, keepdim=True)
+
+
+def _not_causal(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    alpha = q @ k.T
+    return alpha @ v / alpha.sum(-1, keepdim=True)
+
+
+def _undivided(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return (q @ k.T).tril() @ v
+
+
+# -- forgetting attention --------------------------------------------------------------------------
+
+
+def _forgetting_inputs(case: int) -> dict[str, Any]:
+    L, n, d_v = SIZES[case]
+    q, k, v, f = draw(case, (L, n), (L, n), (L, d_v), (L,))
+    return {"q": q, "k": k, "v": v, "log_f": -f.abs() - 0.1}
+
+
+def _forgetting(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Tensor:
+    total = log_f.cumsum(0)
+    return _causal_softmax(q @ k.T + total[:, None] - total, v)
+
+
+def _causal_softmax(scores: Tensor, v: Tensor) -> Tensor:
+    ahead = torch.ones_like(scores).triu(1).bool()
+    return scores.masked_fill(ahead, -torch.inf).softmax(-1) @ v
+
+
+def _forgets_the_new(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Tensor:
+    total = log_f.cumsum(0)
+    return _causal_softmax(q @ k.T + total[:, None] - total + log_f, v)
+
+
+def _fades_inside(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Tensor:
+    total = log_f.cumsum(0)
+    kept = (total[:, None] - total).tril().exp()
+    return _causal_softmax(kept * (q @ k.T), v)
+
+
+def _fades_after_dividing(q: Tensor, k: Tensor, v: Tensor, log_f: Tensor) -> Tensor:
+    total = log_f.cumsum(0)
+    scores = (q @ k.T).masked_fill(torch.ones_like(q @ k.T).triu(1).bool(), -torch.inf)
+    return (scores.softmax(-1) * (total[:, None] - total).tril().exp()) @ v
+
+
+# -- heads -----------------------------------------------------------------------------------------
+
+
+def _many_inputs(case: int) -> dict[str, Any]:
+    L, H, d_v = SIZES[case]
+    alpha, v, W = draw(case, (H, L, L), (H, L, d_v), (H * d_v, 4))
+    return {"alpha": alpha.tril(), "v": v, "W": W}
+
+
+def _many(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
+    return (alpha @ v).transpose(0, 1).flatten(1) @ W
+
+
+def _heads_reshaped(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
+    return (alpha @ v).reshape(alpha.shape[-1], -1) @ W
+
+
+def _heads_averaged(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
+    return (alpha.mean(0) @ v).transpose(0, 1).flatten(1) @ W
+
+
+def _channels_first(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
+    return (alpha @ v).permute(1, 2, 0).flatten(1) @ W
+
+
+ATTENTION = (
+    Exercise(
+        name="coefficients",
+        inputs=_coefficient_inputs,
+        solution=_scores,
+        returns="a tensor alpha of shape (L, L), zero above the diagonal",
+        mistakes={
+            "A_j itself acts on the key of token j; the first matrix is A_{j+1}.": lambda **x: (
+                _scores(**x, first=0)
+            ),
+            "a later matrix stands to the left of an earlier one: A_i ... A_{j+1}.": lambda **x: (
+                _scores(**x, left=False)
+            ),
+            "the scaling b is missing.": _without_scaling,
+            "b belongs to the token that is written, j, and not to the one that reads.": (
+                _scaled_by_reader
+            ),
+            "entries above the diagonal are the future; they are 0.": _acausal,
+        },
+    ),
+    Exercise(
+        name="one pass",
+        inputs=_row_inputs,
+        solution=_softmax_row,
+        returns="the output of one row, a tensor of shape (d_v,)",
+        mistakes={
+            "the weights do not sum to 1 yet.": _unnormalized_row,
+            "when the maximum rises, what was summed before has to be rescaled.": _stale_row,
+            "exp of a raw score overflows; subtract the largest score so far.": _overflowing_row,
+        },
+    ),
+    Exercise(
+        name="linear attention",
+        inputs=_features,
+        solution=_linear_attention,
+        returns="the outputs, a tensor of shape (L, d_v)",
+        mistakes={
+            "the row sum of row i ends at token i, like the sum above it.": _divides_by_all,
+            "row i may not read tokens after i.": _not_causal,
+            "the division by the row sum is missing.": _undivided,
+        },
+    ),
+    Exercise(
+        name="forgetting attention",
+        inputs=_forgetting_inputs,
+        solution=_forgetting,
+        returns="the outputs, a tensor of shape (L, d_v)",
+        mistakes={
+            "a token is not faded by its own gate: the sum runs from j + 1 to i.": _forgets_the_new,
+            "the decay is added to the score, or multiplies exp of it; it is not a factor of "
+            "the score.": _fades_inside,
+            "the row is divided by the sum of the faded coefficients.": _fades_after_dividing,
+        },
+    ),
+    Exercise(
+        name="many heads",
+        inputs=_many_inputs,
+        solution=_many,
+        returns="the outputs, a tensor of shape (L, d)",
+        mistakes={
+            "reshaping (H, L, d_v) mixes tokens; move the heads behind the tokens first.": (
+                _heads_reshaped
+            ),
+            "every head reads with coefficients of its own; they are not averaged.": (
+                _heads_averaged
+            ),
+            "the channels of one head stay together: head by head, then channel by channel.": (
+                _channels_first
+            ),
+        },
+    ),
+)
