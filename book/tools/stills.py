@@ -48,7 +48,7 @@ CODE = (
     "from coefdyn.widgets import Explorer\n"
     "from coefdyn.plots.explorer_still import explorer_still\n"
     "from coefdyn.lab.films.figure import film_still\n"
-    "from coefdyn.lab.train.kept import kept_still\n"
+    "from coefdyn.lab.train.kept_runs import kept_still\n"
 )
 CAPTION = "A still of the interactive figure, at the settings it starts with."
 
@@ -112,7 +112,7 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
         return _film(record)
     if name == "PageTraining":
         from coefdyn.lab.train import PageTraining
-        from coefdyn.lab.train.kept import kept_run, kept_still
+        from coefdyn.lab.train.kept_runs import kept_run, kept_still
 
         kept = kept_run(state["settings"])
         draw = None if kept is None else lambda: kept_still(kept)

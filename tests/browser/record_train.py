@@ -17,7 +17,7 @@ from measure import chromium
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import IGNORE, config_from_dict, task_of
 from coefdyn.lab.train import PageTraining
-from coefdyn.lab.train.kept import DECIDES
+from coefdyn.lab.train.kept_runs import DECIDES
 from coefdyn.lab.train.offers import CHAPTERS, EVERY, ROWS, SIZE, contests, design_words, offered
 from coefdyn.lab.train.source import trainer_source
 

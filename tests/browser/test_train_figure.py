@@ -13,7 +13,7 @@ from coefdyn.lab.contest import TASKS
 from coefdyn.lab.films import TrainingFilm
 from coefdyn.lab.films.film import Film
 from coefdyn.lab.train import PageTraining
-from coefdyn.lab.train.kept import kept_run
+from coefdyn.lab.train.kept_runs import kept_run
 from coefdyn.lab.train.offers import EVERY, ROWS
 
 pytestmark = pytest.mark.browser

@@ -15,7 +15,7 @@ from coefdyn.lab import train
 from coefdyn.lab.contest import TASKS as CONTEST_TASKS
 from coefdyn.lab.tasks import config_from_dict
 from coefdyn.lab.train import PageTraining
-from coefdyn.lab.train.kept import kept_run, kept_still
+from coefdyn.lab.train.kept_runs import kept_run, kept_still
 from coefdyn.lab.train.offers import (
     CHAPTERS,
     CHOICES,

@@ -41,7 +41,7 @@ from coefdyn.lab.tasks import (
 )
 from coefdyn.lab.tasks.base import SPLITS
 from coefdyn.lab.tasks.bytepair import decode, encode, train_merges, words
-from coefdyn.lab.tasks.online import REVISIONS
+from coefdyn.lab.tasks.downloads import REVISIONS
 from coefdyn.lab.tasks.overlap import overlap, window_hashes
 from coefdyn.lab.tasks.text import (
     prose_of,

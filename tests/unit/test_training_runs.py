@@ -23,7 +23,7 @@ from coefdyn.lab.training import (
 )
 from coefdyn.lab.training import runs as runs_module
 from coefdyn.lab.training.pool import WorkerFailed, WorkerPool
-from coefdyn.lab.training.turns import Turns
+from coefdyn.lab.training.run_locks import RunLocks
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 
@@ -78,7 +78,7 @@ def test_a_run_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(runs_module, "WAIT_S", 0.01)
     file, run = ResultFile(tmp_path / "r.jsonl"), tiny_run()
     record = train_run(run)
-    other, looks = Turns(file.path), []
+    other, looks = RunLocks(file.path), []
     assert other.take(run.key)
 
     def finished_at_the_third_look(seconds):

@@ -31,6 +31,7 @@ from coefdyn.lab.tasks.base import (
     task_of,
 )
 from coefdyn.lab.tasks.copying import SelectiveCopyingConfig
+from coefdyn.lab.tasks.downloads import DataUnavailableError
 from coefdyn.lab.tasks.fuzzy import FuzzyRecallConfig
 from coefdyn.lab.tasks.hub_text import ImdbConfig, WikiTextConfig, wikitext_windows
 from coefdyn.lab.tasks.keeping import (
@@ -42,7 +43,6 @@ from coefdyn.lab.tasks.keeping import (
 from coefdyn.lab.tasks.listops import ListOpsConfig
 from coefdyn.lab.tasks.memorization import MemorizationConfig
 from coefdyn.lab.tasks.mqar import MqarConfig
-from coefdyn.lab.tasks.online import DataUnavailableError
 from coefdyn.lab.tasks.pixels import Cifar10Config, DigitsConfig
 from coefdyn.lab.tasks.recall import NoisyRecallConfig, RecallConfig
 from coefdyn.lab.tasks.text import (

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, subset
 from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
-from coefdyn.lab.tasks.online import REVISIONS, load_rows, optional_module, unreachable
+from coefdyn.lab.tasks.downloads import REVISIONS, load_rows, optional_module, unreachable
 from coefdyn.lab.tasks.text import byte_name, cut_windows
 
 GPT2 = "openai-community/gpt2"

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from coefdyn.lab.tasks._draw import subset
 from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, register
+from coefdyn.lab.tasks.downloads import load_rows, optional_module
 from coefdyn.lab.tasks.embedded import digits
-from coefdyn.lab.tasks.online import load_rows, optional_module
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import anywidget
 import traitlets
 
 from coefdyn.lab.contest.catalogue import TASKS
-from coefdyn.lab.train.kept import kept_run
+from coefdyn.lab.train.kept_runs import kept_run
 from coefdyn.lab.train.offers import (
     CHAPTERS,
     CHOICES,

@@ -14,14 +14,14 @@ try:
 except ImportError:  # Windows: two processes may then train the same run, and lose only time
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["Turns"]
+__all__ = ["RunLocks"]
 
 
-class Turns:
+class RunLocks:
     """The runs of one result file that this process has taken.
 
     Args:
-        path: the result file; None, where nothing is shared, gives every run away.
+        path: the result file; None where nothing is shared, so that every run can be taken.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -35,7 +35,7 @@ class Turns:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             handle = os.open(self._folder / key, os.O_RDWR | os.O_CREAT, 0o644)
-        except OSError:  # where no lock can be kept no result can: the first write says so
+        except OSError:  # no result can be written either: the first write raises the error
             return True
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -14,7 +14,7 @@ from coefdyn.lab.training.config import RunConfig
 from coefdyn.lab.training.loop import Stopped, TrainOptions, train_run
 from coefdyn.lab.training.pool import WorkerPool, checkpoint_path, usable_cores
 from coefdyn.lab.training.results import Record, ResultFile
-from coefdyn.lab.training.turns import Turns
+from coefdyn.lab.training.run_locks import RunLocks
 from coefdyn.progress import Progress
 
 __all__ = ["RunOptions", "train_runs"]
@@ -103,7 +103,7 @@ def train_runs(
             try:
                 _train(missing, book, options)
             finally:
-                book.turns.close()
+                book.locks.close()
     return [book.found[key] for key in wanted if key in book.found]
 
 
@@ -128,7 +128,7 @@ class _Book:
         self, wanted: dict[str, RunConfig], results: ResultFile | None, options: RunOptions
     ) -> None:
         self.results, self.options = results, options
-        self.turns = Turns(None if results is None else results.path)
+        self.locks = RunLocks(None if results is None else results.path)
         #: runs that another process was training when they were asked for
         self.elsewhere: set[str] = set()
         self.started = time.monotonic()
@@ -149,10 +149,10 @@ class _Book:
         budget = self.options.budget_s
         if budget is not None and time.monotonic() - self.started >= budget:
             return False
-        taken = self.turns.take(config.key)
+        taken = self.locks.take(config.key)
         self._refresh({config.key: config})
         if config.key in self.found:
-            self.turns.give(config.key)
+            self.locks.give(config.key)
             self.count(config.key, config.train.steps)
             return False
         if not taken:
@@ -166,7 +166,7 @@ class _Book:
         self.count(record["key"], record["config"]["train"]["steps"])
         if self.results is not None:
             self.results.append(record)
-        self.turns.give(record["key"])
+        self.locks.give(record["key"])
 
     def count(self, key: str, done: int) -> None:
         self.done[key] = done
