@@ -20,7 +20,6 @@ from coefdyn.lab.pages.evidence import (
     evidence_markdown,
     load_results,
     others_markdown,
-    perplexity_markdown,
     registered_words,
     runtimes_markdown,
     statements_markdown,
@@ -136,12 +135,6 @@ def test_runs_that_were_taken_over_are_told_beside_the_commit():
     there = {one["key"] for one in get_experiment("dsf-mqar").load("standard").records}
     taken = sum(one["key"] in there for one in experiment.load("standard").records)
     assert f"; {taken} runs were taken over from dsf-mqar, {taken} of them older" in words
-
-
-def test_perplexities_of_the_paper_stand_beside_ours(tmp_path):
-    rows = rows_of(perplexity_markdown(load_results("principle-5-lm", tmp_path)))
-    assert ["softmax", "1/sqrt(n)", "not yet run", "not yet run", "not yet run", "31.73"] in rows
-    assert ["Mamba-2", "Delta", "not yet run", "not yet run", "not yet run", "28.87"] in rows
 
 
 def test_what_no_experiment_covers_says_why():
