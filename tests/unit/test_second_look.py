@@ -10,9 +10,9 @@ from made_up_results import made_up, result_of
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.experiments import get_experiment, second_look
 from coefdyn.lab.experiments.plan import STANDARD
-from coefdyn.lab.experiments.rule import HELD, NOT_HELD, UNDECIDED
+from coefdyn.lab.experiments.rule import HELD, NOT_HELD, UNDECIDED, WITHDRAWN
 from coefdyn.lab.pages.evidence import registered_words
-from coefdyn.lab.pages.standing import standings, standings_markdown
+from coefdyn.lab.pages.standing import standings
 
 EXPERIMENT = get_experiment("heads")
 CLAIMS = EXPERIMENT.registered_claims()
@@ -104,8 +104,6 @@ def test_further_seeds_on_disk_are_loaded_and_not_called_cut(tmp_path):
     one = standing(tmp_path)
     assert one.second is not None and one.verdict.status == HELD
     assert "  first look: undecided: " in "\n".join(one.lines())
-    told = standings_markdown(tmp_path)
-    assert "| looked at a second time, and how they ended | 1 | 1 held |" in told
 
 
 def test_a_users_further_seed_beside_those_of_the_second_look(tmp_path):
@@ -128,7 +126,7 @@ def test_the_list_names_claims_that_four_kept_seeds_leave_undecided(name):
     seen = experiment.load(STANDARD)
     found = {first.id: first.status for first, _ in second_look.looks(name, claims, seen)}
     for one in second_look.CLAIMS[name]:
-        assert found[one] == UNDECIDED
+        assert found[one] in (UNDECIDED, WITHDRAWN)
     if any(one["seed"] in second_look.SEEDS for one in seen.records):
         assert "second look stood in commit" in registered_words(experiment, seen)
 
@@ -143,15 +141,12 @@ def test_what_four_seeds_decided_is_checked_with_all_of_them(tmp_path):
         for record in whole.records:
             file.append({**record, "variant": labels[record["key"]]})
         one = standing(folder)
-        return one.first, one.with_all_seeds(), standings_markdown(folder)
+        return one.first, one.with_all_seeds()
 
-    first, every, told = keep(tmp_path, 0.03)
+    first, every = keep(tmp_path, 0.03)
     assert (first.status, every.status) == (NOT_HELD, HELD)
-    row = "| decided by the first seeds, checked with all | 1 |"
-    assert f"{row} 0 come out alike |" in told
-    first, every, told = keep(tmp_path / "steady", -0.1)
+    first, every = keep(tmp_path / "steady", -0.1)
     assert (first.status, every.status) == (NOT_HELD, NOT_HELD)
-    assert f"{row} 1 come out alike |" in told
 
 
 def test_a_run_of_some_variants_tells_the_whole_file(tmp_path, capsys):

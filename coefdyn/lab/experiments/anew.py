@@ -36,7 +36,7 @@ from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.training import Record
 from coefdyn.options import check_choice
 
-__all__ = ["PARTS", "Judged", "judge_anew", "main"]
+__all__ = ["PARTS", "Judged", "counted", "judge_anew", "main"]
 
 #: the parts of the rule that can change a verdict
 PARTS = ("pilots", "rates", "statistics", "room")
@@ -159,24 +159,40 @@ def _by_mean(test: Test, outcomes: list[Outcome], result: Judged) -> Finding:
     return test.judge(replace(result, floor=floor if graded else 0.0))
 
 
-def _shares(test: Test, outcomes: list[Outcome]) -> Finding | None:
-    """The test as one of k of n seeds, where its task is solved or not; None elsewhere."""
+def counted(test: Test, outcomes: list[Outcome]) -> list[tuple[int, int]] | None:
+    """Per outcome k of n seeds, where the task of a test is solved or not; None elsewhere.
+
+    Of a test of divergence k seeds diverge; of a bound or a guess k seeds are above it.
+    """
     if isinstance(test, Diverges):
-        hits = sum(one["diverged_at"] is not None for one in outcomes[0].records)
-        return _against_half(hits, len(outcomes[0].records), test.never)
+        return [(sum(r["diverged_at"] is not None for r in one.records), len(one.records))
+                for one in outcomes]  # fmt: skip
     graded = any(one.variant.task.task_name not in rule2.SOLVED_OR_NOT for one in outcomes)
     measure = accuracy if isinstance(test, Guess) else getattr(test, "measure", None)
     if graded or measure is None or not measure.counted:
         return None
-    values = [measure.values(one) for one in outcomes]
+    level = rule2.SOLVED_FROM
     if isinstance(test, Reaches):
-        return _against_half(rule2.solved(values[0], test.bound), len(values[0]), test.less)
-    if isinstance(test, Guess):
+        level = test.bound
+    elif isinstance(test, Guess):
         level = baseline(outcomes[0].variant.task)[0] + test.margin
-        return _against_half(rule2.solved(values[0], level), len(values[0]), not test.beats)
+    values = [measure.values(one) for one in outcomes]
+    return [(rule2.solved(one, level), len(one)) for one in values]
+
+
+def _shares(test: Test, outcomes: list[Outcome]) -> Finding | None:
+    """The test as one of k of n seeds, where its task is solved or not; None elsewhere."""
+    counts = counted(test, outcomes)
+    if counts is None:
+        return None
+    if isinstance(test, Diverges):
+        return _against_half(*counts[0], test.never)
+    if isinstance(test, Reaches):
+        return _against_half(*counts[0], test.less)
+    if isinstance(test, Guess):
+        return _against_half(*counts[0], not test.beats)
     if not isinstance(test, (Ahead, Par)):
         return None
-    counts = [(rule2.solved(one), len(one)) for one in values]
     (k, n), (other_k, other_n) = counts
     numbers = f"{k} of {n} against {other_k} of {other_n} seeds solved"
     if k == other_k == 0:

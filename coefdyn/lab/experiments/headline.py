@@ -36,7 +36,7 @@ from coefdyn.options import check_choice
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Group", "main", "verdict_of"]
+__all__ = ["Group", "as_judged", "main", "verdict_of"]
 
 
 class Group(Experiment):
@@ -67,8 +67,7 @@ class Group(Experiment):
 
     def claims(self, result: Result) -> list[Verdict]:
         """Judged by version 2 of the rule; "not run" before the twelfth seed."""
-        seen = {one.name: getattr(result, one.name) for one in fields(Result) if one.init}
-        judged = Judged(**{**seen, "confidence": rule2.CONFIDENCE, "fewest": len(SEEDS)})
+        judged = as_judged(result)
         found = []
         for claim in self.registered_claims():
             status, numbers = judge_anew(claim, judged)
@@ -93,6 +92,12 @@ class Group(Experiment):
         }
         grouped_points(axes, tasks, series)
         return drawn
+
+
+def as_judged(result: Result) -> Judged:
+    """A group's result as version 2 of the rule sees it: nothing before the twelfth seed."""
+    seen = {one.name: getattr(result, one.name) for one in fields(Result) if one.init}
+    return Judged(**{**seen, "confidence": rule2.CONFIDENCE, "fewest": len(SEEDS)})
 
 
 def verdict_of(headline: Headline, out: Path | str | None = None) -> Verdict | None:

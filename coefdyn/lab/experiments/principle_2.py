@@ -178,18 +178,18 @@ class Principle2(Experiment):
     about = (
         "A = I, b = 1/sqrt(n), eta = row sum, rotary positions; the readout varies. The figures' "
         "legends are not in the paper's text: these are the readouts that it names, and the "
-        "identity. Coefficients are counted after division by eta. Quick: shorter tasks, d = 64, "
+        "identity. Coefficients are counted raw and divided by eta. Quick: shorter tasks, d = 64, "
         "8 heads, one learning rate, 200 to 1200 steps. Live: selective copying, 300 steps. "
         "Standard: 12 of 64 tokens to copy, the quick fuzzy recall, 511 pairs to memorize, at "
         "most 3000, 4000 and 1000 steps, and the identity with eta = 1 and with a floored row "
         "sum."
     )
     reading = Reading(
-        "A readout with a half-line of near-zero scores sets many coefficients near zero, and "
-        "the identity, whose zero set is a point, next to none, on all three tasks. Accuracy "
-        "follows in part: the identity is behind exp and softplus on recall and memorization, "
-        "but most of its loss on memorization and copying came from its row sum, and ReLU, "
-        "with the largest set, is behind exp on copying and on recall.",
+        "The zero set orders the raw coefficients near zero on all three tasks: next to none under "
+        "the identity, more under exp and softplus, most under ReLU. The row sum makes zeros of "
+        "its own, most of all under exp, which after division has more of them than ReLU on "
+        "recall. Accuracy follows neither count: ReLU is behind exp on copying and on recall, and "
+        "most of what the identity loses on memorization and copying it loses to its row sum.",
         held="selective-copying/row-sum-cost selective-copying/near-zero-order "
         "fuzzy-recall/row-sum-cost memorization/identity-worst "
         "memorization/row-sum-cost memorization/near-zero-order",

@@ -63,10 +63,11 @@ class Principle21(Experiment):
         "principle-2."
     )
     reading = Reading(
-        "Feature maps set fewer coefficients near zero than exp and were less accurate, on "
-        "copying and on recall. Whether the first causes the second is open, because the "
-        "identity with eta = 1 sets next to none near zero and is about as accurate as they "
-        "are.",
+        "Feature maps were less accurate than exp, on copying and on recall. After division by eta "
+        "they set fewer coefficients near zero, too; of the raw ones, which the lemma is about, "
+        "psi = ReLU sets more than exp does on copying, and the other maps few. That the zeros "
+        "are the cause is open: the identity with eta = 1 sets next to none and is about as "
+        "accurate as the maps are.",
         held="selective-copying/maps-near-zero selective-copying/maps-behind-exp "
         "selective-copying/maps-suppress fuzzy-recall/maps-near-zero "
         "fuzzy-recall/maps-behind-exp fuzzy-recall/maps-suppress",

@@ -122,7 +122,8 @@ class Scoreboard(Experiment):
         "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
     )
     reading = Reading(
-        "As forecasts the principles did worse than a coin here. They gave up rows on forget, "
+        "As forecasts the principles were as good as always saying learns: 38 of 63 came true, "
+        "and always saying learns gets 37. They gave up rows on forget, "
         "position, parity and overwrite that learn them, because two layers find another way on "
         "short texts, and they trusted decays that read the token with a long memory, where rows "
         "that do not fade keep the value and Mamba-2 learns nothing within the budget. With a "

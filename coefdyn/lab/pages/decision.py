@@ -35,7 +35,6 @@ __all__ = [
     "claims_markdown",
     "decision_markdown",
     "load_results",
-    "perplexity_markdown",
     "registered_words",
     "show",
     "show_decision",
@@ -161,28 +160,6 @@ def show(experiment: Experiment, result: Result) -> None:
     finished = bool(result.outcomes() if trained else result.records)
     figures = [experiment.figure(result)] if finished else []
     display(*figures, Markdown(caption_markdown(result)))  # type: ignore[no-untyped-call]
-
-
-def perplexity_markdown(results: Mapping[str, Result]) -> str:
-    """Table 3 of the paper beside each result: mean and range over seeds."""
-    from coefdyn.lab.experiments.principle_5_lm import MODELS, REPORTED, WORDS
-
-    def mean(result: Result, kind: str, b: str) -> str:
-        eps = {"eps": "1e-5"} if result.profile == STANDARD else {}
-        outcome = result.one(model=kind, b=b, **eps)
-        if outcome is None:
-            return "not yet run"
-        values = outcome.values("perplexity")
-        middle = f"{sum(values) / len(values):.2f}"
-        spread = f" ({min(values):.2f} to {max(values):.2f})" if len(values) > 1 else ""
-        return middle + spread
-
-    rows = [
-        [MODELS[kind], WORDS[b], *(mean(one, kind, b) for one in results.values()), f"{value:.2f}"]
-        for (kind, b), value in REPORTED.items()
-    ]
-    heads = [f"here, {KEPT.get(name, name)}" for name in results]
-    return table(["model", "b", *heads, "the paper, WikiText-103"], rows)
 
 
 def decision_markdown(experiment: Experiment, results: Mapping[str, Result]) -> str:

@@ -18,7 +18,13 @@ from coefdyn.lab.experiments.scoreboard import (
 )
 from coefdyn.lab.pages.markdown import table
 
-__all__ = ["foreseen_markdown", "reasons_markdown", "scoreboard_html", "scores_markdown"]
+__all__ = [
+    "curves_svg",
+    "foreseen_markdown",
+    "reasons_markdown",
+    "scoreboard_html",
+    "scores_markdown",
+]
 
 #: what a forecast's sign says
 WORDS = {"+": "learns", "-": "does not", "?": "no opinion"}
@@ -180,7 +186,7 @@ def _cell(task: str, row: str, outcome: Outcome | None) -> str:
     more = (
         f"<p><b>{name}</b>: mean accuracy {interval.mean:.2f}, 90 % interval "
         f"[{interval.low:.2f}, {interval.high:.2f}], learning rate {rate:g}. {reached}.</p>"
-        f"{_curves(outcome)}<p>{said}</p>"
+        f"{curves_svg(outcome)}<p>{said}</p>"
     )
     shown = f'<b>{interval.mean:.2f}</b><small class="cd-came">{mark}</small>'
     label = f'aria-label="{name}: {interval.mean:.2f}, forecast {mark}"'
@@ -198,7 +204,7 @@ def _reason(task: str) -> str:
     return f"Because of {'principles' if why[1] == ',' else 'principle'} {why}."
 
 
-def _curves(outcome: Outcome) -> str:
+def curves_svg(outcome: Outcome) -> str:
     """Draw validation accuracy against steps as SVG, one line per seed."""
     (width, height), (left, below) = SIZE, MARGIN
     lines, last = [], 1

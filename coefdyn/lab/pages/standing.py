@@ -17,31 +17,22 @@ from coefdyn.lab.experiments.result import Result, Verdict
 from coefdyn.lab.experiments.rule import (
     CONFIDENCE,
     HELD,
-    NO_TEST,
     NOT_HELD,
-    NOT_RUN,
     REASONS,
-    STATUSES,
     UNDECIDED,
-    WITHDRAWN,
 )
-from coefdyn.lab.pages.markdown import table
 from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, repeats_file
 
 __all__ = [
     "MOST_SEEDS",
-    "STEPS",
     "Standing",
     "reasons",
     "repeats_markdown",
     "standings",
-    "standings_markdown",
 ]
 
 #: more seeds than this are not asked for: the difference is then next to nothing
 MOST_SEEDS = 200
-#: the table counts what so many seeds would decide
-STEPS = (12, 40, MOST_SEEDS)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,45 +144,6 @@ def reasons(out: Path | str | None = None) -> dict[str, int]:
     """
     found = Counter(one.verdict.reason for one in standings(out))
     return {reason: found[reason] for reason in REASONS}
-
-
-def standings_markdown(out: Path | str | None = None) -> str:
-    """Status of the claims in one table: how many, and how they divide.
-
-    Args:
-        out: see ``standings``.
-    """
-    found = list(standings(out))
-    of = {status: [one for one in found if one.verdict.status == status] for status in STATUSES}
-    listed = [
-        one
-        for one in found
-        if one.claim.id in second_look.CLAIMS.get(one.experiment.id, ())
-        and one.first.status == UNDECIDED
-    ]
-    looked = Counter("not made yet" if x.second is None else x.second.status for x in listed)
-    checked = [(one.first, every) for one in found if (every := one.with_all_seeds()) is not None]
-    same = sum(first.status == every.status for first, every in checked)
-    needed = [one.seeds_needed() for one in of[UNDECIDED]]
-    within = [sum(n is not None and n <= most for n in needed) for most in STEPS]
-    seeds = [f"{n} that {most} seeds would decide" for n, most in zip(within, STEPS, strict=True)]
-    why = Counter(one.verdict.reason for one in of[NO_TEST])
-    waiting = Counter(one.experiment.id for one in of[NOT_RUN])
-    rows = [
-        ["decided", len(of[HELD]) + len(of[NOT_HELD]), [f"{len(of[x])} {x}" for x in STATUSES[:2]]],
-        ["undecided", len(of[UNDECIDED]), seeds],
-        ["no test, and why", len(of[NO_TEST]), [f"{why[x]} {x}" for x in REASONS if why[x]]],
-        ["looked at a second time, and how they ended", len(listed), _told(looked)],
-        ["decided by the first seeds, checked with all", len(checked), [f"{same} come out alike"]],
-        ["not run, by experiment", len(of[NOT_RUN]), _told(waiting)],
-        ["withdrawn, see the corrections", len(of[WITHDRAWN]), []],
-    ]
-    shown = [[name, str(count), ", ".join(words)] for name, count, words in rows if count]
-    return table(["claims", "number", "of which"], shown)
-
-
-def _told(counts: Counter[str]) -> list[str]:
-    return [f"{count} {name}" for name, count in counts.most_common()]
 
 
 def repeats_markdown(folder: Path | str | None = None) -> str:

@@ -1,0 +1,192 @@
+"""The picture of the headline claims: a line per claim that opens to its numbers and curves."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coefdyn.lab.experiments import rule, rule2
+from coefdyn.lab.experiments.anew import Judged, counted
+from coefdyn.lab.experiments.claim import Ahead, Diverges, Every, Reaches, Test
+from coefdyn.lab.experiments.headline import Group, as_judged, verdict_of
+from coefdyn.lab.experiments.headline_claim import Headline
+from coefdyn.lab.experiments.headline_claims import HEADLINES
+from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.result import Outcome
+from coefdyn.lab.pages.scoreboard import curves_svg
+
+__all__ = ["Effect", "effects", "headline_counts", "headlines_html"]
+
+#: topic of a claim -> its chapter
+CHAPTERS = {
+    "sign": "principles/principle_4",
+    "zeros": "principles/principle_2",
+    "mirror": "principles/principle_4",
+    "prose": "principles/principle_5",
+    "scale": "principles/principle_5",
+    "positions": "principles/principle_3",
+    "lens": "lens/trained_models",
+    "growth": "principles/principle_6",
+    "recall": "second_view/dynamical_systems",
+    "spectra": "second_view/spectra",
+    "convolution": "second_view/spectra",
+    "text": "second_view/dynamical_systems",
+    "time": "principles/principle_1",
+    "limit": "principles/principle_2_2",
+    "rows": "architectures/table1",
+}
+#: width and height of a line of the picture, in pixels
+WIDTH, HEIGHT = 180, 14
+COLORS = {rule.HELD: "#0E96A8", rule.NOT_HELD: "#C2562F"}
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One comparison of a claim.
+
+    Args:
+        words: what is compared, k of n or the values, and the interval.
+        interval: distance from the threshold; above 0 is the claimed side.
+    """
+
+    words: str
+    interval: rule.Interval
+
+    @property
+    def status(self) -> str:
+        """Held, not held or undecided by this comparison alone."""
+        return rule.above(self.interval, 0.0)
+
+
+def effects(test: Test, judged: Judged) -> Iterator[Effect]:
+    """Every comparison that a test joins, where all of its seeds are there."""
+    if isinstance(test, Every):
+        for one in test.tests:
+            yield from effects(one, judged)
+        return
+    found = [judged.one(**facets) for facets in test.compared]
+    outcomes = [one for one in found if one is not None and len(one.records) >= judged.fewest]
+    if len(outcomes) == len(found):
+        yield _effect(test, outcomes, judged)
+
+
+def _effect(test: Test, outcomes: list[Outcome], judged: Judged) -> Effect:
+    names, counts = [one.variant.name for one in outcomes], counted(test, outcomes)
+    turned = getattr(test, "less", getattr(test, "never", False))
+    if isinstance(test, Ahead):
+        both = " against ".join(names)
+        if counts is not None:
+            (k, n), (other, m) = counts
+            gap, told = rule2.share_difference(k, n, other, m), f"{k} of {n} and {other} of {m}"
+        else:
+            first, second = (test.measure.values(one) for one in outcomes)
+            gap = judged.interval([a - b for a, b in zip(first, second, strict=True)])
+            told = test.measure.name
+        threshold = -test.by if test.less else test.by
+        return Effect(f"{both}: {told}; difference {gap}", _beyond(gap, threshold, turned))
+    if counts is not None:
+        (k, n), share = counts[0], rule2.share_interval(*counts[0])
+        what = "diverge" if isinstance(test, Diverges) else f"above {getattr(test, 'bound', 0):g}"
+        return Effect(f"{names[0]}: {k} of {n} {what}", _beyond(share, 0.5, turned))
+    assert isinstance(test, Reaches), "a test of a headline claim"
+    level = judged.interval(test.measure.values(outcomes[0]))
+    return Effect(f"{names[0]}: {test.measure.name} {level}", _beyond(level, test.bound, turned))
+
+
+def _beyond(interval: rule.Interval, threshold: float, turned: bool) -> rule.Interval:
+    mean, low, high = (x - threshold for x in (interval.mean, interval.low, interval.high))
+    return rule.Interval(-mean, -high, -low) if turned else rule.Interval(mean, low, high)
+
+
+def headlines_html(out: Path | str | None = None) -> str:
+    """Every headline claim with its verdict and the intervals of its comparisons.
+
+    An interval is drawn from its threshold, the line in the middle: to the right lies what is
+    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim. Claims
+    whose runs are missing say "not run".
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
+    loaded: dict[str, Judged] = {}
+    for one in HEADLINES:
+        if one.group is not None and one.group not in loaded:
+            loaded[one.group] = as_judged(Group(one.group).load(STANDARD, out=out))
+    lines = "".join(_line(one, loaded, out) for one in HEADLINES)
+    return f'<div class="cd-headlines">{lines}</div>'
+
+
+def headline_counts(out: Path | str | None = None) -> str:
+    """How many headline claims are held, and so on, in words."""
+    found = [verdict_of(one, out) for one in HEADLINES]
+    told = [kind if one is None else one.status for one, kind in
+            zip(found, (one.kind for one in HEADLINES), strict=True)]  # fmt: skip
+    decided = sum(one in (rule.HELD, rule.NOT_HELD) for one in told)
+    words = ", ".join(f"{told.count(one)} {one}" for one in dict.fromkeys(told))
+    chance = rule2.wrong_by_chance(decided)
+    return (
+        f"Of {len(told)} headline claims: {words}. Of the {decided} decided ones at most "
+        f"{chance:.1f} are wrong by chance on average."
+    )
+
+
+def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> str:
+    verdict = verdict_of(one, out)
+    status = one.kind if verdict is None else verdict.status
+    told: list[Effect] = []
+    curves = ""
+    if one.claim is not None and one.group is not None:
+        judged = loaded[one.group]
+        told = list(effects(one.claim.test, judged))
+        outcomes = [judged.one(**facets) for facets in _different(one.claim.test.compared)]
+        curves = "".join(
+            f"<figure>{curves_svg(x)}<figcaption>{html.escape(_settings(x))}</figcaption></figure>"
+            for x in outcomes
+            if x is not None
+        )
+    numbers = "".join(f"<li>{html.escape(effect.words)}</li>" for effect in told)
+    more = "".join(f"<p>{html.escape(words.strip())}</p>" for words in one.lines(verdict)[2:])
+    page = CHAPTERS[one.id.partition("/")[0]]
+    return (
+        f'<details data-status="{status}"><summary><b>{html.escape(status)}</b>'
+        f"{_picture(told)}<span>{html.escape(one.sentence)}</span></summary>"
+        f'<p><a href="{page}.html">its chapter</a> · <code>{one.id}</code></p>'
+        f"<ul>{numbers}</ul>{more}{curves}</details>"
+    )
+
+
+def _different(compared: Sequence) -> list[dict[str, str]]:  # type: ignore[type-arg]
+    return list({tuple(one.items()): dict(one) for one in compared}.values())
+
+
+def _settings(outcome: Outcome) -> str:
+    rate = outcome.records[0]["config"]["train"]["learning_rate"]
+    there = sum(step is not None for step in outcome.steps_to())
+    seeds = len(outcome.records)
+    return f"{outcome.variant.name}: rate {rate:.2g}, {there} of {seeds} seeds reach 0.9"
+
+
+def _picture(told: Sequence[Effect]) -> str:
+    """A bar per comparison, each on a scale of its own with the threshold in the middle."""
+    if not told:
+        return f'<svg width="{WIDTH}" height="{HEIGHT}" role="presentation"></svg>'
+    height, half, parts = HEIGHT * len(told), WIDTH / 2, []
+    for row, one in enumerate(told):
+        ends = [x for x in (one.interval.low, one.interval.high) if abs(x) < float("inf")]
+        scale = 0.94 * half / max((abs(x) for x in ends), default=1.0) if any(ends) else 0.0
+        low, mean, high = (half + scale * x for x in
+                           (one.interval.low, one.interval.mean, one.interval.high))  # fmt: skip
+        y, color = HEIGHT * (row + 0.5), COLORS.get(one.status, "#8B95A3")
+        parts.append(
+            f'<path d="M{low:.1f} {y:.1f}H{high:.1f}" stroke="{color}" stroke-width="4"/>'
+            f'<circle cx="{mean:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
+        )
+    held = sum(one.status == rule.HELD for one in told)
+    label = f"{held} of {len(told)} comparisons lie on the claimed side of their threshold"
+    return (
+        f'<svg role="img" aria-label="{label}" width="{WIDTH}" height="{height}" '
+        f'viewBox="0 0 {WIDTH} {height}"><path d="M{half} 0V{height}" stroke="currentColor" '
+        f'stroke-dasharray="2"/>{"".join(parts)}</svg>'
+    )

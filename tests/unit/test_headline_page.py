@@ -1,0 +1,70 @@
+"""The picture of the headline claims: bars from the threshold, and what is not run says so."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from made_up_results import result_of
+
+from coefdyn.lab.experiments import headline, rule
+from coefdyn.lab.experiments.headline_claims import HEADLINES
+from coefdyn.lab.experiments.headline_runs import GROUPS
+from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.pages.headlines import CHAPTERS, effects, headline_counts, headlines_html
+from coefdyn.lab.places import checkout
+
+
+def made(name: str, level=lambda facets, run: 0.95 - run.seed / 1e5):
+    group = headline.Group(name)
+    return group, result_of(group, STANDARD, lambda facets, run: (level(facets, run), None))
+
+
+def test_without_runs_every_trained_claim_says_so(tmp_path):
+    page = headlines_html(tmp_path)
+    trained = sum(one.kind == "trained" for one in HEADLINES)
+    assert page.count('data-status="not run"') == trained
+    assert page.count("<details") == len(HEADLINES) == page.count("</details>")
+    assert f"{trained} not run" in headline_counts(tmp_path)
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_the_bars_agree_with_the_verdict(name):
+    """All on the claimed side where it is held; some not where it is not."""
+    group, result = made(name)
+    judged = headline.as_judged(result)
+    for claim, verdict in zip(group.registered_claims(), group.claims(result), strict=True):
+        found = {one.status for one in effects(claim.test, judged)}
+        if verdict.status == rule.HELD:
+            assert found == {rule.HELD}
+        if verdict.status == rule.NOT_HELD:
+            assert rule.NOT_HELD in found
+
+
+def test_a_lead_of_shares_is_drawn_from_its_threshold():
+    def level(facets, run):
+        return 0.95 if facets["design"] != "adds" or facets["task"] == "told 1" else 0.5
+
+    group, result = made("overwrite", level)
+    (claim,) = group.registered_claims()
+    judged = headline.as_judged(result)
+    first, second = effects(claim.test, judged)
+    assert "12 of 12 and 0 of 12" in first.words
+    assert first.interval.mean == second.interval.mean == 1.0 and first.status == rule.HELD
+    assert group.claims(result)[0].status == rule.HELD
+
+
+def test_finished_claims_show_numbers_and_curves(tmp_path):
+    group, result = made("heads")
+    for record in result.records:
+        group.file(STANDARD, tmp_path).append(record)
+    page = headlines_html(tmp_path)
+    (line,) = re.findall(r'<details data-status="held">.*?</details>', page, re.DOTALL)
+    assert "12 of 12 above 0.5" in line and "<polyline" in line
+    assert "1 held" in headline_counts(tmp_path)
+
+
+def test_every_claim_links_a_chapter_that_there_is():
+    book = checkout() / "book"
+    for one in HEADLINES:
+        assert (book / f"{CHAPTERS[one.id.partition('/')[0]]}.md").exists(), one.id
