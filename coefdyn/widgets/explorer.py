@@ -74,8 +74,8 @@ class Explorer(anywidget.AnyWidget):
             "normalizer")``; None for the one that the row is about.
         parts: which parts to show, from ``PARTS`` and ``CARDS``; None for all. A figure about one
             ingredient: ``parts=["readout", "numbers", "card-readout"]``.
-        name: what the page's address calls this explorer, such as "left". Without one the first of
-            a page is ``#cd?...``, the second ``#cd-2?...``, and so on.
+        name: what the page's address calls this explorer, such as "left". Without one the first
+            without is ``#cd?...``, others ``#cd-2?...`` by their place on the page, and so on.
         predict: a question that gates the controls until the reader has answered it, such as
             ``{"id": "decay", "question": "Lower the decay: which way does the share of near-zero
             coefficients move?", "number": "near-zero-fraction", "control": "decay", "direction":
@@ -274,7 +274,7 @@ class Explorer(anywidget.AnyWidget):
     def link(self) -> str:
         """The address fragment that opens a page of the book at these settings.
 
-        Without a name it speaks to the first explorer of the page.
+        Without a name it speaks to the first explorer of the page that has none.
         """
         return rules.address(self.settings, self.name)
 

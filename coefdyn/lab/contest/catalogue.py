@@ -201,17 +201,18 @@ CONTESTS: dict[str, Contest] = {
     ),
 }
 
-_FADING = {"evolution": "constant", "constant": 0.7}
+#: whether order can be told: keys that shrink beside keys that stay
+_ORDER = {
+    "left": {"evolution": "constant", "constant": 0.85},
+    "right": "softmax_attention",
+    "task": "selective-copying",
+}
 _GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one", "scaling": "one"}
 
 #: chapter without a cell's contest -> what the page's figure there opens with
 OTHER_FIGURES: dict[str, dict[str, Any]] = {
-    "index": {"left": _FADING, "task": "noisy-recall"},
-    "principle_3": {
-        "left": {**_FADING, "constant": 0.85},
-        "right": "softmax_attention",
-        "task": "selective-copying",
-    },
+    "index": _ORDER,
+    "principle_3": _ORDER,
     "principle_5": {
         "left": "softmax_attention",
         "right": {"scaling": "one"},

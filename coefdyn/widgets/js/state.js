@@ -199,7 +199,7 @@ export function decodeSettings(query, home = SHIPPED_HOME) {
   return read;
 }
 
-// "#cd?..." speaks to the first explorer of the page, "#cd-NAME?..." to the one of that name.
+// "#cd?..." speaks to the first explorer of the page that has no name, "#cd-NAME?..." to the one of that name.
 export function addressPrefix(name) {
   return name ? `#cd-${name}?` : "#cd?";
 }
