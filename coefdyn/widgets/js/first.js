@@ -101,7 +101,8 @@ function makeFoot(app) {
       setAttribute(see, "aria-expanded", !equation.hidden);
     } });
   const reset = resetButton(app);
-  reset.addEventListener("click", () => app.parts.querySelector(`[data-cd=stop-${app.initial.preset}], .cdx-chip`).focus()); // it is about to rest
+  const chip = (name) => app.parts.querySelector(`.cdx-chip${name}`);
+  reset.addEventListener("click", () => (chip(`[data-cd=stop-${app.initial.preset}]`) ?? chip("")).focus()); // it is about to rest
   const start = encodeSettings(app.initial, app.home);
   app.updaters.push(({ settings }) => (reset.disabled = encodeSettings({ ...settings, all: false }, app.home) === start));
   return [element("div", { class: "cdx-panel-bar" }, see, allButton(app), reset, copyButton(app)), equation];
