@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import anywidget
@@ -13,6 +14,7 @@ from coefdyn import CoefficientDynamics
 from coefdyn.shapes import Float, Tensor
 from coefdyn.widgets import given
 from coefdyn.widgets import settings as rules
+from coefdyn.widgets.alone import page_of
 from coefdyn.widgets.morph import build_morph
 from coefdyn.widgets.questions import check_question
 from coefdyn.widgets.shown import Shown, is_between, shown_at
@@ -270,6 +272,23 @@ class Explorer(anywidget.AnyWidget):
         if not self._sources:
             return None
         return given.rebuild(self._sources[self.settings["head"] - 1], self.settings)
+
+    def save(self, path: str | Path, *, title: str = "Coefficient dynamics") -> Path:
+        """Write the figure as it is set now to one file, which a browser opens by itself.
+
+        Args:
+            path: where to write, such as "page.html"; what is there is replaced.
+            title: of the page.
+
+        Returns:
+            The path.
+
+        Raises:
+            OSError: where the file cannot be written.
+        """
+        place = Path(path)
+        place.write_text(page_of(self, title, self.shown().words()), encoding="utf-8")
+        return place
 
     def link(self) -> str:
         """The address fragment that opens a page of the book at these settings.

@@ -267,3 +267,28 @@ def test_pictures_keep_their_aspect_at_every_width(
         settle(page)
         assert max(map(abs, page.evaluate(RATIOS))) < 0.02, hook
     context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_saved_page_is_one_file_that_runs_alone(
+    scheme: str, browser: Any, tmp_path: Path
+) -> None:
+    explorer = first("deltanet", beta=0.5, text="a </script> is <b>; ask: a")
+    place = explorer.save(tmp_path / "page.html", title="Half & half")
+    context = browser.new_context(color_scheme=scheme)
+    page = context.new_page()
+    problems: list[str] = []
+    page.on("pageerror", lambda error: problems.append(str(error)))
+    page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
+    page.goto(place.as_uri())
+    page.wait_for_selector("[data-cd=matrix]")
+    assert page.title() == "Half & half"
+    assert page.get_attribute("html", "data-theme") == scheme
+    shown = explorer.shown()
+    assert sum(heard(page).values()) == pytest.approx(shown.weights[-1].sum().item())
+    slide(page, "beta", 0.7)
+    assert "beta=0.7" in page.evaluate("location.hash")
+    press(page, "all-controls")
+    assert page.locator("[data-cd=panel-inspect]").is_visible()
+    assert problems == []
+    context.close()
