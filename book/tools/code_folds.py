@@ -28,6 +28,8 @@ SHOWS = re.compile(
 SAYS = re.compile(r"^\s*(assert|def|class)\b|assert_close|\bprint\(", re.MULTILINE)
 TAG = re.compile(r"<[^>]+>")
 
+#: What the landing page alone has: a newcomer has no symbols to exchange yet.
+LANDING = "cd-lead"
 #: What a page with an explorer carries in its saved state.
 EXPLORER = "coefdyn.widgets.explorer.Explorer"
 
@@ -77,7 +79,7 @@ def with_switches(text: str) -> str:
     if "cd-switches" in text:
         return text
     parts = [READING] if 'class="cd-code' in text else []
-    parts += [CONVENTION] if 'class="cv-fla"' in text else []
+    parts += [CONVENTION] if 'class="cv-fla"' in text and LANDING not in text else []
     parts += [PRESENT] if EXPLORER in text else []
     if not parts:
         return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 import anywidget
@@ -13,6 +14,7 @@ from coefdyn import CoefficientDynamics
 from coefdyn.shapes import Float, Tensor
 from coefdyn.widgets import given
 from coefdyn.widgets import settings as rules
+from coefdyn.widgets.alone import page_of
 from coefdyn.widgets.morph import build_morph
 from coefdyn.widgets.questions import check_question
 from coefdyn.widgets.shown import Shown, is_between, shown_at
@@ -74,8 +76,8 @@ class Explorer(anywidget.AnyWidget):
             "normalizer")``; None for the one that the row is about.
         parts: which parts to show, from ``PARTS`` and ``CARDS``; None for all. A figure about one
             ingredient: ``parts=["readout", "numbers", "card-readout"]``.
-        name: what the page's address calls this explorer, such as "left". Without one the first of
-            a page is ``#cd?...``, the second ``#cd-2?...``, and so on.
+        name: what the page's address calls this explorer, such as "left". Without one the first
+            without is ``#cd?...``, others ``#cd-2?...`` by their place on the page, and so on.
         predict: a question that gates the controls until the reader has answered it, such as
             ``{"id": "decay", "question": "Lower the decay: which way does the share of near-zero
             coefficients move?", "number": "near-zero-fraction", "control": "decay", "direction":
@@ -271,10 +273,27 @@ class Explorer(anywidget.AnyWidget):
             return None
         return given.rebuild(self._sources[self.settings["head"] - 1], self.settings)
 
+    def save(self, path: str | Path, *, title: str = "Coefficient dynamics") -> Path:
+        """Write the figure as it is set now to one file, which a browser opens by itself.
+
+        Args:
+            path: where to write, such as "page.html"; what is there is replaced.
+            title: of the page.
+
+        Returns:
+            The path.
+
+        Raises:
+            OSError: where the file cannot be written.
+        """
+        place = Path(path)
+        place.write_text(page_of(self, title, self.shown().words()), encoding="utf-8")
+        return place
+
     def link(self) -> str:
         """The address fragment that opens a page of the book at these settings.
 
-        Without a name it speaks to the first explorer of the page.
+        Without a name it speaks to the first explorer of the page that has none.
         """
         return rules.address(self.settings, self.name)
 

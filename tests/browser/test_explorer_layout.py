@@ -35,9 +35,9 @@ def test_pictures_and_all_four_cards_are_in_one_view(row: str, open_page: Open) 
     assert min(left for _, _, left, _ in boxes[4:]) > max(right for *_, right in boxes[:4])
 
 
-@pytest.mark.parametrize("panel", ["inspect", "morph", "stability", "positions", "geometry"])
+@pytest.mark.parametrize("panel", ["inspect", "stability", "positions", "geometry"])
 def test_a_panel_takes_the_place_of_small_figures(panel: str, open_page: Open) -> None:
-    page = open_page(Explorer("mlstm", morph_to="gla"), width=1122)
+    page = open_page(Explorer("mlstm", morph_to="gla", tokens="random"), width=1122)
     hooks = ["[data-cd=matrix]", "[data-cd=answer]", *CARDS]
     before = page.evaluate(BOXES, hooks)
     press(page, f"panel-{panel}")

@@ -21,7 +21,7 @@ from coefdyn.widgets.settings import ROWS
 
 pytestmark = pytest.mark.browser
 
-PANELS = ("none", "inspect", "morph", "stability", "positions", "geometry")
+PANELS = ("none", "inspect", "stability", "positions", "geometry")
 PHONE = 360
 NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 

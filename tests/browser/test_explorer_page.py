@@ -104,7 +104,7 @@ def test_fits_a_phone(theme: str, open_page: Open) -> None:
 
 def test_no_serious_accessibility_finding(open_page: Open) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright")
-    panels = ("none", "inspect", "morph", "stability", "positions", "geometry")
+    panels = ("none", "inspect", "stability", "positions", "geometry")
     for theme, panel in [("dark", "none"), *(("light", panel) for panel in panels)]:
         page = open_page(Explorer("mlstm", panel=panel), theme=theme)
         found = axe.Axe().run(page).response["violations"]

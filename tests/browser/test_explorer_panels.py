@@ -43,8 +43,8 @@ def test_inspect_takes_a_cell_apart(open_page: Open) -> None:
 
 
 def test_morph_moves_between_two_rows(open_page: Open) -> None:
-    page = open_page(Explorer("gla", panel="morph"))
-    page.select_option("[data-cd=control-morph_to]", "deltanet")
+    page = open_page(Explorer("gla"))
+    page.select_option("[data-cd=path-to]", "deltanet")
     sums = []
     for share in (0, 0.5, 1):
         slide(page, "morph", share)
@@ -56,10 +56,15 @@ def test_morph_moves_between_two_rows(open_page: Open) -> None:
         for name in ("gla", "deltanet")
     ]
     assert sums == pytest.approx([ends[0], middle, ends[1]], rel=1e-9)
-    differing = page.eval_on_selector_all(
-        "[data-cd=morph-table] tr:first-child td[data-differs=true]", "n => n.length"
-    )
-    assert differing == 2, "GLA and DeltaNet differ in A_t and b_j"
+    slide(page, "morph", 0.5)
+    mixed = page.eval_on_selector_all(".cdx-mix", "n => n.filter(e => !e.hidden).length")
+    assert mixed == 2, "GLA and DeltaNet differ in A_t and b_j"
+    page.select_option("[data-cd=path-to]", "mlstm")
+    settle(page)
+    assert text(page, "design-words").endswith("50 % towards mLSTM"), "the end is one for both"
+    page.select_option("[data-cd=path-to]", "gla")
+    press(page, "morph-end")
+    assert page.is_disabled("[data-cd=control-morph]"), "there is no way from a row to itself"
 
 
 def test_instability_shows(open_page: Open) -> None:
@@ -173,7 +178,7 @@ def test_wrong_address_falls_back_with_a_note(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("fragment", "words", "share"),
     [
-        ("preset=gla&morph_to=delta&morph=0.5", ["morph_to “delta” is not known"], "50 %"),
+        ("preset=gla&morph_to=delta&morph=0.5", ["morph_to “delta” is not known"], "0 %"),
         ("preset=gla&morph_to=deltanet&morph=7", ["morph 7 is outside 0 to 1"], "100 %"),
         ("preset=gla&morph_to=deltanet&morph=half", ["morph “half” is not a number"], "0 %"),
         ("preset=gla&morph_to=deltanet&morph=-1&head=3", ["morph -1", "head 3 is outside"], "0 %"),
@@ -186,7 +191,6 @@ def test_wrong_morph_addresses_fall_back_too(
     for word in words:
         assert word in text(page, "note")
     assert text(page, "value-morph") == share
-    assert page.is_disabled("[data-cd=control-morph]") is ("morph_to=delta&" in fragment)
     assert math.isfinite(number(page, "row-sum"))
 
 

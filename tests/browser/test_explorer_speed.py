@@ -34,7 +34,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "stability": {"panel": "stability"},
     "positions": {"panel": "positions", "duplicate": 40},
     "geometry": {"panel": "geometry"},
-    "morph": {**BETWEEN, "panel": "morph"},
+    "morph": BETWEEN,
     "stability of a morph": {**BETWEEN, "panel": "stability"},
     "prediction": {"panel": "stability", "predict": QUESTION},
 }

@@ -15,7 +15,7 @@ from coefdyn.widgets import ChunkView, Explorer
 pytestmark = pytest.mark.browser
 
 PHONE = {"width": 360, "height": 740}
-PANELS = ("inspect", "morph", "stability", "positions", "geometry")
+PANELS = ("inspect", "stability", "positions", "geometry")
 FRAME = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 Phone = Callable[[Explorer], Any]
 
@@ -137,12 +137,12 @@ def test_forced_colours_keep_pictures_readable_and_choices_visible(
 ) -> None:
     context = browser.new_context(forced_colors="active", color_scheme="dark")
     page = context.new_page()
-    explorer = Explorer("gla", panel="morph", morph_to="mlstm")
+    explorer = Explorer("gla", panel="inspect", morph_to="mlstm")
     page.goto(write_page(tmp_path, explorer))
     page.wait_for_selector("[data-cd=explorer]")
     assert page.eval_on_selector("[data-cd=matrix]", GROUND) == PANEL_COLOR
     paint = "e => getComputedStyle(e).backgroundColor"
-    for chosen, other in (("preset-gla", "preset-mlstm"), ("panel-morph", "panel-inspect")):
+    for chosen, other in (("preset-gla", "preset-mlstm"), ("panel-inspect", "panel-stability")):
         pair = [page.eval_on_selector(f"[data-cd={name}]", paint) for name in (chosen, other)]
         assert pair[0] != pair[1], chosen
     context.close()
@@ -165,7 +165,7 @@ def test_enlarged_pages_need_no_sideways_scrolling(
     view = {"width": 1280 // scale, "height": 900 // scale}
     context = browser.new_context(viewport=view, device_scale_factor=scale)
     page = context.new_page()
-    explorer = Explorer("mlstm", morph_to="gla", morph=0.3, duplicate=8)
+    explorer = Explorer("mlstm", tokens="random", morph_to="gla", morph=0.3, duplicate=8)
     page.goto(write_page(tmp_path, explorer, ChunkView(), TrainingFilm.load("principle-3")))
     page.wait_for_selector("[data-cd=film]")
     for panel in PANELS:

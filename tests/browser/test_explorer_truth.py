@@ -25,13 +25,12 @@ QUESTION = {
 
 
 def _morph(page: Any, towards: str, share: float) -> None:
-    press(page, "panel-morph")
-    page.select_option("[data-cd=control-morph_to]", towards)
+    page.select_option("[data-cd=path-to]", towards)
     slide(page, "morph", share)
 
 
-@pytest.mark.parametrize("then", ["panel-morph", "panel-stability"])
-def test_a_morph_says_what_it_is_also_when_its_panel_is_closed(then: str, open_page: Open) -> None:
+@pytest.mark.parametrize("then", ["panel-inspect", "panel-stability"])
+def test_a_morph_says_what_it_is_also_when_a_panel_is_open(then: str, open_page: Open) -> None:
     page = open_page(Explorer("gated_deltanet"))
     _morph(page, "softmax_attention", 0.6)
     press(page, then)
@@ -50,7 +49,6 @@ def test_a_morph_at_its_end_is_named_after_it_and_ends_by_a_cross(open_page: Ope
     _morph(page, "softmax_attention", 1)
     assert page.get_attribute("[data-cd=preset-softmax_attention]", "aria-pressed") == "true"
     assert page.get_attribute("[data-cd=preset-gated_deltanet]", "aria-pressed") == "false"
-    press(page, "panel-morph")
     press(page, "morph-end")
     assert text(page, "design-words") == "Gated DeltaNet"
     assert page.is_hidden("[data-cd=morph-end]")

@@ -1,5 +1,6 @@
 // The settings in the page's address. Only in a page of the book: JupyterLab's address is its own.
 
+import { setAttribute } from "./dom.js";
 import { addressPrefix, decodeSettings, encodeSettings } from "./state.js";
 
 // What every explorer of the page shows at this step of the browser's history, by its prefix. The step keeps it, so
@@ -8,12 +9,13 @@ let onShow = {};
 
 export function listenToAddress(app, name) {
   if (app.widget.get("_in_page") !== true) return;
-  const place = [...document.querySelectorAll("[data-cd=explorer]")].indexOf(app.root);
-  app.prefix = addressPrefix(name || (place > 0 ? String(place + 1) : ""));
-  const prefixes = [app.prefix, ...(place === 0 ? [addressPrefix("")] : [])];
+  setAttribute(app.root, "data-name", name);
+  const all = [...document.querySelectorAll("[data-cd=explorer]")];
+  const first = app.root === all.find((root) => root.dataset.name === "");
+  app.prefix = addressPrefix(name || (first ? "" : String(all.indexOf(app.root) + 1)));
   const read = () => {
     const { hash } = window.location;
-    const prefix = prefixes.find((start) => hash.startsWith(start));
+    const prefix = hash.startsWith(app.prefix) ? app.prefix : undefined;
     const kept = window.history.state?.explorers?.[app.prefix];
     if (prefix || kept !== undefined) {
       const { settings, notes } = decodeSettings(prefix ? hash.slice(prefix.length) : kept, app.home);

@@ -44,7 +44,7 @@ export function makeAnswer(app, plain = false) {
     const [word, bar, value] = [element("bdi", {}, "–"), element("i", {}), element("b", {})];
     const ghost = element("s", { "aria-hidden": "true" });
     const parts = [word, element("span", { class: "cdx-track" }, bar, ghost), value];
-    const node = plain ? element("div", { class: "cdx-answer", "data-cd": `answer-${m}` }, ...parts)
+    const node = plain ? element("div", { class: "cdx-answer" }, ...parts)
       : element("button", { type: "button", class: "cdx-answer", "data-cd": `answer-${m}`, onclick: () => app.change({ column: node.column + 1 }, true) }, ...parts);
     return { node, word, bar, ghost, value };
   });
@@ -66,7 +66,7 @@ export function makeAnswer(app, plain = false) {
       bar.style.width = barWidth(y);
       ghost.hidden = !old.has(name);
       ghost.style.left = barWidth(old.get(name));
-      if (plain) return;
+      if (plain) return setAttribute(node, "data-cd", `answer-${name}`);
       setAttribute(node, "title", `Look at ${name}`);
       node.column = model.g.values.lastIndexOf(name, model.row);
       setAttribute(node, "aria-pressed", node.column === model.column);
@@ -141,7 +141,7 @@ function offerQuestions(box, s, write) {
 export function makeTold(app) {
   const [told, asked] = [freshId("told"), freshId("asked")];
   const input = element("textarea", { id: told, rows: 1, spellcheck: "false", autocomplete: "off", dir: "auto", "data-cd": "control-text" });
-  const select = element("select", { id: asked, "data-cd": "control-ask", onchange: () => writeText(app, askFor(app.settings.text, select.value), true) });
+  const select = element("select", { id: asked, "data-cd": "control-asked", onchange: () => writeText(app, askFor(app.settings.text, select.value), true) });
   const node = element("div", { class: "cdx-told", "data-locks": true },
     element("div", {}, element("label", { for: told, text: "Tell it something" }), input),
     element("div", {}, element("label", { for: asked, text: "then ask for" }), select));

@@ -101,7 +101,8 @@ function makeFoot(app) {
       setAttribute(see, "aria-expanded", !equation.hidden);
     } });
   const reset = resetButton(app);
-  reset.addEventListener("click", () => app.parts.querySelector(".cdx-chip[tabindex='0']").focus()); // it is about to rest
+  const chip = (name) => app.parts.querySelector(`.cdx-chip${name}`);
+  reset.addEventListener("click", () => (chip(`[data-cd=stop-${app.initial.preset}]`) ?? chip("")).focus()); // it is about to rest
   const start = encodeSettings(app.initial, app.home);
   app.updaters.push(({ settings }) => (reset.disabled = encodeSettings({ ...settings, all: false }, app.home) === start));
   return [element("div", { class: "cdx-panel-bar" }, see, allButton(app), reset, copyButton(app)), equation];
@@ -119,5 +120,5 @@ function firstWords(s, initial) {
   const moved = [...SLIDERS, "variation", "scale", "angle", "flip"].filter((key) => applies(key, s) && s[key] !== start[key]);
   if (moved.length === 0) return `${label}: ${STOP_WORDS[s.preset]}.`;
   const words = moved.map((key) => `${specOf(key).label.split(", ")[0].toLowerCase()} ${key === "flip" ? "on" : formatSetting(key, s)}`);
-  return `${label} with ${words.join(", ")}.`;
+  return `${label}, now with ${words.join(", ")}.`;
 }

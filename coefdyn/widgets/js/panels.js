@@ -4,7 +4,6 @@ import { element, freshId, setAttribute, setText } from "./dom.js";
 import { makeGeometry } from "./geometry.js";
 import { isGiven } from "./ingredients.js";
 import { makeInspect } from "./inspect.js";
-import { makeMorph } from "./morph.js";
 import { pinButton } from "./pin.js";
 import { makePositions } from "./positions.js";
 import { makeStability } from "./stability.js";
@@ -12,7 +11,6 @@ import { addressPrefix, encodeSettings } from "./state.js";
 
 const PANELS = [
   ["inspect", "Inspect a cell", makeInspect],
-  ["morph", "Morph", makeMorph],
   ["stability", "Stability", makeStability],
   ["positions", "Positions", makePositions],
   ["geometry", "Geometry", makeGeometry],
@@ -27,7 +25,7 @@ export function makePanels(app, side) {
     const button = element("button", { type: "button", class: "cdx-button", "aria-controls": id, text: label,
       "data-cd": `panel-${name}`, onclick: () => app.change({ panel: app.settings.panel === name ? "none" : name }, true) });
     const box = element("div", { id, class: `cdx-panel cdx-panel-${name}`, hidden: true, role: "region", "aria-label": label,
-      "data-locks": ["morph", "positions", "geometry"].includes(name) });
+      "data-locks": ["positions", "geometry"].includes(name) });
     let update = null;
     let drawn = null;
     bar.append(button);
@@ -41,6 +39,8 @@ export function makePanels(app, side) {
     app.updaters.push((model) => {
       const open = model.settings.panel === name;
       setAttribute(button, "aria-expanded", open);
+      // Words of facts stand at right angles, and most store nothing: drawn tokens have a geometry.
+      button.hidden = name === "geometry" && model.g.told && !open;
       box.hidden = !open;
       if (!open || drawn === model) return;
       if (!update) update = make(app, box);

@@ -1,5 +1,6 @@
 // From one row to another, one ingredient a step, with what each step brings.
 
+import { sliderControl } from "./controls.js";
 import { element, freshId, oneTabStop, setAttribute, setText } from "./dom.js";
 import { startFade } from "./numbers.js";
 import { withPreset } from "./state.js";
@@ -108,11 +109,13 @@ export function makePath(app) {
       play.stop();
       go(Math.min(Math.max(here() + by, 0), path.stops.length - 1));
     } });
-  const ends = ["from", "to"].map((end) => pathEnd(app, path, end, () => {
+  const ends = ["from", "to"].map((end) => pathEnd(path, end, () => {
     play.stop();
     fillStops();
+    if (end === "to" && app.settings.morph_to) app.change({ morph_to: path.to }, true);
     app.schedule();
   }));
+  const slide = slideTo(app, path);
   const fillStops = () => {
     path.stops = pathStops(pathRows(path.from, path.to));
     list.replaceChildren(...path.stops.map((stop, m) => stopButton(stop, () => {
@@ -123,6 +126,11 @@ export function makePath(app) {
   const tabTo = oneTabStop(list, () => [...list.querySelectorAll(".cdx-stop")]);
   fillStops();
   app.updaters.push(({ settings: s }) => {
+    if (s.morph_to && s.morph_to !== path.to) {
+      path.to = ends[1].lastChild.value = s.morph_to;
+      fillStops();
+    }
+    slide.update(s);
     const at = isMorphing(s) ? -1 : path.stops.findIndex((stop) => fits(stop, s));
     [...list.children].forEach((item, m) => {
       setAttribute(item.firstChild, "aria-current", m === at ? "step" : "false");
@@ -131,10 +139,24 @@ export function makePath(app) {
     tabTo(at);
     setText(caption, at >= 0 ? stopWords(path.stops[at]) : "Not on this path: press a step, or play it.");
   });
-  const bar = element("div", { class: "cdx-path-bar" }, play.button, step(-1, "←", "path-prev"), step(1, "→", "path-next"), ...ends);
+  const bar = element("div", { class: "cdx-path-bar" }, play.button, step(-1, "←", "path-prev"), step(1, "→", "path-next"), ...ends, slide.node);
   bar.querySelector("[data-cd=path-prev]").setAttribute("aria-label", "← one step back");
   bar.querySelector("[data-cd=path-next]").setAttribute("aria-label", "→ one step on");
   return element("div", { class: "cdx-path", role: "group", "aria-label": "The path, one ingredient a step", "data-cd": "path", "data-locks": true }, list, bar, caption);
+}
+
+// All the way at once: every structure is diag(a)(I − βzzᵀ)diag(a′), so log a, β, z and log b move in between, and
+// α and η are mixed.
+function slideTo(app, path) {
+  const morph = { ...app, change: (patch, done) => app.change({ ...patch, morph_to: app.settings.morph_to || path.to }, done) };
+  const { node, update } = sliderControl("morph", SCHEMA.ranges.morph, morph);
+  const input = node.querySelector("input");
+  node.querySelector("label").textContent = "or slide";
+  input.setAttribute("aria-label", "Slide from the design on show to the end of the path");
+  return { node, update(s) {
+    update(s.morph_to ? s : { ...s, morph: 0 });
+    input.disabled = !s.morph_to && path.to === s.preset;
+  } };
 }
 
 // Walks along the stops, from the first where the last is reached; a second press stops.
@@ -171,7 +193,7 @@ function stopButton(stop, onclick) {
   return element("li", { "data-named": Boolean(stop.row) }, button);
 }
 
-function pathEnd(app, path, end, changed) {
+function pathEnd(path, end, changed) {
   const id = freshId(`path-${end}`);
   const select = element("select", { id, "data-cd": `path-${end}`, onchange: () => {
     path[end] = select.value;

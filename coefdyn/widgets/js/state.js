@@ -100,7 +100,8 @@ function checkText(key, value, notes) {
   return text;
 }
 
-function checkSetting(key, value, notes) {
+function checkSetting(key, raw, notes) {
+  const value = Object.hasOwn(SCHEMA.retired[key] ?? {}, raw) ? SCHEMA.retired[key][raw] : raw; // an old link says what has become of it
   if (SCHEMA.choices[key]) {
     if (Object.hasOwn(SCHEMA.choices[key].options, value)) return value;
     notes.push(`${key} “${value}” is not known; left as it was`);
@@ -199,7 +200,7 @@ export function decodeSettings(query, home = SHIPPED_HOME) {
   return read;
 }
 
-// "#cd?..." speaks to the first explorer of the page, "#cd-NAME?..." to the one of that name.
+// "#cd?..." speaks to the first explorer of the page that has no name, "#cd-NAME?..." to the one of that name.
 export function addressPrefix(name) {
   return name ? `#cd-${name}?` : "#cd?";
 }
