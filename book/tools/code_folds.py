@@ -18,19 +18,19 @@ CELL = re.compile(
     r"</div>\s*</div>)",
     re.DOTALL,
 )
-#: What code calls when all it does is show: figures, tables, explorers.
+#: Calls in code that only displays: figures, tables, explorers.
 SHOWS = re.compile(
     r"\b(subplots|plt|pyplot|imshow|set_title|Markdown|display|show|Explorer|TrainingFilm|\w+View|"
     r"PageTraining|SampledSwing|ScoreVariance|use_style)\b|"
     r"\b\w+_(plot|figure|view|table)\("
 )
-#: What code does when it says something of its own.
+#: Signs of code that is worth reading.
 SAYS = re.compile(r"^\s*(assert|def|class)\b|assert_close|\bprint\(", re.MULTILINE)
 TAG = re.compile(r"<[^>]+>")
 
 #: What the landing page alone has: a newcomer has no symbols to exchange yet.
 LANDING = "cd-lead"
-#: What a page with an explorer carries in its saved state.
+#: Mark of an explorer in a page's saved state.
 EXPLORER = "coefdyn.widgets.explorer.Explorer"
 
 #: Before the first paint: the page is drawn once, as the reader last chose.

@@ -36,7 +36,7 @@ from book.tools.imports import library_at, module_of
 
 KEY = "coefdyn"
 DATA_PATH = re.compile(r"\bdata/[\w./-]*[\w]")
-#: what an execution or its tools write into the head of a notebook
+#: entries that an execution or its tools write into the head of a notebook
 OWN = ("jupytext", "kernelspec", "language_info", "widgets", KEY)
 WORD = re.compile(r"[\w.-]+")
 

@@ -39,7 +39,7 @@ HTML = BUILD / "html"
 STAMP = ".made-from"
 LOG = BUILD / "html.log"
 LOCK = BUILD / "html.lock"
-#: how the names of the folders begin that builds write into
+#: prefix of the folders that builds write into
 FRESH = "fresh"
 
 #: The command line's own entry: a script's first line does not survive every path.

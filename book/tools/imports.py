@@ -61,9 +61,9 @@ from book.tools.definitions import (
 CELLS = "<cells>"
 #: Run on a GPU only. Committed outputs come from a CPU, so these count only where code names them.
 GPU_ONLY = f"{PACKAGE}.execution.triton"
-#: The one module there that a CPU meets: it says what a GPU would refuse.
+#: The only module among them that runs on a CPU: it raises a GPU's errors.
 REFUSALS = f"{GPU_ONLY}.dispatch"
-#: Files that a page is sent and no output holds.
+#: Files that a page carries and no notebook contains.
 SENT = (".js", ".css")
 
 

@@ -15,7 +15,7 @@ from book.tools.chapters import ROOT
 
 __all__ = ["LOG", "read_log", "watch", "write_spec"]
 
-#: the variable that names the file in which what was opened is noted
+#: the environment variable that names the file for the list of opened files
 LOG = "COEFDYN_OPENED"
 
 

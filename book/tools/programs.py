@@ -21,9 +21,9 @@ __all__ = ["STATE", "VIEW", "carried", "models_of", "name_programs", "put_progra
 
 STATE = "application/vnd.jupyter.widget-state+json"
 VIEW = "application/vnd.jupyter.widget-view+json"
-#: Of a figure's state: its module and its style sheet.
+#: Entries of a figure's state: its module and its style sheet.
 PARTS = ("_esm", "_css")
-#: Where the classes live whose text can be put back.
+#: Package of the classes whose text can be restored.
 OURS = "coefdyn."
 HEADING = re.compile(r"^# +(.+?)\s*$", re.MULTILINE)
 #: What follows a figure's text, also in `nbval.cfg`: an execution does not print it.

@@ -38,7 +38,7 @@ COLORS = 256
 
 VIEW = re.compile(r'<script type="application/vnd\.jupyter\.widget-view\+json">(.*?)</script>')
 OLD = re.compile(r"<!-- still -->.*?<!-- /still -->", re.DOTALL)
-#: Without a script nothing hides the stills.
+#: Rules for readers without scripts, for whom nothing hides the stills.
 NO_SCRIPT = (
     "<!-- still --><noscript><style>figure.cd-still, p.cd-still { display: block; } "
     ".cd-room { min-height: 0 !important; }</style>"

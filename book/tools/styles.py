@@ -20,7 +20,7 @@ __all__ = ["lighten", "without_unused"]
 WORD = re.compile(r"[\w-]+")
 CLASSES = re.compile(r'class="([^"]*)"')
 COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
-#: What need not be there for a selector to fit: negated, or one of several.
+#: Parts of a selector that need not be present for it to match: negated, or one of several.
 OPTIONAL = re.compile(r":(?:not|is|where|has)\((?:[^()]|\([^()]*\))*\)")
 CLASS_NAME = re.compile(r"\.(-?[A-Za-z_][\w-]*)")
 SHEETS = (
@@ -35,7 +35,7 @@ SHEETS = (
     "styles/sphinx-book-theme.css",
     "togglebutton.css",
 )
-#: Groups of rules, whose own rules are looked at; every other at-rule stays as it is.
+#: Groups of rules that are searched; every other at-rule stays unchanged.
 NESTED = ("@media", "@supports", "@layer", "@container")
 LETTERS = "inter-latin-wght-normal.woff2"
 

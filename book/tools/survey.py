@@ -19,7 +19,7 @@ from book.tools.chapters import BOOK, Chapter, find_chapters, read
 
 __all__ = ["MOST_CHAPTERS", "PARTS", "Survey", "repeated_sentences", "sentences", "survey"]
 
-#: a sentence may stand in so many chapters
+#: largest number of chapters that may contain a sentence
 MOST_CHAPTERS = 2
 #: shorter ones are no sentences that a reader recognises ("Solution 1 in code", "By hand:")
 FEWEST_WORDS = 8
@@ -45,7 +45,7 @@ LABEL = re.compile(
     r"\*\*(Question|What\s+fails|What\s+mends\s+it)\.\*\*\s+(.*?)(?=\s\*\*(?:Question|What)|\n:::)",
     re.DOTALL,
 )
-#: what every chapter that teaches has
+#: parts of every chapter that teaches
 KINDS = ("write it", "find the bug", "open")
 #: beginnings of the names of chapters that teach
 PARTS = (

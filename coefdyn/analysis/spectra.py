@@ -236,7 +236,7 @@ def modulus_histogram(
     bins, rows = len(edges) - 1, len(moduli)
     inner = torch.tensor(edges[1:-1], dtype=moduli.dtype, device=moduli.device)
     place = torch.bucketize(moduli.contiguous(), inner, right=True)
-    place = place.masked_fill(moduli.isnan(), bins)  # a bin of its own, left out below
+    place = place.masked_fill(moduli.isnan(), bins)  # the bin of NaN, left out below
     row = torch.arange(rows, device=moduli.device)[:, None] * (bins + 1)
     counts = torch.bincount((place + row).flatten(), minlength=rows * (bins + 1))
     share = counts.view(rows, bins + 1)[:, :bins].double() / moduli.shape[-1]

@@ -209,7 +209,7 @@ class CoefficientDynamics:
             mask=None if self.mask is None else self.mask.narrow(start, length),
         )
 
-    # The methods below hand over to coefdyn.execution: the one arrow that points upwards.
+    # The methods below call coefdyn.execution: the only imports that go upwards.
 
     def coefficients(
         self, normalized: bool = False, method: str = "auto"

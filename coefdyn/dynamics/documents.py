@@ -28,7 +28,7 @@ __all__ = ["Documents", "apart", "find", "packed", "padded"]
 
 #: nats at a start: exp of it is 0 in every dtype, and sums of some hundred keep their digits
 RESET = -1500.0
-#: the same where eta takes the scale out of a row, so that what is small may still be its largest
+#: the same where eta cancels the scale of a row, whose largest entry may then be small
 DEEP = -2e4
 
 

@@ -23,7 +23,7 @@ __all__ = [
     "writable",
 ]
 
-#: between two values
+#: separator of two values
 COMMA = re.compile(r",(?! )")
 FIGURES = (".png", ".svg", ".pdf")
 

@@ -20,7 +20,7 @@ from coefdyn.shapes import Float, Tensor
 __all__ = ["EXACT", "RowChecks", "check_row", "defined"]
 
 METHODS = ("reference", "recurrent", "parallel", "chunked")
-#: float64, sums of a few dozen terms: rounding alone
+#: rounding of float64 sums with a few dozen terms
 EXACT = 1e-12
 
 

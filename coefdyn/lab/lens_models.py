@@ -49,7 +49,7 @@ WORDS = ("<start>", "in", "?", ".", *NAMES, *PLACES)
 #: ids of the words, then of the text's tokens
 VOCABULARY = len(WORDS) + TokenTextConfig().vocab_size
 
-#: what the chapter looks at: Anna moves twice, the others once or not at all
+#: the chapter's example: Anna moves twice, the others once or not at all
 EXAMPLE = (
     "Anna in Rome . Omar in Lima . Mia in Cairo . Anna in Oslo . Juan in Delhi . Omar in ? Lima "
     "Anna in ? Oslo Mia in Rome . Anna in Paris . Juan in Lima . Anna in ? Paris Mia in ? Rome"
@@ -85,7 +85,7 @@ CONFIGS = {
     "qwen3_next": FactsConfig(),
     "mamba2": FactsConfig(model="mamba2"),
 }
-#: a model -> what its files begin with
+#: a model -> prefix of its files
 FILES = {"qwen3_next": "facts", "mamba2": "facts_mamba2"}
 
 

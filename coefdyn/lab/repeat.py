@@ -31,7 +31,7 @@ __all__ = [
     "repeats_file",
 ]
 
-#: what became of a repeated run: the same numbers; an accuracy that another seed could have had;
+#: outcomes of a repeated run: the same numbers; an accuracy within the spread of the seeds;
 #: neither
 EQUAL, WITHIN, DIFFERS = "equal", "within the interval", "differs"
 
@@ -69,7 +69,7 @@ class Repeat:
         if (was["final"], was["steps_done"]) == (now["final"], now["steps_done"]):
             return EQUAL
         accuracies = [one["final"]["accuracy"] for one in (was, now)]
-        if None in accuracies:  # one of them diverged, the other did not
+        if None in accuracies:  # only one of them diverged
             return DIFFERS
         difference = abs(accuracies[1] - accuracies[0])
         interval = self.interval

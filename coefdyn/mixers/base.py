@@ -53,7 +53,7 @@ class Mixer(Resettable, ABC):
         ValueError: for sizes that do not fit.
     """
 
-    #: how the paper writes the row, for the tables; a mixer of one's own needs none
+    #: symbols of the paper for the tables; a mixer of one's own needs none
     symbols: ClassVar[Symbols]
     #: parameters of this module that its authors exempt from weight decay
     no_weight_decay: ClassVar[tuple[str, ...]] = ()

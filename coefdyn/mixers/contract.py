@@ -13,7 +13,7 @@ from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Contract", "check_mixer"]
 
-#: in float64: sums of a few hundred terms in another order, there and through the chain rule
+#: float64 rounding of sums of a few hundred terms in another order, and of their gradients
 LIMIT = 1e-9
 
 

@@ -115,9 +115,9 @@ class HeadMixer(Mixer):
         ValueError: for values that do not fit.
     """
 
-    #: options that a class chooses for callers who say nothing
+    #: options that a class chooses when the caller does not
     defaults: ClassVar[StageOptions] = StageOptions()
-    #: options that a class chooses for good: giving one is an error
+    #: options that a class fixes: giving one is an error
     settled: ClassVar[StageOptions] = StageOptions()
     #: projections followed by SiLU, besides the SiLU that a convolution brings
     activated: ClassVar[tuple[str, ...]] = ()
@@ -183,7 +183,7 @@ class HeadMixer(Mixer):
             project=project,
             output=output,
         )
-        #: how many heads read each pair of q and k
+        #: number of heads that share each pair of q and k
         self.readers = n_heads // pairs if share_pairs else 1
         self.query_key_norm = check_flag("query_key_norm", chosen["query_key_norm"])
         self.position, self.position_table = chosen["position"], table

@@ -238,9 +238,9 @@ class OutputStage(Resettable):
         bias: bool = False,
     ) -> None:
         super().__init__()
-        #: what the norm adds to the mean square
+        #: constant that the norm adds to the mean square
         self.eps = 1e-5
-        #: what the norm's weights are at the start
+        #: initial value of the norm's weights
         self.norm_start = 1.0
         channels = n_heads * value_dim
         check_choice("output_gate", gate, GATES)

@@ -83,7 +83,7 @@ def describe(name: str) -> Row:
         recurrent=has_finite_state(dynamics),
         positional=not isinstance(dynamics.evolution, Identity)
         or dynamics.outer_log_decay is not None,
-        # a weighted sum has the weights of no class, whatever its parts guarantee
+        # the weights of a sum of maps belong to no class, whatever its parts guarantee
         combination="linear" if summed else combination_class(dynamics).value,
         beside=_beside(mixer, dynamics),
     )

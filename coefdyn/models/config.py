@@ -15,7 +15,7 @@ BLOCKS = ("transformer", "gated")
 NORMS = ("layer", "rms")
 POSITIONS = ("none", "learned", "rotary")
 
-#: what a block design asks of its mixer
+#: options that a block design sets in its mixer
 MIXER_DEFAULTS: dict[str, dict[str, Any]] = {
     "transformer": {},
     "gated": {"short_convolution": 4, "output_gate": "silu", "output_norm": "rms"},

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PROFILES", "Contest", "ContestResult", "Entrant", "Trained", "guessing"]
 
-#: seeds, and how many times the steps, layers and width of the quick profile
+#: seeds, and multiples of the quick profile's steps, layers and width
 PROFILES = {"quick": (1, 1, 1, 1), "paper": (3, 10, 2, 2)}
 #: points of a curve
 LOOKS = 16

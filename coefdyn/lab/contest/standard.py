@@ -23,7 +23,7 @@ from coefdyn.options import check_choice
 
 __all__ = ["opening", "standard_words"]
 
-#: beside the rule's words for a difference: both solved the task, or a row has too few seeds
+#: verdicts besides the rule's on a difference: both solved the task, or a row has too few seeds
 SOLVED, OPEN = "solved", "open"
 
 

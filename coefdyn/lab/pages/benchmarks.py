@@ -25,13 +25,13 @@ __all__ = [
 ]
 
 FILES = ("cpu", "gpu")
-#: what every function here takes: a file's content, None where it has not been written
+#: argument of every function here: a file's content, None where it has not been written
 Found = Mapping[str, Any] | None
 NOT_MEASURED = {
     "cpu": "CPU: not measured. `make bench` does it.",
     "gpu": "GPU: not measured. `make gpu` does it, on a machine that has one.",
 }
-#: entries of a row of times that are no implementation
+#: entries of a row of times that do not name an implementation
 NO_RUNS = ("triton", "roofline_share", "ok")
 
 
@@ -93,7 +93,7 @@ def gpu_markdown(found: Found, length: int = 4096) -> str:
         length: which of the timed lengths, in tokens.
     """
     parts = [verification_markdown(found), times_markdown(found, length)]
-    return "\n\n".join(dict.fromkeys(parts))  # what says "not measured" says it once
+    return "\n\n".join(dict.fromkeys(parts))  # "not measured" is said once
 
 
 def times_markdown(found: Found, length: int = 4096) -> str:

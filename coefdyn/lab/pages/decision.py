@@ -48,7 +48,7 @@ MARKS = {
     NOT_RUN: "not run",
     WITHDRAWN: "withdrawn",
 }
-#: the profiles whose results are kept, and what the book calls them
+#: the profiles whose results are kept, and their names in the book
 KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
 
 

@@ -29,7 +29,7 @@ __all__ = [
     "show_decision",
 ]
 
-#: what the sources measure and no experiment covers: where, what, and why not
+#: measurements of the sources that no experiment covers: place, subject, and reason
 OTHER_FIGURES = (
     (
         "dynamical systems framework, Table 1 and Appendix M",

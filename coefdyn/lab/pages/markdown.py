@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 __all__ = ["folded", "plain", "table"]
 
-#: what Markdown would obey; an underscore inside a word is none of it
+#: characters that Markdown interprets; an underscore inside a word is not one of them
 MARKUP = re.compile(r"([\\`*{}\[\]$]|(?<!\w)_|_(?!\w))")
 
 

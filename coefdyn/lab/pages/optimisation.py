@@ -18,7 +18,7 @@ from coefdyn.lab.training import Record
 
 __all__ = ["Tried", "optimisation_markdown", "tried"]
 
-#: what a cell says of a rate that was left out, because an earlier one solved the task
+#: cell of a rate that was left out because an earlier one solved the task
 LEFT_OUT = "not needed"
 
 

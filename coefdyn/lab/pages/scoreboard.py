@@ -26,7 +26,7 @@ __all__ = [
     "scores_markdown",
 ]
 
-#: what a forecast's sign says
+#: meaning of a forecast's sign
 WORDS = {"+": "learns", "-": "does not", "?": "no opinion"}
 #: where the explorer opens at a row's design; without a preset, the row's chapter
 CHAPTERS = {
@@ -40,11 +40,11 @@ CHAPTERS = {
     "mLSTM": "architectures/mlstm.html#cd?preset=mlstm",
     "DeltaProduct": "since/beyond_one_reflection.html",
 }
-#: what a row keeps of the past, for the filter
+#: kind of a row's memory, for the filter
 KINDS = {row: "all" if row == "softmax attention" else "fixed" for row in ROWS}
-#: width and height of a drawing of curves, in pixels, and the room of its words
+#: width and height of a drawing of curves, in pixels, and the space of its labels
 SIZE, MARGIN = (300, 120), (34, 18)
-#: words of the reasons -> how they are set in a page, and in Markdown
+#: symbols in the reasons -> their form in HTML, and in Markdown
 SYMBOLS = {
     "A_t": ("<i>A</i><sub>t</sub>", r"$\Evo{A_t}$"),
     "A = I": ("<i>A</i> = <i>I</i>", r"$\Evo{A_t} = I$"),

@@ -31,7 +31,7 @@ __all__ = [
     "standings",
 ]
 
-#: more seeds than this are not asked for: the difference is then next to nothing
+#: largest number of seeds considered: beyond it the difference is negligible
 MOST_SEEDS = 200
 
 
@@ -87,7 +87,7 @@ class Standing:
         low, high = min(len(one.records) for one in outcomes if one is not None), MOST_SEEDS
         if not decided(high):
             return None
-        while high - low > 1:  # an interval only shrinks with the seeds that it is supposed for
+        while high - low > 1:  # an interval only shrinks with the supposed number of seeds
             middle = (low + high) // 2
             low, high = (low, middle) if decided(middle) else (middle, high)
         return high

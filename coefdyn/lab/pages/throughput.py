@@ -12,11 +12,11 @@ from coefdyn.lab.places import data_folder
 
 __all__ = ["MOST_SECONDS", "MOST_TIMES", "NOT_MEASURED", "load_throughput", "throughput_markdown"]
 
-#: at most so many core-seconds per 1500 steps of a run, and at most so many times a plain model's
+#: goals: core-seconds per 1500 steps of a run, and the largest multiple of a plain model's
 MOST_SECONDS, MOST_TIMES = 40.0, 1.0
 #: the row of the plain model through torch.compile
 COMPILED = "plain torch, fused attention, compiled"
-#: what makes the file
+#: the command that writes the file
 COMMAND = "python -m coefdyn.lab throughput --device cpu --rounds 3 --keep"
 NOT_MEASURED = f"Not measured yet: `{COMMAND}` does it, on a machine with nothing else to do."
 

@@ -24,7 +24,7 @@ def optional_module(name: str, what: str, stand_in: str) -> ModuleType:
         ) from error
 
 
-#: the commits of the hub that are read: a record's code revision also says which data it saw
+#: commits of the hub's data sets, so that a record's code revision also fixes its data
 REVISIONS = {
     "Salesforce/wikitext": "b08601e04326c79dfdd32d625aee71d232d685c3",
     "openai-community/gpt2": "607a30d783dfa663caf39e06633721c8d4cfcd7e",

@@ -221,7 +221,7 @@ def lay_out(
     begin = lengths.cumsum(dim=1) - lengths + (length - lengths.sum(dim=1, keepdim=True))
     if copy is not None:
         begin[:, -1] += 1
-    spare = length  # tokens that are not written land in a column that is cut off
+    spare = length  # unused tokens go to a last column that is cut off
     shape = (len(keep), length + 1)
     sequence = torch.full(shape, pad, device=keep.device)
     answers = torch.full(shape, IGNORE, device=keep.device)

@@ -107,7 +107,7 @@ class ListOpsConfig(TaskConfig):
         length = 1
         for _ in range(self.max_depth - 1):
             length = 2 + self.max_args * length
-            if length > self.max_length:  # long enough for every question asked of it
+            if length > self.max_length:  # as long as any use of it needs
                 break
         return length
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["DECIDES", "KeptRun", "kept_run", "kept_still"]
 
-#: the settings that make another run of it
+#: the settings that identify a run
 DECIDES = ("task", "left", "right", "rate", "seed", "positions")
 _COLORS = ("#0072B2", "#D55E00")
 

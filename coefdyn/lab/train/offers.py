@@ -122,7 +122,7 @@ CHOICES: dict[str, dict[str, str]] = {
     },
 }
 
-#: chapter -> what its figure opens with, as keywords of ``PageTraining``
+#: chapter -> its figure's initial settings, as keywords of ``PageTraining``
 CHAPTERS: dict[str, dict[str, Any]] = {
     **OTHER_FIGURES,
     **{chapter: contest.page for chapter, contest in CONTESTS.items()},

@@ -114,7 +114,7 @@ def load_run(path: Path, run: _Run) -> int:
     )
 
 
-#: what torch's AdamW keeps of a parameter
+#: state of torch's AdamW for a parameter
 _MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 

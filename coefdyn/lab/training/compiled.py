@@ -18,7 +18,7 @@ from coefdyn.shapes import Tensor
 
 __all__ = ["compiled", "compiler"]
 
-#: what this process compiled, the oldest first, and how much of it is kept
+#: modules compiled in this process, the oldest first, and the number that is kept
 _COMPILED: OrderedDict[str, Callable[..., Tensor]] = OrderedDict()
 KEPT = 48
 

@@ -49,7 +49,7 @@ __all__ = [
     "train_run",
 ]
 
-#: how loss and gradient are computed: as torch runs them, or through torch.compile
+#: computation of loss and gradient: eager, or through torch.compile
 MODES = ("eager", "compiled")
 #: numbers of the largest block of logits that an evaluation forms
 LOGITS_AT_ONCE = 2**27

@@ -20,7 +20,7 @@ from typing import Any
 
 try:
     import fcntl
-except ImportError:  # Windows: one process per file is then the user's promise
+except ImportError:  # Windows: the user must then run one process per file
     fcntl = None  # type: ignore[assignment]
 
 __all__ = ["Record", "ResultFile", "ResultsNotWritten", "config_key", "fault", "plain"]
@@ -49,7 +49,7 @@ def config_key(config: dict[str, Any]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-#: what every record holds, and what one of a trained run holds besides; JSON's true is no number
+#: entries of every record, and further ones of a trained run; JSON's true is not a number
 _EVERY = {
     "key": (str,),
     "seed": (int,),
@@ -149,7 +149,7 @@ class ResultFile:
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
-                if number == len(lines):  # no newline behind it: torn by a kill
+                if number == len(lines):  # without a newline at its end: torn by a kill
                     break
                 damage.append(f"line {number} is not JSON ({error})")
                 continue

@@ -129,7 +129,7 @@ class _Book:
     ) -> None:
         self.results, self.options = results, options
         self.locks = RunLocks(None if results is None else results.path)
-        #: runs that another process was training when they were asked for
+        #: runs that another process was training when this one tried to take them
         self.elsewhere: set[str] = set()
         self.started = time.monotonic()
         self.bar: Progress | None = None
