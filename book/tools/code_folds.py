@@ -28,7 +28,7 @@ SHOWS = re.compile(
 SAYS = re.compile(r"^\s*(assert|def|class)\b|assert_close|\bprint\(", re.MULTILINE)
 TAG = re.compile(r"<[^>]+>")
 
-#: What the landing page alone has: a newcomer has no symbols to exchange yet.
+#: Mark of the landing page, where a newcomer has no symbols to exchange yet.
 LANDING = "cd-lead"
 #: Mark of an explorer in a page's saved state.
 EXPLORER = "coefdyn.widgets.explorer.Explorer"

@@ -1,4 +1,4 @@
-"""Checks of what a method is given besides the design, and the precision it computes in."""
+"""Checks of a method's arguments besides the design, and the precision of its computation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ __all__ = [
 
 
 def check_values(dynamics: CoefficientDynamics, v: Tensor) -> None:
-    """v fits q: length, dtype, device and leading axes."""
+    """Raise unless v fits q: length, dtype, device and leading axes."""
     checks.check_tensor("v", v, like=dynamics.q)
     if v.ndim < 2 or v.shape[-2] != dynamics.length or v.shape[-1] == 0:
         raise ValueError(
@@ -68,7 +68,7 @@ def needs_float64(dynamics: CoefficientDynamics) -> bool:
 
 
 def full_precision(device: torch.device) -> contextlib.AbstractContextManager:
-    """Keeps autocast out: every method computes in the dtype it is given."""
+    """Disable autocast: every method computes in the dtype it is given."""
     kind = device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(device.type, enabled=False)

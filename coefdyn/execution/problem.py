@@ -1,4 +1,4 @@
-r"""A design, lowered to what algorithms compute; and back to normalized rows.
+r"""A design lowered to the linear problem of the algorithms, and the way back to normalized rows.
 
 Whatever the structure of A_t, a linear readout is
 

@@ -1,4 +1,4 @@
-"""The equation itself, one token at a time. Never optimised: it alone defines what is correct.
+"""The equation itself, one token at a time. Never optimised: it alone defines correctness.
 
 Run it in float64. The stored keys h_{i,j} of all j <= i are evolved literally, eq. 3a; only a
 growth common to all directions is summed in the log, so that long products stay finite.
@@ -23,7 +23,7 @@ __all__ = ["apply", "coefficients", "states"]
 
 
 def nothing_stored(dynamics: CoefficientDynamics, batch: tuple[int, ...]) -> Stored:
-    """Before the first token."""
+    """State before the first token."""
     vectors = dynamics.q.new_zeros(*batch, 0, dynamics.key_dim)
     weighted = is_weighted(dynamics)
     logs = vectors[..., 0]

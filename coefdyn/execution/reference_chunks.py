@@ -1,4 +1,4 @@
-r"""The delta rule chunk by chunk, as short as it can be read: a second oracle beside the reference.
+r"""The delta rule chunk by chunk, written for readability: a second oracle beside the reference.
 
     S_t = e^{g_t} (I - beta_t k_t k_t^T) S_{t-1} + b_t k_t v_t^T,     o_t = S_t^T q_t
 

@@ -67,7 +67,7 @@ class HeadsSeen:
 
 
 class Change(ABC):
-    """One thing done to some heads. ``name`` is what a table of effects calls it."""
+    """One change of some heads. ``name`` is its name in a table of effects."""
 
     name: str
     #: whether it acts at the input of the output projection

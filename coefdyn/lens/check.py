@@ -1,4 +1,4 @@
-"""``check``: holds any causal language model to what its mixers promise, and says by how much not.
+"""``check``: tests any causal language model against the contract of its mixers.
 
 Each promise compares two ways to the same logits. A deviation is the largest difference relative to
 the largest logit.
@@ -26,7 +26,7 @@ TOLERANCE = {4: 1e-4, 2: 5e-2}
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One promise.
+    """Result for one promise.
 
     Attributes:
         name: such as "prompt in two parts".
@@ -48,7 +48,7 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """All promises of one model.
+    """Results for all promises of one model.
 
     Attributes:
         model: name of its class.
@@ -163,7 +163,7 @@ def _try(
 
 
 class _Subject:
-    """The model under test, its tokens, and how it likes to be called."""
+    """The model under test, its tokens, and the arguments of its calls."""
 
     def __init__(self, model: nn.Module, ids: Int[Tensor, "B L"], vocab: int) -> None:
         self.model, self.ids, self.vocab = model, ids, vocab
@@ -214,7 +214,7 @@ class _Subject:
         return torch.cat(pieces, 1)
 
     def show_that_the_cache_arrives(self) -> None:
-        """Raises _NotTestable unless a second pass takes what the first one kept.
+        """Raise _NotTestable unless a second pass uses the first one's cache.
 
         Two prompts and one token after them: the logits differ, or at least the cache that comes
         back is the one that was handed over. Otherwise nothing that follows could blame the model.

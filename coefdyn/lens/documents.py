@@ -47,7 +47,7 @@ def documents_of(segments: Int[Tensor, "B L"]) -> tuple[Document, ...]:
 
 
 def read_segments(given: Mapping[str, Any]) -> Int[Tensor, "B L"] | None:
-    """Number of the sequence that each token belongs to, 0 for padding; None where nothing says so.
+    """Sequence number of each token, 0 for padding; None where no argument tells sequences apart.
 
     Read from the arguments of a model: ``attention_mask`` (B, L), of zeros and ones or of the
     numbers of packed documents, or (B, 1, L, L) where it is causal within blocks; ``cu_seqlens``

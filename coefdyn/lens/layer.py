@@ -13,7 +13,7 @@ __all__ = ["LayerTrace"]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LayerTrace:
-    """One mixer of a model on one input, with the error of what is shown.
+    """One mixer of a model on one input, with the error of the coefficients.
 
     Attributes:
         name: the module's name in the model; a module that ran again has " (2)" and so on behind.
@@ -47,7 +47,7 @@ class LayerTrace:
 
     @property
     def heads(self) -> int:
-        """H."""
+        """Number of heads H."""
         return self.dynamics.batch_shape[1]
 
     def coefficients(self) -> Float[Tensor, "B H rows L"]:

@@ -1,4 +1,4 @@
-"""Listening to a model: which module is running, and what its operations do."""
+"""Listeners in a model: the running module, and the calls of its operations."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _STATIONS: dict[tuple[int, str, type], _Station] = {}
 
 
 class Heard:
-    """One call of an operation: where it was heard, and how to read it.
+    """One call of an operation: its location, and the function that reads it.
 
     Attributes:
         adapter: of its mechanism.
@@ -59,7 +59,7 @@ class Heard:
 
 
 class Listener:
-    """Hears every operation of a model while ``listening``, in the thread that made it."""
+    """Listener to every operation of a model while ``listening``, in the thread that made it."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
@@ -90,7 +90,7 @@ class Listener:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Every place exchanged and every module hooked; all put back on the way out."""
+        """Exchange every place and hook every module; all are restored on exit."""
         with ExitStack() as stack:
             for adapter in ADAPTERS:
                 for place in adapter.places(self.model):
@@ -109,7 +109,7 @@ class Listener:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Reading a call, running its operation again included, is no part of the pass."""
+        """Mark the reading of a call, which may run its operation again, as no part of the pass."""
         before, _READING.open = getattr(_READING, "open", False), True
         try:
             yield
@@ -183,7 +183,7 @@ _Ear = Callable[["nn.Module | None", Callable[[], Call], "Tensor | None"], "Tens
 
 
 class _Station:
-    """All that listens at one place. A call is read at most once, by whoever asks first."""
+    """All listeners at one place. A call is read at most once."""
 
     def __init__(self) -> None:
         self.ears: list[_Ear] = []
@@ -207,7 +207,7 @@ class _Station:
 
 @contextmanager
 def _at(adapter: Adapter, place: Place, ear: _Ear) -> Iterator[None]:
-    """An ear at a place, whose attribute is exchanged as long as anyone listens there."""
+    """Exchange the attribute of a place as long as anyone listens there."""
     key = (id(place.owner), place.attribute, type(adapter))
     station = _STATIONS.get(key)
     if station is None:

@@ -39,7 +39,7 @@ class Trace(Sequence[LayerTrace]):
     @overload
     def __getitem__(self, place: slice) -> tuple[LayerTrace, ...]: ...
     def __getitem__(self, place: int | str | slice) -> LayerTrace | tuple[LayerTrace, ...]:
-        """A layer by its place or by its name."""
+        """Return a layer by its place or by its name."""
         if not isinstance(place, str):
             return self.layers[place]
         for layer in self.layers:

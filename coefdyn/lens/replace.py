@@ -1,4 +1,4 @@
-"""``replaced``: somebody's model with some of its heads changed, in the words of their design."""
+"""``replaced``: a model with some of its heads changed in terms of their design."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OUTPUTS = (
 
 @contextmanager
 def replaced(model: nn.Module, changes: Changes) -> Iterator[None]:
-    r"""Within it some heads of a model are changed; behind it the model is as it was.
+    r"""Change some heads of a model inside the context; the model is unchanged after it.
 
         with replaced(model, {("model.layers.3.self_attn", 5): "ablate"}):
             logits = model(ids).logits
@@ -154,7 +154,7 @@ class Replacer(Listener):
             )
 
     def forget(self) -> None:
-        """Take away what still waits for a projection."""
+        """Drop the changes that still wait for a projection."""
         for _, hook in self._waiting:
             hook.remove()
         self._waiting.clear()

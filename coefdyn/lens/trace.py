@@ -89,7 +89,7 @@ def tracing(
     probe: bool = False,
     gradients: bool = False,
 ) -> Iterator[list[Trace]]:
-    """Within it every pass of a model is traced, such as those of ``generate``.
+    """Trace every pass of a model inside the context, such as those of ``generate``.
 
         with tracing(model) as passes:
             model.generate(ids, max_new_tokens=5)
@@ -116,7 +116,7 @@ def tracing(
 
 @contextmanager
 def torch_operations(model: nn.Module) -> Iterator[None]:
-    """Within it the model runs with the torch functions of its own source on a CPU.
+    """Run the model with the torch functions of its own source on a CPU inside the context.
 
     Transformers picks the GPU kernels of fla or mamba-ssm wherever they are installed, and then
     fails on a CPU; ``trace`` does the same as this for its one pass.
@@ -160,7 +160,7 @@ class Recorder(Listener):
         self.passes: list[Trace] = []
 
     def hears(self) -> bool:
-        """Of several traces at work only the innermost hears."""
+        """Return whether this trace listens: of several only the innermost does."""
         return super().hears() and self.is_innermost()
 
     def on_call(self, call: Heard, y: Tensor | None) -> Tensor | None:
@@ -188,7 +188,7 @@ class Recorder(Listener):
         return layer.output if self.gradients and y is None else None
 
     def on_end(self, output: Any) -> None:
-        """One pass more; the next one begins anew."""
+        """Count a pass; the next one begins anew."""
         unsupported = {**self.unsupported, **_unheard(self.model, self)}
         seen = Trace(layers=tuple(self.layers), unsupported=unsupported, model_output=output)
         self.passes.append(seen)

@@ -172,7 +172,7 @@ def backward(
 
 
 class _Gradients(NamedTuple):
-    """Of Q, of [K; Z] as written, of Z as the eraser (before beta), of b V, of the first state.
+    """Gradients of Q, of [K; Z] as written, of Z as the eraser (before beta), of b V, of the state.
 
     The first two lack the pairs (i, i), whose factors are ``own`` (see ``ScanGradients``).
     """

@@ -94,7 +94,7 @@ class Kernel:
         return self.function.apply(*args)
 
     def direct(self, *args: object) -> tuple[Tensor, ...]:
-        """The same without a registered operator, never compiled: options may be functions."""
+        """Run the kernel without a registered operator, uncompiled: options may be functions."""
         return self._direct.apply(*args)
 
     # what torch.compiler.disable sets; as a decorator it would import the compiler for everyone

@@ -225,7 +225,7 @@ def backward(
 
 
 class _Gradients(NamedTuple):
-    """Of q, k, left, right, b V, g and the first state of one piece."""
+    """Gradients of Q, k, left, right, b V, g and the first state of one piece."""
 
     q: Tensor
     k: Tensor

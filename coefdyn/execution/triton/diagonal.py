@@ -203,7 +203,7 @@ def add_squares(squares: Tensor, q: Tensor, k: Tensor, dq: Tensor, dk: Tensor) -
 
 
 def _options(scan: Scan, wide: bool) -> dict:
-    """Those of this file's kernels."""
+    """Options of this file's kernels."""
     options = {name: scan.common[name] for name in ("N", "C", "DOT", "PRECISION")}
     options |= {"R": BLOCK, "BK": 32} | scan.launch
     return options | dot_types(scan.q.dtype, wide=True) if wide else options

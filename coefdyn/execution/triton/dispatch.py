@@ -1,4 +1,4 @@
-"""``method="triton"``: which kernel serves which design, and what cannot be served.
+"""``method="triton"``: the kernel for each design, and the designs without one.
 
 Importing this module imports no triton; a kernel's module is imported when a design needs it.
 """

@@ -25,7 +25,7 @@ CHUNK, CHUNK_FLOAT32 = 64, 32
 
 
 def chunk_size(dtype: torch.dtype) -> int:
-    """For values of this type; float16 has float32 factors, as gates leave its range."""
+    """Chunk size for values of this type; float16 has float32 factors, as gates leave its range."""
     return CHUNK if dtype == torch.bfloat16 else CHUNK_FLOAT32
 
 
@@ -97,7 +97,7 @@ class Scan:
         return self.q if self.b is None else self.b
 
     def outputs(self, before: Tensor, x: Tensor, house: bool = False) -> Tensor:
-        """O, float32: what follows divides by eta before it rounds."""
+        """Output O in float32, since the division by eta comes before the rounding."""
         out = self.wide(self.batch, self.length, self.d)
         weight = self.b is not None and not house
         kernels.scan_outputs[(self.batch * self.chunks * self.parts(),)](
@@ -143,7 +143,7 @@ class Scan:
         return carried
 
     def decay_gradient(self, terms, carried) -> Tensor:
-        """Of g, ``(B, L, ...)`` float32, from q . dq - k . dk, per token or per channel.
+        """Gradient of g, ``(B, L, ...)`` float32, from q . dq - k . dk, per token or per channel.
 
         Later chunks count through ``carried`` alone: sums over the whole sequence would gather the
         rounding of every term.

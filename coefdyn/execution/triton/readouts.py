@@ -1,4 +1,4 @@
-"""Pointwise readouts inside a kernel: phi and its derivative, and how to add one.
+"""Pointwise readouts inside a kernel: phi and its derivative, and the registration of others.
 
 A readout of your own takes two ``@triton.jit`` functions of a block of float32 scores:
 

@@ -59,7 +59,7 @@ class Judged(Result):
     floor: float = 0.0
 
     def interval(self, values: Sequence[float]) -> rule.Interval:
-        """Of the mean of one value per judged seed."""
+        """Interval of the mean of one value per judged seed."""
         if "statistics" in self.parts:
             return rule2.mean_interval(values, self.floor)
         return super().interval(values)

@@ -68,7 +68,7 @@ class Finding:
 
 
 class Test(ABC):
-    """A question to a result. ``words`` says it with its threshold."""
+    """A test of a result. ``words`` states it with its threshold."""
 
     @property
     @abstractmethod

@@ -69,7 +69,7 @@ def new_figure(
 
 
 def empty_figure(note: str) -> Figure:
-    """A figure that says only why it is empty."""
+    """A figure that contains only the reason why it is empty."""
     figure, (axes,) = new_figure()
     axes.axis("off")
     axes.text(0.5, 0.5, note, ha="center", va="center", transform=axes.transAxes)
@@ -77,7 +77,7 @@ def empty_figure(note: str) -> Figure:
 
 
 def draw_plateau(axes: Axes, accuracy: float, words: str) -> None:
-    """A dotted line at what one gets without solving the task; call before ``grouped_points``."""
+    """Draw a dotted line at the score of a guess; call before ``grouped_points``."""
     axes.axhline(accuracy, color="#4A4A4A", linestyle=":", linewidth=1.2, label=words, zorder=3)
 
 

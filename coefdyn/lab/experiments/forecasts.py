@@ -131,7 +131,7 @@ def brier(found: Mapping[Cell, bool], said: Mapping[Cell, float]) -> float:
 
 
 def base_rate_score(found: Mapping[Cell, bool]) -> float:
-    """The Brier score of the share that learned, said of every cell: a baseline that has peeked."""
+    """Brier score of the share that learned as every cell's forecast: a hindsight baseline."""
     rate = sum(found.values()) / len(found)
     return brier(found, dict.fromkeys(found, rate))
 

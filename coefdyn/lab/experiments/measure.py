@@ -12,7 +12,7 @@ __all__ = ["Measure", "accuracy", "accuracy_at", "diagnostic", "metric"]
 
 @dataclass(frozen=True)
 class Measure:
-    """A number per seed: its name, and how it is read from an outcome.
+    """A number per seed: its name, and the function that reads it from an outcome.
 
     ``counted``: near a guess or near one where its task is solved or not, so that version 2 of the
     rule counts seeds instead of taking a mean.

@@ -206,7 +206,7 @@ class Result:
         return self._sweep.variants
 
     def interval(self, values: Sequence[float]) -> Interval:
-        """Of the mean of one value per seed, by which claims on this result are judged."""
+        """Interval of the mean of one value per seed, by which claims on this result are judged."""
         return t_interval(values, self.confidence, self.supposed)
 
     @property
@@ -311,5 +311,5 @@ def _variants(count: int) -> str:
 
 
 def _s(things: Sequence[object]) -> str:
-    """The ending of a plural."""
+    """Plural ending."""
     return "" if len(things) == 1 else "s"

@@ -119,7 +119,7 @@ def headlines_html(out: Path | str | None = None) -> str:
 
 
 def headline_counts(out: Path | str | None = None) -> str:
-    """How many headline claims are held, and so on, in words."""
+    """Number of headline claims that held, and of each other status, in words."""
     found = [verdict_of(one, out) for one in HEADLINES]
     told = [kind if one is None else one.status for one, kind in
             zip(found, (one.kind for one in HEADLINES), strict=True)]  # fmt: skip

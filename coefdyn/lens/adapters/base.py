@@ -52,7 +52,7 @@ class Refused(ValueError):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Call:
-    """One call of a mixer's operation, read.
+    """One call of a mixer's operation as coefficient dynamics.
 
     Attributes:
         dynamics: batch shape ``(B, H)``.
@@ -98,7 +98,7 @@ _OPERATION = _Operation()
 
 @contextmanager
 def operation() -> Iterator[None]:
-    """Within it an operation runs that its adapter reads: what it calls is a part of it."""
+    """Mark an operation that its adapter reads: calls inside it are a part of it."""
     _OPERATION.open += 1
     try:
         yield
@@ -113,7 +113,7 @@ def busy() -> bool:
 
 @contextmanager
 def exchanged(owner: Any, attribute: str, value: Any) -> Iterator[None]:
-    """An attribute set for a while; one that was inherited is deleted again."""
+    """Set an attribute for a while; one that was inherited is deleted again."""
     own = attribute in vars(owner)
     before = vars(owner).get(attribute)
     setattr(owner, attribute, value)
@@ -198,7 +198,7 @@ class OpAdapter(Adapter):
 
     @abstractmethod
     def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
-        """As ``Adapter.read``, with the arguments by name and what the mixing alone gave."""
+        """Read a call as ``Adapter.read`` does; arguments by name, and the mixing's output."""
 
 
 class MethodAdapter(Adapter):
@@ -339,7 +339,7 @@ STAND_IN = "_coefdyn_listens"
 
 
 def mark_stand_in(function: Callable[..., Any]) -> None:
-    """Say that this function listens."""
+    """Mark this function as one that listens."""
     setattr(function, STAND_IN, True)
 
 
@@ -381,18 +381,18 @@ def repeat_heads(value: Tensor, heads: int, axis: int = 1) -> Tensor:
 
 
 def refuse_state(state: Tensor | tuple[Tensor | None, ...] | None) -> None:
-    """A state that is not zero, or a part of it, holds earlier tokens."""
+    """Raise for a state that is not zero, since it holds earlier tokens."""
     for part in state if isinstance(state, tuple) else (state,):
         if part is not None and bool((part != 0).any()):
             raise Refused(CONTINUES)
 
 
 def first(result: Any) -> Tensor:
-    """y of an operation that may also return its last state."""
+    """Output y of an operation that may also return its last state."""
     return result[0] if isinstance(result, (tuple, list)) else result
 
 
 def with_first(result: Any, y: Tensor) -> Any:
-    """The same result with another y, in the dtype of its own."""
+    """Result with another y, in the dtype of its own."""
     y = y.to(first(result).dtype)
     return (y, *result[1:]) if isinstance(result, (tuple, list)) else y

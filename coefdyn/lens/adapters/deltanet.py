@@ -26,7 +26,7 @@ class DeltaNet(FlaOperation):
     gates: ClassVar[tuple[str, ...]] = ("beta",)
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Tensor]:
-        """With beta, and q and k of length one where the kernel makes them so."""
+        """Arguments with beta, and with q and k of length one where the kernel normalises them."""
         t = super().arguments(given)
         beta = t.setdefault("beta", torch.ones_like(t["k"][..., 0]))
         if beta.ndim != 3:

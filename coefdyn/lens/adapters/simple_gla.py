@@ -37,7 +37,7 @@ class SimpleGLA(FlaOperation):
         return None if gamma is None else wide(gamma)
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Tensor]:
-        """With g also where the decay is fixed."""
+        """Arguments with g also where the decay is fixed."""
         t = super().arguments(given)
         gamma = self.fixed(given, t)
         if gamma is not None:
