@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urldefrag, urlsplit
+from urllib.parse import quote, unquote, urldefrag, urlsplit
 
 import pytest
 import yaml
@@ -318,10 +318,28 @@ def test_every_figure_has_a_still_with_words(site: Path) -> None:
             assert re.search(r"\d", picture[1])
 
 
-def test_search_works_without_a_network(visit: Open) -> None:
-    page = visit("search.html?q=readout").page
-    page.wait_for_selector("#search-results li a")
-    assert page.locator("#search-results li").count() >= 1
+#: Pages in the order of the results, once all are listed.
+FOUND = """() => [...document.querySelectorAll("#search-results li > a")]
+  .map((link) => new URL(link.href).pathname.replace(/^.*_build\\/html\\//, ""))
+  .map((path) => path.replace(/^\\//, "").replace(/\\.html$/, ""))"""
+LISTED = "() => /finished|did not match/.test(document.querySelector('#search-results')?.innerText)"
+
+
+def test_what_people_type_finds_the_page_that_answers(visit: Open) -> None:
+    """First or second; the reference comes last; excerpts are sentences. No network is needed."""
+    queries = yaml.safe_load((Path(__file__).parent / "queries.yml").read_text(encoding="utf-8"))
+    assert len(queries) >= 40
+    missed = {}
+    for asked, answers in queries.items():
+        page = visit(f"search.html?q={quote(asked)}").page
+        page.wait_for_function(LISTED)
+        found = page.evaluate(FOUND)
+        if not {*found[:2]} & {*answers}:
+            missed[asked] = found[:3]
+        kinds = [one.startswith("api/") for one in found]
+        assert kinds == sorted(kinds), f"{asked}: the reference stands before a chapter"
+        page.close()
+    assert missed == {}
 
 
 WIDE = "architectures/gated_deltanet.html"
