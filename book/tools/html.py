@@ -31,6 +31,7 @@ from book.tools.digest import short
 from book.tools.figure_states import pack_states
 from book.tools.pins import book_section
 from book.tools.postprocess import postprocess
+from book.tools.promises import problems
 from book.tools.stills import add_stills
 from book.tools.styles import lighten
 
@@ -95,8 +96,11 @@ def alone() -> Iterator[None]:
 def build(fresh: Path) -> int:
     """Build every page below `fresh`; the log goes to a file, its warnings to the terminal.
 
-    Returns the status.
+    A sentence about a figure without a record (`promises.py`) is an error. Returns the status.
     """
+    if untold := problems():
+        print("\n".join(untold), file=sys.stderr)
+        return 1
     LOG.unlink(missing_ok=True)
     with LOG.open("w", encoding="utf-8") as log:
         done = subprocess.run([*COMMAND, str(fresh)], cwd=ROOT, stdout=log, stderr=log, check=False)

@@ -2,61 +2,55 @@
 
     python -m book.tools.promises          lists them, and what is wrong with them
 
-A record stands in comments right below its paragraph or item, so that the sentence, its link and what a
-browser does to check them are written once, in one place (`tests/browser/test_promises.py` performs it):
+A record stands in comments right below its paragraph or item, so that the sentence, its link and
+what a browser does to check them are written once (`tests/browser/test_promises.py` performs it):
 
     - <a href="#cd?preset=deltanet&amp;beta=2">Set the strength to 2</a>: states keep their length.
-      % see: shortest = 1
+      % see: shortest = 1.00
       % do: beta = 1
       % see: shortest falls
 
 The lines are performed in order, after the first link has been opened:
 
-    open   the words of another link of the paragraph, which is opened here
-    do     CONTROL = VALUE, press HOOK, or drag HANDLE = X, Y, between semicolons
-    see    QUANTITY > NUMBER (or <, >=, <=, = to the digits written, != ), QUANTITY rises (falls, stays)
-           after what was done last, or another quantity in place of the number, between semicolons
-    at     where the figure of a sentence without a link stands: "above" or "below" (from which the
-           default departs: the next figure of its section, else the last one before it)
-    exempt why a sentence with one of the verbs, or a link, is no promise about a figure
+    open    the words of another link of the paragraph, which is opened here
+    do      CONTROL = VALUE, press HOOK, or drag HANDLE = X, Y; several between semicolons
+    see     QUANTITY RELATION NUMBER, several between semicolons. The relation is >, <, >=, <=, !=,
+            = (to the digits written), or, without a number, rises, falls or stays: against what it
+            was before the last thing done. A quantity or a word may stand in the number's place
+    at      "above" or "below": where the figure of a sentence without a link stands. Without it,
+            the next figure of the section, else the last one before the sentence
+    exempt  why a sentence with a link or one of the verbs promises nothing about a figure
 
-Links that a cell writes into a table open a design and promise nothing more; `tests/unit/test_chapter_links.py`
-holds their settings. A quantity is the hook of a number on show (`near-zero-fraction`), the value of a control, or one that the
-test reads off the figure (`answer(white)`, `alpha(5, 4)`, `shortest`; its table names them all).
+A quantity is the hook of a number on show (`near-zero-fraction`), the value of a control, or what
+the test reads off the figure (`answer(white)`, `alpha(5, 4)`, `shortest`; its table has them all).
+Links that a cell writes into a table open a design and promise no more than that it exists, which
+`tests/unit/test_chapter_links.py` holds.
 """
 
 from __future__ import annotations
 
-import ast
 import html
-import json
 import re
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from book.tools.chapters import BOOK
+from book.tools.prose import HEADING, Block, Figure, page_at, pages, parse
 
-__all__ = ["Figure", "Link", "Promise", "Seen", "Step", "figure_of", "figures", "problems", "promises"]
+__all__ = ["Link", "Promise", "Seen", "Step", "figure_of", "problems", "promise_of", "promises"]
 
 #: a sentence beside a figure that tells the reader to do something to it
 VERBS = re.compile(
-    r"\b(?:Move|Drag|Press|Watch|Set|Switch)\b"
-    r"|(?:\b(?:then|and|or)|,) (?:move|drag|press|watch|set|switch)\b"
+    r"\b(?:Move|Drag|Press|Watch|Set|Switch|Raise|Lower|Choose|Turn)\b"
+    r"|(?:\b(?:[Tt]hen|and|or)|,) (?:move|drag|press|watch|set|switch|raise|lower|choose)\b"
 )
 LINK = re.compile(r'<a\s+href="([^"#]*)(#cd[^"?]*)\?([^"]*)"[^>]*>(.*?)</a>', re.DOTALL)
 RAW = re.compile(r"""href=["'][^"']*#cd|\]\([^)]*#cd""")
-LINE = re.compile(r"^\s*%\s*(open|do|see|at|exempt):\s*(.*?)\s*$")
 SEE = re.compile(r"^([a-z][\w-]*(?:\([^)]*\))?)\s*(rises|falls|stays|>=|<=|!=|[><=])\s*(.*)$")
 DO = re.compile(r"^(?:(drag|press)\s+)?([\w-]+)(?:\s*=\s*(.+))?$")
-FENCE = re.compile(r"^\s*(`{3,}|~{3,})\s*(.*)$")
-NEW_BLOCK = re.compile(r"^\s*(?:[-*+]|\d+\.)\s|^\s*:{3,}|^\s*#{1,6}\s|^\s*\+\+\+")
-HEADING = re.compile(r"^#{1,6}\s")
-IMPORT = re.compile(r"^from coefdyn[\w.]* import (?:\([^)]*\)|.*)$", re.MULTILINE)
-MAKES = re.compile(r"\b(?:Explorer|FactsView|\w+View|ScoreVariance|TrainingFilm|PageTraining)\b[.(]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,99 +115,7 @@ class Promise:
         return f"{self.page}.md:{self.line}"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A cell of a page that ends in an interactive figure."""
-
-    page: str
-    line: int
-    section: int
-    code: str
-    #: what the cells up to this one import of the library
-    before: str
-
-
-@dataclass
-class _Block:
-    """A paragraph or an item with the comments below it."""
-
-    line: int
-    section: int
-    lines: list[str] = field(default_factory=list)
-    record: list[tuple[str, str]] = field(default_factory=list)
-    unread: list[str] = field(default_factory=list)
-
-
-@dataclass
-class _Page:
-    name: str
-    blocks: list[_Block] = field(default_factory=list)
-    figures: list[Figure] = field(default_factory=list)
-    imports: list[str] = field(default_factory=list)
-
-
-def pages(book: Path = BOOK) -> Iterator[Path]:
-    """The Markdown sources of the book's pages, the reference aside."""
-    for path in sorted(book.rglob("*.md")):
-        if path.relative_to(book).parts[0] not in ("_build", "tools", "api", "assets"):
-            yield path
-
-
-def parse(text: str, name: str) -> _Page:
-    """The blocks of prose and the figures of a page."""
-    page = _Page(name)
-    section, fence, code, start = 0, "", [], 0
-    block: _Block | None = None
-    for number, line in enumerate(text.splitlines(), 1):
-        opened = FENCE.match(line)
-        if fence:
-            if line.strip() == fence:
-                _end_of_cell(page, code, start, section)
-                fence, block = "", None
-            else:
-                code.append(line)
-            continue
-        if opened:
-            fence, code, start = opened[1], [], number
-            continue
-        if not line.strip() or (NEW_BLOCK.match(line) and not line.lstrip().startswith("%")):
-            block = None
-        if HEADING.match(line):
-            section += 1
-        if not line.strip():
-            continue
-        said = LINE.match(line)
-        if line.lstrip().startswith("%"):
-            target = block or (page.blocks[-1] if page.blocks else None)
-            if target is not None and said:
-                target.record.append((said[1], said[2]))
-            elif target is not None:
-                target.unread.append(line.strip())
-            continue
-        if block is None:
-            block = _Block(number, section)
-            page.blocks.append(block)
-        block.lines.append(line)
-    return page
-
-
-def _end_of_cell(page: _Page, code: list[str], line: int, section: int) -> None:
-    """Keeps a cell that ends if it makes a figure, and what it imports of the library for later ones."""
-    made = "\n".join(x for x in code if not x.startswith(":"))
-    page.imports += IMPORT.findall(made)
-    if MAKES.search(made):
-        before = "\n".join(page.imports)
-        page.figures.append(
-            Figure(page=page.name, line=line, section=section, code=made, before=before)
-        )
-
-
-@cache
-def _page(path: Path) -> _Page:
-    return parse(path.read_text(encoding="utf-8"), path.relative_to(BOOK).with_suffix("").as_posix())
-
-
-def promise_of(block: _Block, page: str) -> Promise:
+def promise_of(block: Block, page: str) -> Promise:
     """The record below a block of prose.
 
     Raises:
@@ -258,8 +160,7 @@ def _steps(record: list[tuple[str, str]], links: tuple[Link, ...]) -> list[Step]
             steps += [_done(one.strip()) for one in value.split(";")]
         elif key == "see":
             seen = tuple(_seen(one.strip()) for one in value.split(";"))
-            last = steps.pop()
-            steps.append(Step(kind=last.kind, what=last.what, value=last.value, seen=last.seen + seen))
+            steps[-1] = replace(steps[-1], seen=steps[-1].seen + seen)
     return steps
 
 
@@ -286,8 +187,10 @@ def promises(book: Path = BOOK) -> list[Promise]:
     """
     found = []
     for path in pages(book):
-        page = _page(path)
-        found += [promise_of(block, page.name) for block in page.blocks if block.record or block.unread]
+        page = page_at(path)
+        found += [
+            promise_of(block, page.name) for block in page.blocks if block.record or block.unread
+        ]
     return found
 
 
@@ -295,13 +198,15 @@ def problems(book: Path = BOOK) -> list[str]:
     """Faults of the book's promises, a line each; empty where every one has its record."""
     found = []
     for path in pages(book):
-        page = parse(path.read_text(encoding="utf-8"), path.relative_to(book).with_suffix("").as_posix())
+        page = parse(
+            path.read_text(encoding="utf-8"), path.relative_to(book).with_suffix("").as_posix()
+        )
         shown = {figure.section for figure in page.figures}
         found += [f"{page.name}.md:{b.line}: {p}" for b in page.blocks for p in _amiss(b, shown)]
     return found
 
 
-def _amiss(block: _Block, shown: set[int]) -> Iterator[str]:
+def _amiss(block: Block, shown: set[int]) -> Iterator[str]:
     words = "\n".join(block.lines)
     try:
         promise = promise_of(block, "")
@@ -318,16 +223,10 @@ def _amiss(block: _Block, shown: set[int]) -> Iterator[str]:
             yield f"its record opens no link {missed[0]!r}; write a line % open: {missed[0]}"
     elif RAW.search(words):
         yield "a link to a figure's state without a record; write % see: lines below it"
-    elif block.section in shown and (verb := VERBS.search(words)):
+    elif block.section in shown and not HEADING.match(words) and (verb := VERBS.search(words)):
         yield f"“{verb[0]}” beside a figure without a record; write % see: lines below it"
     if len(LINK.findall(words)) != len(RAW.findall(words)):
         yield 'a link to a figure\'s state is not of the form <a href="...#cd?...">words</a>'
-
-
-def figures(page: str, book: Path = BOOK) -> list[Figure]:
-    """The interactive figures of a page, in its order."""
-    path = book / f"{page}.md"
-    return _page(path).figures if path.is_file() else []
 
 
 def figure_of(promise: Promise) -> Figure:
@@ -338,11 +237,11 @@ def figure_of(promise: Promise) -> Figure:
     """
     link = promise.links[0] if promise.links else None
     page = (link.page if link else "") or promise.page
-    shown = figures(page)
+    shown = page_at(BOOK / f"{page}.md").figures
     if link is not None:
         return _addressed(link, shown)
     path = BOOK / f"{promise.page}.md"
-    section = next(b.section for b in _page(path).blocks if b.line == promise.line)
+    section = next(b.section for b in page_at(path).blocks if b.line == promise.line)
     after = [f for f in shown if f.line > promise.line]
     before = [f for f in shown if f.line < promise.line]
     near = [f for f in after if f.section == section]
@@ -365,40 +264,6 @@ def _addressed(link: Link, shown: list[Figure]) -> Figure:
     if not fits:
         raise ValueError(f"no figure of the page hears {link.prefix}")
     return fits[0]
-
-
-def widget(figure: Figure, book: Path = BOOK) -> Any:
-    """The figure itself: its cell run alone, or, where it needs the cells before, as it was saved."""
-    try:
-        return _made(f"{figure.before}\n{figure.code}")
-    except NameError:
-        return _saved(figure, book)
-
-
-def _made(code: str) -> Any:
-    tree = ast.parse(code)
-    last = tree.body.pop()
-    assert isinstance(last, ast.Expr), "a figure is the last line of its cell"
-    names: dict[str, Any] = {}
-    exec(compile(tree, "cell", "exec"), names)
-    return eval(compile(ast.Expression(last.value), "cell", "eval"), names)
-
-
-def _saved(figure: Figure, book: Path) -> Any:
-    """The state in the notebook beside the page, for figures that only the whole chapter can make."""
-    from importlib import import_module
-
-    from book.tools.programs import VIEW, models_of
-
-    notebook = json.loads((book / f"{figure.page}.ipynb").read_text(encoding="utf-8"))
-    wanted = figure.code.strip()
-    for cell in notebook["cells"]:
-        if "".join(cell["source"]).strip() == wanted:
-            views = [o["data"][VIEW] for o in cell["outputs"] if VIEW in o.get("data", {})]
-            state = models_of(notebook)[views[-1]["model_id"]]["state"]
-            home, _, name = state["_anywidget_id"].rpartition(".")
-            return getattr(import_module(home), name).from_state(state)
-    raise ValueError(f"{figure.page}.ipynb has no cell like that in line {figure.line}")
 
 
 def main() -> int:

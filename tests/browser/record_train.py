@@ -3,7 +3,8 @@
     python tests/browser/record_train.py [chapter ...] [--steps 300]
 
 Run by hand, from the top of the repository, when a contest, a task or the engine has changed: it
-writes `data/trained/CHAPTER.json`. What its worker holds runs in headless Chromium.
+writes `data/trained/CHAPTER.json`. What its worker holds runs in headless Chromium. Experiments of
+"Train your own" that are no chapter's contest are kept, too: their page says how they end.
 """
 
 from __future__ import annotations
@@ -21,6 +22,15 @@ from coefdyn.lab.train.kept_runs import DECIDES
 from coefdyn.lab.train.offers import CHAPTERS, EVERY, ROWS, SIZE, contests, design_words, offered
 from coefdyn.lab.train.source import trainer_source
 
+_FADING = {"evolution": "constant", "constant": 0.85}
+_GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one"}
+#: links of `design/train.md` and a change that `mlstm.md` proposes, as keywords of ``PageTraining``
+EXPERIMENTS: dict[str, dict[str, Any]] = {
+    "train_positions": {"left": "softmax_attention", "right": _FADING, "positions": "learned"},
+    "train_growth": {"left": _GROWING, "task": "noisy-recall-32", "learning_rate": 3e-2},
+    "train_parity": {"left": "deltanet", "right": "mamba2", "task": "parity"},
+    "mlstm_gated_deltanet": {**CHAPTERS["mlstm"], "right": "gated_deltanet"},
+}
 #: the look of the still
 LOOK = {"layer": SIZE["layers"], "head": 1, "sequence": 1}
 BEGIN = "(run) => { trainer = new Trainer(run); return [trainer.mark().accuracy]; }"
@@ -76,7 +86,7 @@ def train(page: Any, figure: PageTraining, design: dict[str, Any], steps: int) -
 
 
 def record(page: Any, chapter: str, steps: int) -> None:
-    figure = PageTraining.contest(chapter)
+    figure = PageTraining(**{**CHAPTERS, **EXPERIMENTS}[chapter])
     s = figure.settings
     runs = [train(page, figure, s[side], steps) for side in ("left", "right") if s[side]]
     sequences = [one.pop("sequence") for one in runs]
@@ -102,7 +112,7 @@ def record(page: Any, chapter: str, steps: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("chapters", nargs="*", default=list(CHAPTERS), metavar="chapter")
+    parser.add_argument("chapters", nargs="*", default=[*CHAPTERS, *EXPERIMENTS], metavar="chapter")
     parser.add_argument("--steps", type=int, default=300)
     given = parser.parse_args()
     text = f"{trainer_source(offered())}\nlet trainer = null;"

@@ -1,24 +1,29 @@
 """Promises of the book's pages about their figures: every record is performed.
 
-A record (`book/tools/promises.py`) is performed on a page with its figure alone, so that no page of the book
-has to be built. What it sees is read off the page: the numbers on show, the sentences that say what a picture
-shows, and for what needs many cells or states, the reading line, cell by cell.
+A record (`book/tools/promises.py`) is performed on a page with its figure alone, so that no page of
+the book has to be built. What it sees is read off the page: numbers on show, the sentences that say
+what a picture shows, and for what needs many cells or states, the reading line, cell by cell.
 """
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 import torch
 from browser.explorer_pages import settle, write_page
 
-from book.tools.promises import Promise, Seen, Step, figure_of, promises, widget
-from coefdyn.lab.train.kept_runs import kept_run
+from book.tools.promises import Promise, Seen, Step, figure_of, promises
+from book.tools.prose import widget
+from coefdyn.lab.places import data_folder
+from coefdyn.lab.train import PageTraining
+from coefdyn.lab.train.kept_runs import DECIDES, KeptRun
 
 pytestmark = pytest.mark.browser
 
@@ -31,18 +36,19 @@ REACH = 3
 SET = """([key, text]) => {
   const input = document.querySelector(`[data-cd=control-${key}]`);
   if (!input) return `there is no control ${key}`;
-  if (input.closest(".cdx-control")?.hidden || input.closest(".cdx-card")?.hidden) return `the control ${key} is not offered here`;
+  if (input.closest(".cdx-control[hidden], .cdx-card[hidden]")) return `${key} is not offered here`;
   if (input.type === "checkbox") input.checked = text === "true";
   else {
     const value = key === "epsilon" ? String(Math.log10(Number(text))) : text;
     input.value = value;
-    const kept = input.type === "range" ? Math.abs(Number(input.value) - Number(value)) < 1e-9 : input.value === value;
+    const far = Math.abs(Number(input.value) - Number(value));
+    const kept = input.type === "range" ? far < 1e-9 : input.value === value;
     if (!kept) return `the control ${key} cannot be set to ${text}`;
   }
   for (const type of ["input", "change"]) input.dispatchEvent(new Event(type, { bubbles: true }));
   return "";
 }"""
-#: What a sentence of the page says at each place in turn, along one slider or two; they go back at the end.
+#: What a sentence of the page says at each place in turn; the sliders go back at the end.
 SWEEP = """async ([hook, attribute, places]) => {
   const node = document.querySelector(`[data-cd=${hook}]`);
   const frame = () => new Promise((done) => requestAnimationFrame(() => setTimeout(done)));
@@ -52,7 +58,8 @@ SWEEP = """async ([hook, attribute, places]) => {
     input.value = value;
     for (const type of ["input", "change"]) input.dispatchEvent(new Event(type, { bubbles: true }));
   };
-  const before = Object.keys(places[0]).map((key) => [key, document.querySelector(`[data-cd=control-${key}]`).value]);
+  const valueOf = (key) => document.querySelector(`[data-cd=control-${key}]`).value;
+  const before = Object.keys(places[0]).map((key) => [key, valueOf(key)]);
   const said = [];
   for (const place of places) {
     for (const [key, value] of Object.entries(place)) set(key, value);
@@ -99,13 +106,16 @@ def readings(page: Any, cells: list[tuple[int, int]]) -> list[list[float]]:
 
 
 def path(page: Any) -> list[complex]:
-    """States of the chosen token from its own output on, in the plane."""
+    """States of the chosen token in the plane, from its own output on; kept until the next step."""
+    if page.path:
+        return list(page.path)
     last = int(page.get_attribute("[data-cd=control-row]", "max"))
     places = [{"row": i} for i in range(control(page, "column"), last + 1)]
     found = []
     for said in sweep(page, "plane", "aria-label", places):
         x, y = said.rsplit(": ", 1)[1].removesuffix(".").split(", ")[:2]
         found.append(complex(to_number(x), to_number(y)))
+    page.path = found
     return found
 
 
@@ -151,12 +161,17 @@ def eigenvalue(page: Any, place: str) -> float:
     return float(page.get_attribute("[data-cd=eigenvalues]", "data-value").split()[int(place) - 1])
 
 
+def strongest(page: Any, rows: list[int]) -> list[int]:
+    """From which token each of these rows of a film reads most."""
+    said = sweep(page, "film", "aria-label", [{"row": i} for i in rows])
+    found = [re.search(r"reads most from (?:\S+ at |token )(\d+),", one) for one in said]
+    return [int(one[1]) for one in found if one]
+
+
 def reads_back(page: Any) -> float:
     """In how many rows of a film the strongest coefficient is that of the token before."""
-    last = int(page.get_attribute("[data-cd=control-row]", "max"))
-    said = sweep(page, "film", "aria-label", [{"row": i} for i in range(2, last + 1)])
-    ends = [re.search(r"(\d+) reads most from \D*?\d*? ?(?:at )?(\d+),", one) for one in said]
-    return sum(int(end[1]) - int(end[2]) == 1 for end in ends if end)
+    rows = list(range(2, int(page.get_attribute("[data-cd=control-row]", "max")) + 1))
+    return sum(i - j == 1 for i, j in zip(rows, strongest(page, rows), strict=True))
 
 
 def row_of(page: Any, which: int) -> list[float]:
@@ -174,11 +189,19 @@ def rank(page: Any) -> float:
     return float(torch.linalg.matrix_rank(square, rtol=0.01))  # what is read has three digits
 
 
-def kept(page: Any) -> Any:
-    """The run of the figure's own settings that was recorded in a browser."""
-    found = kept_run(page.shown.settings)
-    assert found, "no kept run has these settings; see tests/browser/record_train.py"
-    return found
+def kept(page: Any) -> KeptRun:
+    """The run that was recorded in a browser at the settings of the figure or of its link."""
+
+    def decided(address: str) -> dict[str, str]:
+        return {key: text for key, text in parse_qsl(address.partition("?")[2]) if key in DECIDES}
+
+    wanted = {**decided(page.shown.link()), **decided(page.evaluate("location.hash"))}
+    for file in sorted((data_folder() / "trained").glob("*.json")):
+        run = json.loads(file.read_text(encoding="utf-8"))
+        figure = PageTraining.from_state({"settings": run["settings"], "name": "train"})
+        if decided(figure.link()) == wanted:
+            return KeptRun(**run)
+    raise AssertionError("no kept run has these settings; see tests/browser/record_train.py")
 
 
 def accuracy(page: Any, side: str, step: str) -> float:
@@ -186,12 +209,17 @@ def accuracy(page: Any, side: str, step: str) -> float:
     return float(run["accuracy"][run["steps"].index(int(step))])
 
 
+def step_of(page: Any, side: str) -> float:
+    """The step at which a run stopped because a number left the range of float32."""
+    return float(kept(page).runs[["left", "right"].index(side)]["stopped"])
+
+
 def _cell(which: int) -> Callable[[Any, str, str], float]:
     return lambda page, i, j: readings(page, [(int(i), int(j))])[0][which]
 
 
 #: what is read off the page beside the numbers on show
-QUANTITIES: dict[str, Callable[..., float]] = {
+QUANTITIES: dict[str, Callable[..., float | str]] = {
     "score": _cell(0),
     "alpha": _cell(1),
     "weight": _cell(2),
@@ -205,26 +233,31 @@ QUANTITIES: dict[str, Callable[..., float]] = {
     "largest": largest,
     "largest-eigenvalue": longest_eigenvalue,
     "eigenvalue": eigenvalue,
+    "reads": lambda page, i: strongest(page, [int(i)])[0],
     "reads-back": reads_back,
     "rank": rank,
     "row-largest": lambda page: max(map(abs, row_of(page, 2))),
     "weight-sum": lambda page: sum(row_of(page, 2)),
+    "design": lambda page: page.inner_text("[data-cd=design-words]").partition(":")[0],
     "chance": lambda page: kept(page).base,
     "accuracy": accuracy,
-    "stopped": lambda page, side: kept(page).runs[["left", "right"].index(side)]["stopped"],
+    "stopped": step_of,
 }
 
 
 def read(page: Any, quantity: str) -> float | str:
-    """A quantity of the table, a number on show, the value of a control, or the text of a hook."""
+    """A number on show, a quantity of the table, the value of a control, or the text of a hook."""
     name, _, arguments = quantity.removesuffix(")").partition("(")
-    if name in QUANTITIES and not (name in ("accuracy", "weight-sum") and not arguments and page.query_selector(f"[data-cd={name}]")):
+    node = page.query_selector(f"[data-cd={name}]")
+    on_show = node.get_attribute("data-value") if node and not arguments else None
+    if on_show is not None:
+        return value_of(on_show)
+    if name in QUANTITIES:
         given = [one.strip() for one in arguments.split(",")] if arguments else []
         return QUANTITIES[name](page, *given)
-    node = page.query_selector(f"[data-cd={name}]")
-    if node is None:
-        return value_of(page.input_value(f"[data-cd=control-{name}]"))
-    return value_of(node.get_attribute("data-value") or node.inner_text())
+    if node is not None:
+        return value_of(node.inner_text())
+    return value_of(page.input_value(f"[data-cd=control-{name}]"))
 
 
 def value_of(text: str) -> float | str:
@@ -232,6 +265,12 @@ def value_of(text: str) -> float | str:
         return to_number(text)
     except (ValueError, KeyError):
         return text.strip()
+
+
+def tolerance(text: str) -> float:
+    """Half of the last digit written; what is whole, or another quantity, is exact."""
+    digits = text.partition(".")[2] if re.fullmatch(r"-?[\d.]+", text) else ""
+    return 0.5 * 10.0 ** -len(digits) + 1e-9 if digits else 1e-9
 
 
 def holds(page: Any, seen: Seen, before: float | str | None) -> tuple[bool, str]:
@@ -244,13 +283,14 @@ def holds(page: Any, seen: Seen, before: float | str | None) -> tuple[bool, str]
         way = "stays" if same else "rises" if now > before else "falls"
         return way == seen.relation, f"{told} after {before}"
     wanted = value_of(seen.value)
-    if isinstance(wanted, str) and (wanted.partition("(")[0] in QUANTITIES or page.query_selector(f"[data-cd='{wanted}']")):
+    if isinstance(wanted, str) and (
+        wanted.partition("(")[0] in QUANTITIES or page.query_selector(f"[data-cd='{wanted}']")
+    ):
         wanted = read(page, wanted)
         told += f", {seen.value} is {wanted}"
     if isinstance(wanted, str) or isinstance(now, str):
         return (now == wanted) == (seen.relation == "="), told
-    digits = len(seen.value.partition(".")[2]) if "·" not in seen.value else 0
-    equal = now == wanted or abs(now - wanted) <= 0.5 * 10.0**-digits + 1e-9
+    equal = abs(now - wanted) <= tolerance(seen.value) if now != wanted else True
     compare = {">": now > wanted, "<": now < wanted, ">=": now >= wanted, "<=": now <= wanted}
     return {"=": equal, "!=": not equal, **compare}[seen.relation], told
 
@@ -269,9 +309,13 @@ def drag(page: Any, handle: str, place: str) -> None:
 
 
 def do(page: Any, step: Step) -> None:
+    page.path = []
     if step.kind == "open":
         page.evaluate("(hash) => { location.hash = hash; }", step.what)
-        page.wait_for_function("(hash) => decodeURIComponent(location.hash) === decodeURIComponent(hash)", arg=step.what)
+        page.wait_for_function(
+            "(hash) => decodeURIComponent(location.hash) === decodeURIComponent(hash)",
+            arg=step.what,
+        )
         settle(page)
         note = page.query_selector("[data-cd=note]")
         assert note is None or not note.is_visible(), note.inner_text()
@@ -302,12 +346,12 @@ def test_what_is_promised_happens(promise: Promise, stage: Any, tmp_path: Path) 
     shown = widget(figure_of(promise))
     if shown.has_trait("predict"):
         shown.predict = {}  # the question before it is no part of the promise
-    stage.shown = shown
+    stage.shown, stage.path = shown, []
     stage.wrong.clear()
     stage.goto(write_page(tmp_path, shown))
     stage.wait_for_selector(ROOTS)
     broken = []
-    for place, step in enumerate(promise.steps):
+    for step in promise.steps:
         turns = {s.quantity for s in step.seen if s.relation in ("rises", "falls", "stays")}
         before = {quantity: read(stage, quantity) for quantity in turns}
         do(stage, step)

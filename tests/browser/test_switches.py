@@ -1,10 +1,9 @@
-"""Ideas or Code, whose symbols, Present, and the links of the eight demonstrations."""
+"""Ideas or Code, whose symbols, and Present."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from browser.conftest import Visit
@@ -94,16 +93,3 @@ def test_present_fills_the_screen_and_arrows_step(visit: Open) -> None:
     page.evaluate("() => document.exitFullscreen()")
     page.wait_for_function("() => !document.documentElement.hasAttribute('data-present')")
     assert page.evaluate("() => document.activeElement.dataset.cd") == "present"
-
-
-def test_each_demonstration_opens_what_it_names(visit: Open, site: Path) -> None:
-    text = (site / "demonstrations.html").read_text(encoding="utf-8")
-    links = re.findall(r'href="(index\.html#cd[^"]+)"', text)
-    assert len(links) == len(set(links)) == 8
-    page = visit(links[0].replace("&amp;", "&")).page
-    home = page.url.partition("#")[0]
-    for link in links:
-        page.goto(home + "#" + link.replace("&amp;", "&").partition("#")[2])
-        page.evaluate("() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))")
-        assert not page.locator("[data-cd=note]").first.is_visible(), link
-        assert "#cd" in page.url

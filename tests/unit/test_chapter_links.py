@@ -1,8 +1,9 @@
-"""Links of the chapters that set the explorer name settings that exist and are in range."""
+"""Links of chapters and of their tables name settings that exist and are in range."""
 
 from __future__ import annotations
 
 import html
+import json
 import re
 from pathlib import Path
 from urllib.parse import parse_qsl
@@ -15,6 +16,8 @@ BOOK = Path(__file__).resolve().parents[2] / "book"
 #: the figure that trains (#cd-train) has settings of its own, held to them in a browser
 LINK = re.compile(r'href="#cd(?!-train\?)(?:-[\w-]+)?\?([^"{}]*)"')
 
+TABLED = re.compile(r'href=\\?"#cd\?([^"\\]*)')
+
 
 def links() -> list[tuple[str, str]]:
     """(chapter, query) of every link, chapters by their path below the book."""
@@ -23,6 +26,17 @@ def links() -> list[tuple[str, str]]:
         name = path.relative_to(BOOK).with_suffix("").as_posix()
         found += [(name, html.unescape(query)) for query in LINK.findall(path.read_text("utf-8"))]
     return found
+
+
+def written() -> list[tuple[str, str]]:
+    """The same of the links that cells write into their tables, from the executed chapters."""
+    found = []
+    for path in sorted(BOOK.glob("*/*.ipynb")):
+        cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
+        outputs = json.dumps([cell.get("outputs") for cell in cells], ensure_ascii=False)
+        name = path.relative_to(BOOK).as_posix()
+        found += [(name, query) for query in TABLED.findall(html.unescape(outputs))]
+    return sorted(set(found))
 
 
 def settings_of(query: str) -> dict[str, object]:
@@ -45,7 +59,11 @@ def test_there_are_links() -> None:
     assert len(links()) >= 20
 
 
-@pytest.mark.parametrize(("chapter", "query"), links())
+def test_tables_have_links() -> None:
+    assert {name for name, _ in written()} >= {"architectures/table1.ipynb", "design/rows.ipynb"}
+
+
+@pytest.mark.parametrize(("chapter", "query"), [*links(), *written()])
 def test_link_names_settings_that_exist(chapter: str, query: str) -> None:
     asked = settings_of(query)
     complete = rules.validate(asked)
