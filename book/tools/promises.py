@@ -255,12 +255,12 @@ def figure_of(promise: Promise) -> Figure:
 
 
 def _addressed(link: Link, shown: list[Figure]) -> Figure:
-    """Figure addressed by `#cd?` (the first explorer), `#cd-NAME?` or `#cd-train?`."""
+    """Figure addressed by `#cd?` (the first without a name), `#cd-NAME?` or `#cd-train?`."""
     name = link.prefix.removeprefix("#cd").removeprefix("-")
     kind = "PageTraining" if name == "train" else "Explorer"
     fits = [f for f in shown if re.search(rf"\b{kind}\b[.(]", f.code)]
-    if name and name != "train":
-        fits = [f for f in fits if f'name="{name}"' in f.code]
+    named = [f for f in fits if f'name="{name}"' in f.code or (not name and "name=" not in f.code)]
+    fits = fits if name == "train" else named
     if not fits:
         raise ValueError(f"no figure of the page hears {link.prefix}")
     return fits[0]
