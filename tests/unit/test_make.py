@@ -169,7 +169,7 @@ def site(tmp_path: Path, monkeypatch) -> Path:
     places = {"BUILD": build, "HTML": build / "html", "LOG": build / "log", "LOCK": build / "lock"}
     for name, place in {**places, "ROOT": tmp_path}.items():
         monkeypatch.setattr(html, name, place)
-    for name in ("finish", "lighten", "bundle", "pack_states", "add_stills"):
+    for name in ("postprocess", "lighten", "bundle", "pack_states", "add_stills"):
         monkeypatch.setattr(html, name, lambda site: None)
     monkeypatch.setattr(html, "current_digest", lambda: "new")
     (build / "html").mkdir(parents=True)
