@@ -179,14 +179,14 @@ def _seen(text: str) -> Seen:
     return Seen(quantity=found[1], relation=found[2], value=found[3])
 
 
-def promises(book: Path = BOOK) -> list[Promise]:
+def promises() -> list[Promise]:
     """Every record of the book, exempt ones included.
 
     Raises:
         ValueError: for one that cannot be read.
     """
     found = []
-    for path in pages(book):
+    for path in pages():
         page = page_at(path)
         found += [
             promise_of(block, page.name) for block in page.blocks if block.record or block.unread

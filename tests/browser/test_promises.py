@@ -351,7 +351,7 @@ def perform(promise: Promise, shown: Any, stage: Any, folder: Path) -> list[str]
     stage.wrong.clear()
     stage.goto(write_page(folder, shown))
     stage.wait_for_selector(ROOTS)
-    broken = []
+    broken: list[str] = []
     for step in promise.steps:
         turns = {s.quantity for s in step.seen if s.relation in ("rises", "falls", "stays")}
         before = {quantity: read(stage, quantity) for quantity in turns}
@@ -363,7 +363,7 @@ def perform(promise: Promise, shown: Any, stage: Any, folder: Path) -> list[str]
             kept, told = holds(stage, seen, before.get(seen.quantity))
             if not kept:
                 broken.append(f"{seen.quantity} {seen.relation} {seen.value}: {told}")
-    return broken + stage.wrong
+    return [*broken, *stage.wrong]
 
 
 @pytest.mark.parametrize("promise", PERFORMED, ids=lambda promise: promise.name)
