@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from made_up_results import result_of
 
 from coefdyn.lab.contest import (
     CONTESTS,
@@ -16,11 +15,8 @@ from coefdyn.lab.contest import (
     Contest,
     Entrant,
     guessing,
-    opening,
     standard_words,
 )
-from coefdyn.lab.experiments import get_experiment
-from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.tasks import IGNORE, ForgetConfig, MqarConfig, splits
 
 BOOK = Path(__file__).resolve().parents[2] / "book" / "architectures"
@@ -142,66 +138,6 @@ def test_wrong_calls_are_answered_in_words() -> None:
 def test_what_was_not_run_is_said_to_be_not_run() -> None:
     assert "no such row" in standard_words("scoreboard", "recall", ["no such row"])
     assert "not run" in standard_words("scoreboard", "recall", ["no such row"])
-
-
-BOARD = get_experiment("scoreboard")
-PAGE = "On the small tasks of the [scoreboard](../scoreboard.ipynb)"
-#: (task, row) -> accuracy with seed 0; each further seed has 0.001 more, and all others have 0.5
-SCORES = {
-    ("overwrite", "DeltaNet"): 0.9,
-    ("parity", "DeltaNet"): 0.95,
-    ("S3", "Mamba-2"): 0.7,
-    ("count", "DeltaNet"): 0.992,
-    ("count", "Mamba-2"): 0.995,
-}
-
-
-@pytest.fixture(scope="module")
-def board() -> Result:
-    def score(facets, run):
-        return SCORES.get((facets["task"], facets["row"]), 0.5) + 0.001 * run.seed, None
-
-    return result_of(BOARD, "standard", score)
-
-
-def test_an_opening_says_where_a_row_is_ahead_and_where_behind(board: Result) -> None:
-    words = opening("scoreboard", "Mamba-2", "DeltaNet", result=board)
-    assert "**DeltaNet is ahead of Mamba-2** at parity (0.95 to 0.50) and overwrite" in words
-    assert "It is **behind** at S3 (0.50 to 0.70, though neither learns it)." in words
-    assert "Both solve count." in words
-    assert "On recall, copy, forget, position and long memory the seeds do not tell" in words
-    turned = opening("scoreboard", "DeltaNet", "Mamba-2", result=board)
-    assert "**Mamba-2 is ahead of DeltaNet** at S3" in turned and "behind** at parity" in turned
-    behind = opening("scoreboard", "Mamba-2", "GLA", result=board)
-    assert behind.startswith(f"{PAGE} GLA is **behind** Mamba-2 at count (0.50 to 1.00) and S3")
-
-
-def test_an_opening_without_enough_seeds_says_so(board: Result) -> None:
-    few = replace(board, records=tuple(one for one in board.records if one["seed"] < 3))
-    words = opening("scoreboard", "normalized attention", "GLA", result=few)
-    assert words == "These runs have not been made yet."
-    recall = next(one.task for one in board.variants if one.facets["task"] == "recall").to_dict()
-    kept = tuple(one for one in board.records if one["config"]["task"] == recall)
-    words = opening(
-        "scoreboard", "normalized attention", "GLA", result=replace(board, records=kept)
-    )
-    assert words.startswith(f"{PAGE} nothing run so far separates GLA from normalized attention.")
-    assert "Not run with enough seeds so far: overwrite," in words
-
-
-def test_a_difference_that_hangs_on_the_seed_separates_nobody() -> None:
-    def score(facets, run):
-        return 0.5 + 0.2 * (run.seed % 2) * (1 if facets["row"] == "GLA" else -1) * (
-            -1 if run.seed == 3 else 1
-        ), None
-
-    words = opening("scoreboard", "Mamba-2", "GLA", result=result_of(BOARD, "standard", score))
-    assert words.startswith(f"{PAGE} nothing run so far separates GLA from Mamba-2.")
-
-
-def test_an_opening_names_the_nearest_row() -> None:
-    with pytest.raises(ValueError, match="did you mean 'DeltaNet'"):
-        opening("scoreboard", "Mamba-2", "DeltaNte")
 
 
 @pytest.mark.parametrize("seeds", ["3", "two", True, 0, -1, 1.5, [], [0, "1"]])

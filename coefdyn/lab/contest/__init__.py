@@ -11,7 +11,7 @@ evidence. A contest shows the failure and what mends it.
 
 from coefdyn.lab.contest.catalogue import CONTESTS, TASKS, ContestTask
 from coefdyn.lab.contest.contest import Contest, ContestResult, Entrant, Trained, guessing
-from coefdyn.lab.contest.standard import opening, standard_words
+from coefdyn.lab.contest.standard import standard_words
 
 __all__ = [
     "CONTESTS",
@@ -22,6 +22,5 @@ __all__ = [
     "Entrant",
     "Trained",
     "guessing",
-    "opening",
     "standard_words",
 ]
