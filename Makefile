@@ -23,7 +23,7 @@ BOOK := $(VENV)/.installed-book
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help book pdf test execute lab serve lint format bench gpu oldest newest claims lens runtimes pins clean distclean
+.PHONY: help book words pdf test execute lab serve lint format bench gpu oldest newest claims lens runtimes pins clean distclean
 .PHONY: test-library test-compile test-notebooks test-pages orders
 
 help: ## list the targets
@@ -114,6 +114,9 @@ lint: $(TEST) ## format check, lint of Python and JavaScript, import arrows, typ
 	$(PY) -c 'from importlinter.cli import lint_imports_command as c; c()' --no-logo || status=1; \
 	$(PY) -m mypy --no-error-summary coefdyn book/tools || status=1; \
 	$(PY) -m book.tools.normalize --check --committed || status=1; exit $$status
+
+words: $(BOOK) ## words and reading time of every page, and what is too long
+	@$(PY) -m book.tools.words
 
 format: $(TEST) ## format the code and normalise the notebooks
 	@$(PY) -m ruff format --quiet .; $(PY) -m ruff check --fix --quiet .; \
