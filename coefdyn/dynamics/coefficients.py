@@ -297,15 +297,7 @@ class CoefficientDynamics:
     def extend(
         self, v: Float[Tensor, "*#batch L dv"], state: State | None = None
     ) -> tuple[Float[Tensor, "*batch L dv"], State]:
-        """``apply(v, state=state, return_state=True)``: y of the next tokens, and the state.
-
-        Args:
-            v: values of the next tokens, ``(..., L, d_v)``, L >= 1.
-            state: what the previous call returned; None before the first token.
-
-        Raises:
-            ValueError: as ``apply``.
-        """
+        """``apply(v, state=state, return_state=True)``: y of the next tokens, and the state."""
         return self.apply(v, state=state, return_state=True)
 
     def step(

@@ -194,9 +194,9 @@ def _advanced(
 def checkpointed(tile: Callable[..., Any], dynamics: CoefficientDynamics, v: Tensor, *args: Any):
     """tile(dynamics, v, *args), whose backward pass computes it again."""
     kept = [x for one in args if isinstance(one, State) for x in one.tensors()]
-    held = [x for x in (*tensors_of(dynamics), v, *kept) if not x.is_inference()]
     if not torch.is_grad_enabled() or not can_read_all(dynamics, v, *kept):
         return tile(dynamics, v, *args)  # torch.func knows no checkpoints
+    held = [x for x in (*tensors_of(dynamics), v, *kept) if not x.is_inference()]
     versions = [x._version for x in held]
 
     def unchanged(*args: Any):

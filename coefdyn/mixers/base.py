@@ -151,38 +151,31 @@ class Mixer(Resettable, ABC):
 
         With ``attention_mask`` or ``cu_seqlens`` every document gets the output that it would get
         alone: convolutions, positions, states and row sums begin anew with it. That takes O(L)
-        memory more, no L x L mask.
-
-        With a state, these tokens continue a sequence: pieces have the outputs and the gradients
-        of the whole.
+        memory more, no L x L mask. With a state, these tokens continue a sequence: pieces have the
+        outputs and the gradients of the whole.
 
         Args:
             x: ``(..., L, d_model)``.
             method: as in ``CoefficientDynamics.apply``.
             attention_mask: ``(..., L)``, 1 for a token and 0 for padding, which stands on the left
-                or on the right of a row; None for no padding. Where a state is returned, padding
-                stands on the left, of the first pieces of a row; later pieces need no mask.
+                or on the right of a row; None for no padding. A state is returned after padding on
+                the left, of the first pieces of a row; later pieces need no mask.
             cu_seqlens: boundaries of documents packed one after the other, whole numbers from 0 to
                 L, for x ``(L, d_model)`` or ``(1, L, d_model)``; None for one document. The first
                 one continues that of the state, and the new state is that of the last one.
             state: what an earlier call returned; None before the first token.
             return_state: whether to return the state after these tokens, too.
 
-        Returns:
-            y; with ``return_state`` a pair of y and the state.
-
         Raises:
             ValueError: for masks that do not fit, a mixer that cannot tell documents apart, a state
-                that another mixer or other sequences made, or padding on the right of tokens that
-                are to be continued.
+                that another mixer or other sequences made, or padding before a state.
         """
         found = self.documents(x, state, attention_mask, cu_seqlens)
         state = self.resume(x, state)
         tokens, past = self._told(x, state, found)
         design, held = self._design(tokens), None if state is None else state.dynamics
         if not return_state:
-            y = design.apply(tokens.v, method=method, state=held)
-            return self.finish(self.collect(y), tokens)
+            return self.finish(self.collect(design.apply(tokens.v, method, state=held)), tokens)
         y, inner = design.apply(tokens.v, method=method, state=held, return_state=True)
         after = tokens.start + x.shape[-2] if found is None else found.after()
         past = {name: one.clone() for name, one in past.items()}  # a view keeps all tokens alive
@@ -196,16 +189,7 @@ class Mixer(Resettable, ABC):
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """``forward(x, state=state, return_state=True)``: y of the next tokens, and the state.
-
-        Args:
-            x: ``(..., L, d_model)``.
-            state: what the previous call returned; None before the first token.
-            attention_mask, cu_seqlens: see ``forward``.
-
-        Raises:
-            ValueError: as ``forward``.
-        """
+        """``forward(x, state=state, return_state=True)``: y of the next tokens, and the state."""
         masks = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens}
         return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
@@ -343,9 +327,7 @@ class Mixer(Resettable, ABC):
 
     @torch.no_grad()
     def _numbers_kept(self, length: int) -> int:
-        like = self._like()
-        state = self.extend(like.new_zeros(length, self.d_model))[1]
-        return state.numbers()
+        return self.extend(self._like().new_zeros(length, self.d_model))[1].numbers()
 
     def no_weight_decay_names(self) -> set[str]:
         """Names (as in ``named_parameters``) of the parameters to exempt from weight decay."""

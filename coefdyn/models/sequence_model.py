@@ -192,16 +192,7 @@ class SequenceModel(Resettable):
         state: ModelState | None = None,
         **masks: Unpack[Masks],
     ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState]:
-        """``forward(tokens, state=state, return_state=True)``: logits, and the state.
-
-        Args:
-            tokens: ids of the next tokens, of any number.
-            state: what the previous call returned; None before the first token.
-            masks: ``attention_mask`` (padding on the left) or ``cu_seqlens``, see ``forward``.
-
-        Raises:
-            ValueError: as ``forward``.
-        """
+        """``forward(tokens, state=state, return_state=True)``: logits, and the state."""
         return self.forward(tokens, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
     @torch.no_grad()
@@ -233,7 +224,7 @@ class SequenceModel(Resettable):
         Raises:
             ValueError: for an empty prompt, padding that is not on the left, a temperature below 0
                 or without a generator, more tokens than learned positions, an id that the model
-                does not have, or a model whose classes are not its tokens.
+                does not have, a model whose classes are not its tokens, or logits that are NaN.
         """
         prompt, attention_mask = _one_batch(prompt, attention_mask)
         vocab = self.embedding.num_embeddings
@@ -337,12 +328,19 @@ def _choose(
     generator: torch.Generator | None,
     top_k: int | None = None,
 ) -> torch.Tensor:
-    """Choose one token per sequence: the likeliest, or one drawn from the ``top_k`` likeliest."""
+    """One token per sequence: the likeliest, or one drawn (among the ``top_k`` likeliest)."""
+    if bool(logits.isnan().any()):
+        raise ValueError(
+            "the logits hold NaN, and no token follows from them: a parameter is NaN (a run that "
+            "diverged, weights that were never loaded), or a number left the dtype's range."
+        )
     if temperature == 0:
         return logits.argmax(-1)
     if top_k is not None:
         least = logits.topk(top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)
+    logits = logits - logits.amax(-1, keepdim=True)  # any temperature leaves the largest at 0
+    temperature = max(temperature, torch.finfo(logits.dtype).tiny)
     chances = torch.softmax(logits / temperature, dim=-1)
     drawn = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
     return drawn.view(logits.shape[:-1])

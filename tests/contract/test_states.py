@@ -45,6 +45,21 @@ def test_pieces_have_values_and_gradients_of_the_whole(case: str, dtype: torch.d
         )
 
 
+def test_packed_documents_in_pieces(case: str) -> None:
+    """A document that the cut divides, and one after it: values and gradients of one pass."""
+    if case in MODES:
+        return  # cannot tell documents apart, and says so
+    mixer, x = build(case), tokens(24).requires_grad_()
+    want = mixer(x, cu_seqlens=torch.tensor([0, 5, 17, 24]))
+    first, state = mixer(x[:11], cu_seqlens=torch.tensor([0, 5, 11]), return_state=True)
+    second = mixer(x[11:], cu_seqlens=torch.tensor([0, 6, 13]), state=state)
+    got = torch.cat([first, second])
+    assert_agree(got, want, method="mixer", dtype=F64, quantity="output")
+    found, wanted = slopes(mixer, x, got), slopes(mixer, x, want)
+    for name, one in wanted.items():
+        assert_agree(found[name], one, method="mixer", dtype=F64, quantity="gradient", what=name)
+
+
 @torch.no_grad()
 def test_rows_of_a_state_are_those_of_the_sequences(case: str, tmp_path: Path) -> None:
     """Beams: chosen and repeated rows go on as if their sequences had been computed; so does a
