@@ -52,7 +52,7 @@ class State:
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """The leading axes of the sequences: of a design, or of x of a mixer."""
+        """The leading axes of the sequences, those of a design or of a mixer's x."""
         raise NotImplementedError(f"{type(self).__name__} names no axis of sequences.")
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -231,3 +233,27 @@ def test_a_model_in_pieces_has_values_and_gradients_of_the_whole() -> None:
         torch.testing.assert_close(found, wanted, rtol=1e-9, atol=1e-11)
     beams = state.index([1, 1, 0])
     torch.testing.assert_close(model(ids[[1, 1, 0], 12:], state=beams), want[[1, 1, 0], 12:])
+
+
+def test_truncated_backpropagation_as_the_reference_shows_it() -> None:
+    """The page's own lines: with a rate of 0 the last piece has the logits of one pass."""
+    page = Path(__file__).parents[2] / "book" / "api" / "mixers.md"
+    (lines,) = (
+        block
+        for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+        if "state.detach()" in block
+    )
+    model, ids = small_model(), torch.randint(0, 11, (2, 31))
+    found = {"model": model, "ids": ids, "torch": torch}
+    found["optimizer"] = torch.optim.SGD(model.parameters(), lr=0.0)
+    exec(lines.replace("256", "8"), found)
+    want = model(ids[:, :-1])[:, 24:]
+    torch.testing.assert_close(found["logits"], want)
+    assert found["state"].position == 30
+    assert not any(one.requires_grad for one in found["state"].tensors())
+    loss = torch.nn.functional.cross_entropy(want.flatten(0, 1), ids[:, 25:].flatten())
+    model.zero_grad()
+    loss.backward()
+    whole = model.embedding.weight.grad.norm()
+    exec(lines.replace("256", "8"), found)
+    assert (model.embedding.weight.grad.norm() - whole).abs() > 1e-3 * whole  # truncated
