@@ -67,7 +67,12 @@ class State:
     def tensors(self) -> list[Tensor]:
         """Every tensor that is held."""
         found: list[Tensor] = []
-        self.map(lambda x: found.append(x) or x)
+
+        def note(x: Tensor) -> Tensor:
+            found.append(x)
+            return x
+
+        self.map(note)
         return found
 
     def numbers(self) -> int:

@@ -190,7 +190,7 @@ class Mixer(Resettable, ABC):
         cu_seqlens: Tensor | None = None,
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
         """``forward(x, state=state, return_state=True)``: y of the next tokens, and the state."""
-        masks = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens}
+        masks: Any = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens}
         return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
     def resume(self, x: Float[Tensor, "*batch L d"], state: MixerState | None) -> MixerState | None:

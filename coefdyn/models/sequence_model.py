@@ -224,7 +224,8 @@ class SequenceModel(Resettable):
         Raises:
             ValueError: for an empty prompt, padding that is not on the left, a temperature below 0
                 or without a generator, more tokens than learned positions, an id that the model
-                does not have, a model whose classes are not its tokens, or logits that are NaN.
+                does not have, a model whose classes are not its tokens, or logits of NaN or
+                infinity.
         """
         prompt, attention_mask = _one_batch(prompt, attention_mask)
         vocab = self.embedding.num_embeddings
@@ -329,17 +330,18 @@ def _choose(
     top_k: int | None = None,
 ) -> torch.Tensor:
     """One token per sequence: the likeliest, or one drawn (among the ``top_k`` likeliest)."""
-    if bool(logits.isnan().any()):
+    largest = logits.amax(-1, keepdim=True)
+    if not bool(torch.isfinite(largest).all()):
         raise ValueError(
-            "the logits hold NaN, and no token follows from them: a parameter is NaN (a run that "
-            "diverged, weights that were never loaded), or a number left the dtype's range."
+            "the logits hold NaN or infinity, and no token follows from them: a parameter is NaN "
+            "(a run that diverged, weights never loaded), or a number left the dtype's range."
         )
     if temperature == 0:
         return logits.argmax(-1)
     if top_k is not None:
         least = logits.topk(top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)
-    logits = logits - logits.amax(-1, keepdim=True)  # any temperature leaves the largest at 0
+    logits = logits - largest  # 0 at the largest, at any temperature
     temperature = max(temperature, torch.finfo(logits.dtype).tiny)
     chances = torch.softmax(logits / temperature, dim=-1)
     drawn = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)

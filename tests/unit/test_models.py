@@ -311,11 +311,12 @@ def test_any_temperature_draws_a_token_or_says_why_not() -> None:
         net.head.weight.zero_()  # ties stay ties
     ties = net.generate(prompt, 1, 5e-324, torch.Generator().manual_seed(0))
     assert len(ties.unique()) > 5
-    with torch.no_grad():
-        net.head.bias[0] = torch.nan
-    for temperature in (0.0, 1.0):
-        with pytest.raises(ValueError, match="logits hold NaN"):
-            net.generate(prompt, 2, temperature, torch.Generator().manual_seed(0))
+    for broken in (torch.nan, torch.inf):
+        with torch.no_grad():
+            net.head.bias[0] = broken
+        for temperature in (0.0, 1.0):
+            with pytest.raises(ValueError, match="logits hold NaN or infinity"):
+                net.generate(prompt, 2, temperature, torch.Generator().manual_seed(0))
 
 
 def generating() -> SequenceModel:
