@@ -82,7 +82,7 @@ def common_batch(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
 
 
 def can_read(value: Tensor) -> bool:
-    """Whether the numbers of a tensor can be read now: not while a graph is being recorded."""
+    """Return whether values of a tensor can be read now: no graph is being recorded."""
     if torch.compiler.is_compiling() or value.device.type == "meta":
         return False
     if torch._C._functorch.is_functorch_wrapped_tensor(value):

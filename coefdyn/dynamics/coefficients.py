@@ -238,7 +238,14 @@ class CoefficientDynamics:
         return reference.states(self, j)
 
     @overload
-    def apply(self, v: Tensor, method: str = "auto", *, state: State | None = None) -> Tensor: ...
+    def apply(
+        self,
+        v: Tensor,
+        method: str = "auto",
+        *,
+        state: State | None = None,
+        return_state: Literal[False] = False,
+    ) -> Tensor: ...
 
     @overload
     def apply(
@@ -297,7 +304,7 @@ class CoefficientDynamics:
     def extend(
         self, v: Float[Tensor, "*#batch L dv"], state: State | None = None
     ) -> tuple[Float[Tensor, "*batch L dv"], State]:
-        """``apply(v, state=state, return_state=True)``: y of the next tokens, and the state."""
+        """Continue a sequence: ``apply(v, state=state, return_state=True)``."""
         return self.apply(v, state=state, return_state=True)
 
     def step(

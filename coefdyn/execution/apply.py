@@ -69,7 +69,7 @@ def resolve(dynamics: CoefficientDynamics, method: str, value_dim: int = 1) -> R
 def apply(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"], method: str = "auto"
 ) -> Tensor:
-    """y of a sequence from its first token on, and nothing else: see ``carry`` for states."""
+    """y of a sequence from its first token on; ``carry`` is for states."""
     check_values(dynamics, v)
     if method != "reference":
         dynamics = absorbed(dynamics)
@@ -125,7 +125,7 @@ def carry(
 
 
 def carrier(dynamics: CoefficientDynamics, v: Tensor, method: str) -> Carry:
-    """The function that carries the state of this linear readout by this method."""
+    """Choose the function that carries the state of a linear readout."""
     if method == "auto":
         chunks = dynamics.length >= PROMPT_TOKENS and accepts(check_chunked, dynamics)
         method = "chunked" if chunks else "recurrent"

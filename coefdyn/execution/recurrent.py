@@ -1,6 +1,6 @@
 """Token by token: one state matrix for linear readouts, all keys and values for any other.
 
-The only place where a state is continued, but for chunks of a linear readout.
+States are continued here, and by the chunks of a linear readout (``chunked/linear.py``).
 """
 
 from __future__ import annotations
@@ -121,8 +121,10 @@ def step_growing(
 def step_cache(
     dynamics: CoefficientDynamics, v: Tensor, state: CacheState | None, rows: int = ROWS
 ) -> tuple[Tensor, CacheState]:
-    """These tokens after those in ``state``, for any readout; ``rows`` of them are a tile, which
-    the backward pass computes again."""
+    """These tokens after those in ``state``, for any readout.
+
+    A tile of ``rows`` tokens at a time; the backward pass computes it again.
+    """
     stored, values = _before(dynamics, v, state)
     outputs = []
     for start in range(0, dynamics.length, rows):
@@ -133,7 +135,7 @@ def step_cache(
 
 
 def remember(dynamics: CoefficientDynamics, v: Tensor) -> CacheState:
-    """What is kept after these tokens, the first of a sequence: ``step_cache`` without its y."""
+    """The state after the first tokens of a sequence: ``step_cache`` without its y."""
     stored, values = _before(dynamics, v, None)
     if type(dynamics.evolution) is Identity:  # nothing evolves
         keys = dynamics.scaled_keys().expand(*stored.vectors.shape[:-2], *dynamics.k.shape[-2:])
@@ -154,7 +156,7 @@ def remember(dynamics: CoefficientDynamics, v: Tensor) -> CacheState:
 def _before(
     dynamics: CoefficientDynamics, v: Tensor, state: CacheState | None
 ) -> tuple[Stored, Tensor]:
-    """What is stored before these tokens, and all values, theirs included."""
+    """Stored keys before these tokens, and all values, those of these tokens included."""
     batch = tuple(broadcast_shapes(dynamics.batch_shape, v.shape[:-2]))
     v = v.expand(*batch, *v.shape[-2:])
     if state is None:
@@ -163,7 +165,7 @@ def _before(
 
 
 def _position(dynamics: CoefficientDynamics) -> int | None:
-    """That of the next token, for a mask that counts them."""
+    """Position of the next token, for a mask that counts positions."""
     begun = None if dynamics.mask is None else dynamics.mask.begins()
     return None if begun is None else begun + dynamics.length
 
@@ -171,7 +173,7 @@ def _position(dynamics: CoefficientDynamics) -> int | None:
 def _tile(
     dynamics: CoefficientDynamics, values: Tensor, stored: Stored, start: int, stop: int
 ) -> tuple[Tensor, Stored]:
-    """Rows start .. stop - 1, and what is stored after them."""
+    """Rows start .. stop - 1, and the stored keys after them."""
     past, outputs = values.shape[-2] - dynamics.length, []
     for i in range(start, stop):
         stored = advance(dynamics, stored, i)
@@ -185,14 +187,14 @@ def _tile(
 def _advanced(
     dynamics: CoefficientDynamics, values: Tensor, stored: Stored, start: int, stop: int
 ) -> Stored:
-    """What is stored after tokens start .. stop - 1."""
+    """Stored keys after tokens start .. stop - 1."""
     for i in range(start, stop):
         stored = advance(dynamics, stored, i)
     return stored
 
 
 def checkpointed(tile: Callable[..., Any], dynamics: CoefficientDynamics, v: Tensor, *args: Any):
-    """tile(dynamics, v, *args), whose backward pass computes it again."""
+    """Call tile(dynamics, v, *args); the backward pass computes it again."""
     kept = [x for one in args if isinstance(one, State) for x in one.tensors()]
     if not torch.is_grad_enabled() or not can_read_all(dynamics, v, *kept):
         return tile(dynamics, v, *args)  # torch.func knows no checkpoints

@@ -1,4 +1,4 @@
-"""What has to be remembered between two tokens: every kind of state, and what each can do.
+"""The states between two tokens: of a design, of a mixer, of a model.
 
 A linear readout lets the sum over j move inside (Lemma 1): one matrix S of n x d_v numbers.
 Any other readout needs every stored key h_{i,j} and every value, so its state grows with L.
@@ -56,7 +56,7 @@ class State:
         raise NotImplementedError(f"{type(self).__name__} names no axis of sequences.")
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Self:
-        """The same state with every tensor changed.
+        """Change every tensor.
 
         Args:
             change: what makes a tensor of a tensor.
@@ -65,7 +65,7 @@ class State:
         return replace(self, **{name: _mapped(value, change) for name, value in held.items()})  # type: ignore[type-var]
 
     def tensors(self) -> list[Tensor]:
-        """Every tensor that is held."""
+        """List every tensor of the state."""
         found: list[Tensor] = []
 
         def note(x: Tensor) -> Tensor:
@@ -76,15 +76,15 @@ class State:
         return found
 
     def numbers(self) -> int:
-        """How many floating-point numbers are kept, over all leading axes (no positions)."""
+        """Count the floating-point numbers, over all leading axes (positions are not counted)."""
         return sum(x.numel() for x in self.tensors() if x.is_floating_point())
 
     def detach(self) -> Self:
-        """The same numbers, through which no gradient flows: truncated backpropagation."""
+        """Cut the gradient: the same numbers, for truncated backpropagation."""
         return self.map(Tensor.detach)
 
     def to(self, target: torch.dtype | torch.device | str) -> Self:
-        """The same state in another dtype (positions stay whole numbers) or on another device.
+        """Convert to a dtype (positions stay whole numbers) or move to a device.
 
         Args:
             target: the dtype or the device.
@@ -94,9 +94,9 @@ class State:
         return self.map(lambda x: x.to(target) if x.is_floating_point() else x)
 
     def index(self, rows: Tensor | Sequence[int]) -> Self:
-        """The sequences ``rows`` of the first leading axis, in that order.
+        """Select sequences of the first leading axis, in the order of ``rows``.
 
-        One may come several times: beams are ``state.index(parents)``.
+        A row may be repeated: the states of beams are ``state.index(parents)``.
 
         Args:
             rows: whole numbers, from 0.
@@ -127,7 +127,7 @@ class State:
         return self.map(lambda x: x.index_select(0, rows.to(x.device, torch.int64)))
 
     def save(self, path: str | Path) -> None:
-        """Write the state to a file; gradients end there.
+        """Write the state to a file, without its gradient.
 
         Args:
             path: of the file.
@@ -136,7 +136,7 @@ class State:
 
     @classmethod
     def load(cls, path: str | Path, device: torch.device | str | None = None) -> Self:
-        """The state that ``save`` wrote.
+        """Read a state that ``save`` wrote.
 
         Args:
             path: of the file.
@@ -152,7 +152,7 @@ class State:
 
 
 def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Every tensor of states, dicts and tuples changed."""
+    """Change every tensor of states, dicts and tuples."""
     if isinstance(value, Tensor):
         return change(value)
     if isinstance(value, State):
@@ -163,7 +163,7 @@ def _mapped(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
 
 
 def _flat(state: State) -> tuple[list[Any], Any]:
-    """What holds tensors, and the rest with the names of both: a node of a pytree."""
+    """Split the fields into those with tensors and the rest: a node of a pytree."""
     named = {field.name: getattr(state, field.name) for field in fields(state)}  # type: ignore[arg-type]
     held = state.__dict__.get(HELD)
     if held is None:
@@ -173,7 +173,7 @@ def _flat(state: State) -> tuple[list[Any], Any]:
 
 
 def _whole(kind: type[State], values: Iterable[Any], context: Any) -> State:
-    """The inverse of ``_flat``."""
+    """Invert ``_flat``."""
     held, plain = context
     made = object.__new__(kind)  # torch puts numbers where tensors belong: nothing is checked
     made.__dict__.update(zip(held, values, strict=True), **plain, **{HELD: held})
@@ -237,10 +237,10 @@ class CacheState(State):
 
 @dataclass(frozen=True, eq=False)
 class MixerState(State):
-    """What one mixer remembers: tokens seen, inputs of its convolutions, and its dynamics' state.
+    """State of one mixer: tokens seen, inputs of its convolutions, and the state of its dynamics.
 
     ``position`` is a tensor, one number per sequence, where documents were told apart. ``past``
-    may hold more than convolutions need, by name.
+    holds by name what the projections need; some rows keep more in it.
     """
 
     position: int | Int[Tensor, "*batch"]
@@ -254,7 +254,7 @@ class MixerState(State):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModelState(State):
-    """What a model remembers: tokens seen, and the state of each layer's mixer.
+    """State of a model: tokens seen, and the state of each layer's mixer.
 
     ``position`` is a tensor, one number per sequence, where documents were told apart.
     """

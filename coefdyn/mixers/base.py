@@ -147,7 +147,7 @@ class Mixer(Resettable, ABC):
         state: MixerState | None = None,
         return_state: bool = False,
     ) -> Float[Tensor, "*batch L d"] | tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """y ``(..., L, d_model)``.
+        """Apply the mixer to x; returns y ``(..., L, d_model)``, and the state if asked.
 
         With ``attention_mask`` or ``cu_seqlens`` every document gets the output that it would get
         alone: convolutions, positions, states and row sums begin anew with it. That takes O(L)
@@ -189,12 +189,12 @@ class Mixer(Resettable, ABC):
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """``forward(x, state=state, return_state=True)``: y of the next tokens, and the state."""
+        """Continue a sequence: ``forward(x, state=state, return_state=True)``."""
         masks: Any = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens}
         return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
     def resume(self, x: Float[Tensor, "*batch L d"], state: MixerState | None) -> MixerState | None:
-        """The state as these tokens find it; a mixer that looks one token ahead completes it."""
+        """Complete a state for these tokens; for mixers that look one token ahead."""
         return state
 
     def documents(

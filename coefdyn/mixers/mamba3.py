@@ -124,7 +124,7 @@ class Mamba3(HeadMixer):
         )
 
     def resume(self, x: Float[Tensor, "*batch L d"], state: MixerState | None) -> MixerState | None:
-        """The last token seen is first written with the half that is now known."""
+        """Write the last token's second half, which these tokens make known."""
         self.check_input(x, state)
         if state is None:
             return None

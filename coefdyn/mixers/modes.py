@@ -138,7 +138,7 @@ class ModeMixer(Mixer):
         state: MixerState | None = None,
         return_state: bool = False,
     ) -> Float[Tensor, "*batch L d"] | tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """As for every mixer; all sequences share one kernel, so they join the axis of values.
+        """Apply the mixer; all sequences share one kernel, so they join the axis of values.
 
         Raises:
             ValueError: for an attention_mask or cu_seqlens, which that kernel cannot follow.

@@ -1,4 +1,4 @@
-"""What a mixer hands on: tokens as heads, what continues a state, how papers write a row."""
+"""Data that a mixer passes on: tokens as heads, checks of a state, a row's symbols."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ class Block(Resettable):
         return_state: bool = False,
         **masks: Unpack[Masks],
     ) -> Float[torch.Tensor, "*batch L d"] | tuple[torch.Tensor, mixers.MixerState]:
-        """All arguments as in ``Mixer.forward``; only the mixer remembers anything."""
+        """Apply the block; arguments as in ``Mixer.forward``, only the mixer has a state."""
         normed, chosen = self.mixer_norm(x), given(masks)
         if state is None and not return_state:
             return self._feed(x + self.mixer(normed, method=method, **chosen))
@@ -116,7 +116,7 @@ class Block(Resettable):
         state: mixers.MixerState | None = None,
         **masks: Unpack[Masks],
     ) -> tuple[Float[torch.Tensor, "*batch L d"], mixers.MixerState]:
-        """``forward(x, state=state, return_state=True)``."""
+        """Continue a sequence: ``forward(x, state=state, return_state=True)``."""
         return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
     def _feed(self, x: torch.Tensor) -> torch.Tensor:

@@ -133,7 +133,7 @@ class SequenceModel(Resettable):
         return_state: bool = False,
         **masks: Unpack[Masks],
     ) -> Float[torch.Tensor, "*batch L classes"] | tuple[torch.Tensor, ModelState]:
-        """Logits.
+        """Compute the logits, and the state if asked.
 
         Args:
             tokens: ids, ``(..., L)``.
@@ -192,7 +192,7 @@ class SequenceModel(Resettable):
         state: ModelState | None = None,
         **masks: Unpack[Masks],
     ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState]:
-        """``forward(tokens, state=state, return_state=True)``: logits, and the state."""
+        """Continue sequences: ``forward(tokens, state=state, return_state=True)``."""
         return self.forward(tokens, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
     @torch.no_grad()
@@ -329,7 +329,7 @@ def _choose(
     generator: torch.Generator | None,
     top_k: int | None = None,
 ) -> torch.Tensor:
-    """One token per sequence: the likeliest, or one drawn (among the ``top_k`` likeliest)."""
+    """Choose one token per sequence: the likeliest, or one drawn from the ``top_k`` likeliest."""
     largest = logits.amax(-1, keepdim=True)
     if not bool(torch.isfinite(largest).all()):
         raise ValueError(
