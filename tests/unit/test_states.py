@@ -10,7 +10,7 @@ import pytest
 import torch
 from designs import READOUTS, STRUCTURES, Inputs
 
-from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
+from coefdyn import CoefficientDynamics, State, evolution, mask, normalizer, readout
 from coefdyn.execution.state import LinearState, MixerState, ModelState
 from coefdyn.mixers import GatedDeltaNet, SoftmaxAttention
 from coefdyn.models import ModelConfig, SequenceModel
@@ -257,3 +257,25 @@ def test_truncated_backpropagation_as_the_reference_shows_it() -> None:
     whole = model.embedding.weight.grad.norm()
     exec(lines.replace("256", "8"), found)
     assert (model.embedding.weight.grad.norm() - whole).abs() > 1e-3 * whole  # truncated
+
+
+@pytest.mark.parametrize("phi", ["identity", "exp"])
+def test_torch_func_differentiates_with_respect_to_a_state(phi: str) -> None:
+    """A state is a pytree: its gradient is a state, its tangent a directional derivative."""
+    inputs = Inputs.draw(length=9)
+    d = inputs.dynamics("scaled_householder", phi, "given").narrow(0, 9)
+    v = inputs.v.detach()
+    first = d.apply(v, return_state=True)[1].detach()
+
+    def loss(state: State) -> torch.Tensor:
+        return d.apply(v, state=state).square().sum()
+
+    slope = torch.func.grad(loss)(first)
+    assert type(slope) is type(first)
+    held = first.map(lambda x: x.clone().requires_grad_())
+    want = torch.autograd.grad(loss(held), held.tensors())
+    for got, wanted in zip(slope.tensors(), want, strict=True):
+        torch.testing.assert_close(got, wanted)
+    along = torch.func.jvp(loss, (first,), (first,))[1]
+    pairs = zip(want, first.tensors(), strict=True)
+    torch.testing.assert_close(along, sum((a * b).sum() for a, b in pairs))
