@@ -8,7 +8,7 @@ import torch
 
 from coefdyn.shapes import Tensor, broadcast_shapes
 
-__all__ = ["check_finite", "check_tensor", "common_batch"]
+__all__ = ["can_read", "check_finite", "check_tensor", "common_batch"]
 
 
 def check_tensor(name: str, value: object, like: Tensor | None = None) -> Tensor:
@@ -79,6 +79,15 @@ def common_batch(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
         return broadcast_shapes(*shapes.values())
     except ValueError as error:
         raise ValueError(f"the leading axes do not broadcast together: {listing}.") from error
+
+
+def can_read(value: Tensor) -> bool:
+    """Return whether values of a tensor can be read now: no graph is being recorded."""
+    if torch.compiler.is_compiling() or value.device.type == "meta":
+        return False
+    if torch._C._functorch.is_functorch_wrapped_tensor(value):
+        return False
+    return value.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
 
 def can_look_at(value: Tensor) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 
@@ -237,10 +237,40 @@ class CoefficientDynamics:
 
         return reference.states(self, j)
 
+    @overload
     def apply(
-        self, v: Float[Tensor, "*#batch L dv"], method: str = "auto"
-    ) -> Float[Tensor, "*batch L dv"]:
+        self,
+        v: Tensor,
+        method: str = "auto",
+        *,
+        state: State | None = None,
+        return_state: Literal[False] = False,
+    ) -> Tensor: ...
+
+    @overload
+    def apply(
+        self,
+        v: Tensor,
+        method: str = "auto",
+        *,
+        state: State | None = None,
+        return_state: Literal[True],
+    ) -> tuple[Tensor, State]: ...
+
+    def apply(
+        self,
+        v: Float[Tensor, "*#batch L dv"],
+        method: str = "auto",
+        *,
+        state: State | None = None,
+        return_state: bool = False,
+    ) -> Float[Tensor, "*batch L dv"] | tuple[Float[Tensor, "*batch L dv"], State]:
         """y_i = (1/eta_i) sum_j alpha_{i,j} v_j.
+
+        With a state, the sum is over the tokens before these as well: a sequence given in pieces
+        has the values and the gradients of the whole. The state of a linear readout has a fixed
+        size n x d_v; any other readout keeps every key and value (Lemma 1). Gradients flow to the
+        state that is given and from the one that is returned.
 
         NaN or infinity at a token leaves the rows before it as they are. On CUDA and while a graph
         is recorded (torch.compile, torch.func) this holds for "reference" and "recurrent" alone:
@@ -250,39 +280,32 @@ class CoefficientDynamics:
         Args:
             v: values, ``(..., L, d_v)``, dtype and device of q.
             method: "auto", "reference", "recurrent", "parallel", "chunked" or "triton". An explicit
-                request that cannot be met raises; it never falls back.
+                request that cannot be met raises; it never falls back. With a state, a linear
+                readout is computed by "recurrent" or "chunked" ("auto": chunks from 64 tokens on),
+                any other after a state token by token, by "auto" or "reference".
+            state: what an earlier call returned, these tokens follow; None before the first one.
+            return_state: whether to return the state after these tokens, too.
+
+        Returns:
+            y of these tokens; with ``return_state`` a pair of y and the state after them.
 
         Raises:
             ValueError: for a v that does not fit, or a method that cannot compute this readout and
-                evolution (the message names one that can).
+                evolution (the message names one that can); for a state of other sizes, leading
+                axes, dtype or kind than this design continues.
         """
         from coefdyn.execution import apply
 
-        return apply.apply(self, v, method=method)
+        if state is None and not return_state:
+            return apply.apply(self, v, method=method)
+        y, after = apply.carry(self, v, method=method, state=state)
+        return (y, after) if return_state else y
 
     def extend(
         self, v: Float[Tensor, "*#batch L dv"], state: State | None = None
     ) -> tuple[Float[Tensor, "*batch L dv"], State]:
-        """Continue a sequence: these tokens come after those already in ``state``.
-
-        Feeding a sequence piece by piece gives the whole-sequence result. The state of a linear
-        readout has a fixed size n x d_v; any other readout keeps every key and value (Lemma 1).
-        A linear readout takes a prompt of 64 tokens or more chunk by chunk.
-
-        Args:
-            v: values of the next tokens, ``(..., L, d_v)``, L >= 1.
-            state: what the previous call returned; None before the first token.
-
-        Returns:
-            y of these tokens, and the state after them.
-
-        Raises:
-            ValueError: for a v that does not fit, or a state of other sizes, leading axes, dtype or
-                kind than this design continues.
-        """
-        from coefdyn.execution import apply
-
-        return apply.extend(self, v, state)
+        """Continue a sequence: ``apply(v, state=state, return_state=True)``."""
+        return self.apply(v, state=state, return_state=True)
 
     def step(
         self, v_t: Float[Tensor, "*#batch dv"], state: State | None = None

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from coefdyn.dynamics.checks import can_read
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.shapes import Bool, Int, Tensor
 
@@ -57,7 +58,7 @@ class Documents:
             ValueError: for padding on the right of tokens: a state cannot step over it.
         """
         ended = (self.following == 0) & (self.positions.amax(-1) > 0)
-        if _can_look(ended) and bool(ended.any()):
+        if can_read(ended) and bool(ended.any()):
             raise ValueError(
                 "padding stands on the right of tokens that are to be continued, and the state "
                 "cannot step back over it: pad on the left."
@@ -94,7 +95,7 @@ def packed(
             "cu_seqlens must hold the boundaries of the documents, whole numbers (documents + 1,) "
             f"from 0 to L={length}, int32 or int64, got {got}."
         )
-    if _can_look(cu_seqlens):
+    if can_read(cu_seqlens):
         rises = bool((cu_seqlens.diff() > 0).all())
         if not rises or int(cu_seqlens[0]) != 0 or int(cu_seqlens[-1]) != length:
             raise ValueError(
@@ -128,7 +129,7 @@ def padded(attention_mask: Tensor, position: Int[Tensor, "*batch"] | None = None
         raise ValueError(
             f"attention_mask must be a tensor (..., L), 1 for a token and 0 for padding, got {got}."
         )
-    if _can_look(attention_mask) and bool(((attention_mask != 0) & (attention_mask != 1)).any()):
+    if can_read(attention_mask) and bool(((attention_mask != 0) & (attention_mask != 1)).any()):
         raise ValueError(
             "attention_mask must hold 1 (a token) and 0 (padding) only; an additive mask of 0 and "
             "-inf becomes one by mask == 0."
@@ -140,7 +141,7 @@ def padded(attention_mask: Tensor, position: Int[Tensor, "*batch"] | None = None
     if position is not None:
         count = count + position[..., None]
     resumed = real & ~before & (count > 1)
-    if _can_look(real) and bool(resumed.any()):
+    if can_read(real) and bool(resumed.any()):
         raise ValueError(
             "attention_mask has padding between the tokens of a row: pad on the left or on the "
             "right only (several documents in a row are packed, see cu_seqlens)."
@@ -222,15 +223,6 @@ def apart(dynamics: CoefficientDynamics, starts: Bool[Tensor, "*batch L"]) -> Co
         return replace(dynamics, evolution=replace(matrices, log_decay=g + fall))
     c = dynamics.outer_log_decay
     return replace(dynamics, outer_log_decay=fall if c is None else c + fall)
-
-
-def _can_look(value: Tensor) -> bool:
-    """Return whether values may be read: no graph is being recorded."""
-    return not (
-        torch.compiler.is_compiling()
-        or value.device.type == "meta"
-        or torch._C._functorch.is_functorch_wrapped_tensor(value)
-    )
 
 
 def _short(values: list[int], most: int = 8) -> str:

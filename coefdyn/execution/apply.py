@@ -24,9 +24,10 @@ from coefdyn.execution.triton.dispatch import check_triton, run_triton
 from coefdyn.execution.twice import TWICE_UP_TO, nested, twice
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["METHODS", "apply", "coefficients", "extend", "resolve"]
+__all__ = ["METHODS", "apply", "carry", "coefficients", "resolve"]
 
 Run = Callable[[CoefficientDynamics, Tensor], Tensor]
+Carry = Callable[[CoefficientDynamics, Tensor, LinearState | None], tuple[Tensor, LinearState]]
 
 #: method -> how. Each says itself, in words, which designs it cannot compute.
 METHODS: dict[str, Run] = {
@@ -42,6 +43,8 @@ CHECKS: dict[str, Callable[[CoefficientDynamics], None]] = {
     "chunked": check_chunked,
     "triton": check_triton,
 }
+#: method -> how it carries the state of a linear readout; no other method has one
+CARRIERS: dict[str, Carry] = {"recurrent": recurrent.step_linear, "chunked": continue_chunked}
 #: a linear readout takes this many tokens or more at once, as a prompt, chunk by chunk
 PROMPT_TOKENS = 64
 
@@ -66,7 +69,7 @@ def resolve(dynamics: CoefficientDynamics, method: str, value_dim: int = 1) -> R
 def apply(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"], method: str = "auto"
 ) -> Tensor:
-    """See ``CoefficientDynamics.apply``."""
+    """y of a sequence from its first token on; ``carry`` is for states."""
     check_values(dynamics, v)
     if method != "reference":
         dynamics = absorbed(dynamics)
@@ -92,25 +95,47 @@ def is_empty(dynamics: CoefficientDynamics, v: Tensor) -> bool:
     return 0 in dynamics.batch_shape or 0 in v.shape[:-2]
 
 
-def extend(
-    dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"], state: State | None
+def carry(
+    dynamics: CoefficientDynamics,
+    v: Float[Tensor, "*#batch L dv"],
+    method: str = "auto",
+    state: State | None = None,
 ) -> tuple[Tensor, State]:
-    """See ``CoefficientDynamics.extend``."""
+    """y of these tokens after those in ``state``, and the state after them."""
     check_values(dynamics, v)
-    dynamics, dtype = absorbed(dynamics), v.dtype
+    asked, dtype = dynamics, v.dtype
     with full_precision(v.device):
-        dynamics, v = in_working_precision(dynamics, v)
+        dynamics, values = in_working_precision(absorbed(dynamics), v)
         if state is not None:
-            check_state(dynamics, v, state)
+            check_state(dynamics, values, state)
         if not has_finite_state(dynamics):
-            y, cache = recurrent.step_cache(dynamics, v, cast(CacheState | None, state))
+            if state is None:
+                return apply(asked, v, method), recurrent.remember(dynamics, values)
+            if method not in ("auto", "reference"):
+                raise ValueError(
+                    f"method={method!r} continues no state that keeps every key: tokens after it "
+                    "are computed one by one, by method='auto' or 'reference'."
+                )
+            y, cache = recurrent.step_cache(dynamics, values, cast(CacheState, state))
             return y.to(dtype), cache
-        short = dynamics.length < PROMPT_TOKENS or not accepts(check_chunked, dynamics)
-        step = recurrent.step_linear if short or is_empty(dynamics, v) else continue_chunked
-        held = cast(LinearState | None, state)
-        y, after = step(dynamics, v, held)
-        y = contained(lambda d, v: step(d, v, held)[0], dynamics, v, y)
+        step, held = carrier(dynamics, values, method), cast(LinearState | None, state)
+        y, after = step(dynamics, values, held)
+        y = contained(lambda d, v: step(d, v, held)[0], dynamics, values, y)
     return y.to(dtype), after
+
+
+def carrier(dynamics: CoefficientDynamics, v: Tensor, method: str) -> Carry:
+    """Choose the function that carries the state of a linear readout."""
+    if method == "auto":
+        chunks = dynamics.length >= PROMPT_TOKENS and accepts(check_chunked, dynamics)
+        method = "chunked" if chunks else "recurrent"
+    if method not in CARRIERS:
+        raise ValueError(
+            f"method={method!r} carries no state of fixed size; method must be one of auto, "
+            f"{', '.join(CARRIERS)} where a state is given or returned."
+        )
+    CHECKS[method](dynamics)
+    return recurrent.step_linear if is_empty(dynamics, v) else CARRIERS[method]
 
 
 def coefficients(

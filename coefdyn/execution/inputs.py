@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from coefdyn.dynamics import checks
+from coefdyn.dynamics.checks import can_read
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.state import (
@@ -73,15 +74,6 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager:
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
         return torch.autocast(device.type, enabled=False)
     return contextlib.nullcontext()
-
-
-def can_read(value: Tensor) -> bool:
-    """Return whether values of a tensor can be read now: no graph is being recorded."""
-    if torch.compiler.is_compiling() or value.device.type == "meta":
-        return False
-    if torch._C._functorch.is_functorch_wrapped_tensor(value):
-        return False
-    return value.device.type != "cuda" or not torch.cuda.is_current_stream_capturing()
 
 
 #: the ingredients that hold tensors of their own

@@ -175,8 +175,8 @@ def scores(dynamics: CoefficientDynamics) -> tuple[Tensor, Tensor | None]:
     """(scores, log weights) of all pairs; entries above the diagonal are arbitrary."""
     run = SCORES.get(type(dynamics.evolution))
     if run is None or grows(dynamics):
-        vectors, log_weights, _ = all_stored(dynamics)
-        return (vectors @ dynamics.q[..., :, :, None])[..., 0], log_weights
+        stored = all_stored(dynamics)
+        return (stored.vectors @ dynamics.q[..., :, :, None])[..., 0], stored.log_weights
     q, k, sign = dynamics.q, dynamics.scaled_keys(), flips(dynamics.evolution)
     q, k = (q, k) if sign is None else (q * sign, k * sign)
     return run(q, k, dynamics.evolution), pair_log_weights(dynamics)

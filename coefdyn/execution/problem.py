@@ -127,7 +127,7 @@ def finish(
 ) -> tuple[Tensor, LinearState]:
     """y from o, and the state from S_L."""
     eta, m = dynamics.normalizer, problem.gates.offset
-    end = None if m is None else m[..., -1].expand(problem.batch)
+    end = None if m is None else m[..., -1].expand(problem.batch).clone()  # no view of all tokens
     state = LinearState(final.transpose(-1, -2), end)
     out, m = with_own(out, None if m is None else m[..., None], dynamics.own, problem.v)
     if not eta.cancels_scale:

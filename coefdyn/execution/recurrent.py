@@ -1,21 +1,33 @@
-"""Token by token: one state matrix for linear readouts, all keys and values for any other."""
+"""Token by token: one state matrix for linear readouts, all keys and values for any other.
+
+States are continued here, and by the chunks of a linear readout (``chunked/linear.py``).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.evolution import Identity
 from coefdyn.execution.growth import hidden_growth
+from coefdyn.execution.inputs import can_read_all, tensors_of
+from coefdyn.execution.parallel import outer_sums
 from coefdyn.execution.problem import Gates, finish, lower, product
 from coefdyn.execution.reference import advance, nothing_stored, read_row
 from coefdyn.execution.restrictions import check_unrestricted
 from coefdyn.execution.rows import log_size, normalize
-from coefdyn.execution.state import CacheState, LinearState, has_finite_state
+from coefdyn.execution.state import CacheState, LinearState, State, Stored, has_finite_state
 from coefdyn.shapes import Tensor, broadcast_shapes
 
-__all__ = ["apply", "check_recurrent", "step_cache", "step_linear"]
+__all__ = ["apply", "check_recurrent", "checkpointed", "remember", "step_cache", "step_linear"]
+
+#: tokens per tile of a design that keeps every key
+ROWS = 128
 
 
 def check_recurrent(dynamics: CoefficientDynamics) -> None:
@@ -107,21 +119,94 @@ def step_growing(
 
 
 def step_cache(
-    dynamics: CoefficientDynamics, v: Tensor, state: CacheState | None
+    dynamics: CoefficientDynamics, v: Tensor, state: CacheState | None, rows: int = ROWS
 ) -> tuple[Tensor, CacheState]:
-    """These tokens after those in ``state``, for any readout."""
-    batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
+    """These tokens after those in ``state``, for any readout.
+
+    A tile of ``rows`` tokens at a time; the backward pass computes it again.
+    """
+    stored, values = _before(dynamics, v, state)
+    outputs = []
+    for start in range(0, dynamics.length, rows):
+        stop = min(start + rows, dynamics.length)
+        y, stored = checkpointed(_tile, dynamics, values, stored, start, stop)
+        outputs.append(y)
+    return torch.cat(outputs, dim=-2), CacheState(stored, values, _position(dynamics))
+
+
+def remember(dynamics: CoefficientDynamics, v: Tensor) -> CacheState:
+    """The state after the first tokens of a sequence: ``step_cache`` without its y."""
+    stored, values = _before(dynamics, v, None)
+    if type(dynamics.evolution) is Identity:  # nothing evolves
+        keys = dynamics.scaled_keys().expand(*stored.vectors.shape[:-2], *dynamics.k.shape[-2:])
+        logs, outer = stored.log_weights, outer_sums(dynamics, dynamics.length - 1)
+        if logs is not None:
+            written = dynamics.log_scaling
+            logs = keys.new_zeros(()) if written is None else written
+            logs = logs.expand(keys.shape[:-1])
+        if outer is not None:
+            outer = outer[..., 0, :].expand(keys.shape[:-1])
+        return CacheState(Stored(keys, logs, outer), values, _position(dynamics))
+    for start in range(0, dynamics.length, ROWS):
+        stop = min(start + ROWS, dynamics.length)
+        stored = checkpointed(_advanced, dynamics, values, stored, start, stop)
+    return CacheState(stored, values, _position(dynamics))
+
+
+def _before(
+    dynamics: CoefficientDynamics, v: Tensor, state: CacheState | None
+) -> tuple[Stored, Tensor]:
+    """Stored keys before these tokens, and all values, those of these tokens included."""
+    batch = tuple(broadcast_shapes(dynamics.batch_shape, v.shape[:-2]))
     v = v.expand(*batch, *v.shape[-2:])
     if state is None:
-        state = CacheState(nothing_stored(dynamics, tuple(batch)), v[..., :0, :])
-    stored, past = state.stored, state.values
-    outputs = []
-    for t in range(dynamics.length):
-        stored = advance(dynamics, stored, t)
-        past = torch.cat([past, v[..., t : t + 1, :]], dim=-2)
-        row, offset = read_row(dynamics, stored, t)
-        eta = dynamics.normalizer.narrow(t, 1)
-        outputs.append(normalize(row, row.sum(-1, keepdim=True), offset, eta) @ past)
+        return nothing_stored(dynamics, batch), v
+    return state.stored, torch.cat([state.values, v], dim=-2)
+
+
+def _position(dynamics: CoefficientDynamics) -> int | None:
+    """Position of the next token, for a mask that counts positions."""
     begun = None if dynamics.mask is None else dynamics.mask.begins()
-    after = None if begun is None else begun + dynamics.length
-    return torch.cat(outputs, dim=-2), CacheState(stored, past, after)
+    return None if begun is None else begun + dynamics.length
+
+
+def _tile(
+    dynamics: CoefficientDynamics, values: Tensor, stored: Stored, start: int, stop: int
+) -> tuple[Tensor, Stored]:
+    """Rows start .. stop - 1, and the stored keys after them."""
+    past, outputs = values.shape[-2] - dynamics.length, []
+    for i in range(start, stop):
+        stored = advance(dynamics, stored, i)
+        row, offset = read_row(dynamics, stored, i)
+        eta = dynamics.normalizer.narrow(i, 1)
+        out = row @ values[..., : past + i + 1, :]
+        outputs.append(normalize(out, row.sum(-1, keepdim=True), offset, eta))
+    return torch.cat(outputs, -2), stored
+
+
+def _advanced(
+    dynamics: CoefficientDynamics, values: Tensor, stored: Stored, start: int, stop: int
+) -> Stored:
+    """Stored keys after tokens start .. stop - 1."""
+    for i in range(start, stop):
+        stored = advance(dynamics, stored, i)
+    return stored
+
+
+def checkpointed(tile: Callable[..., Any], dynamics: CoefficientDynamics, v: Tensor, *args: Any):
+    """Call tile(dynamics, v, *args); the backward pass computes it again."""
+    kept = [x for one in args if isinstance(one, State) for x in one.tensors()]
+    if not torch.is_grad_enabled() or not can_read_all(dynamics, v, *kept):
+        return tile(dynamics, v, *args)  # torch.func knows no checkpoints
+    held = [x for x in (*tensors_of(dynamics), v, *kept) if not x.is_inference()]
+    versions = [x._version for x in held]
+
+    def unchanged(*args: Any):
+        if [x._version for x in held] != versions:
+            raise RuntimeError(
+                "an input of apply was changed in place between the forward and the backward "
+                "pass, which computes its rows again from it; change a clone instead."
+            )
+        return tile(*args)
+
+    return checkpoint(unchanged, dynamics, v, *args, use_reentrant=False)

@@ -14,7 +14,7 @@ import torch
 from coefdyn import CoefficientDynamics
 from coefdyn.analysis import positional_information, stability
 from coefdyn.dynamics.readout import FeatureMap, Pointwise
-from coefdyn.execution.state import LinearState, State
+from coefdyn.execution.state import CacheState, LinearState, State
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["EXACT", "RowChecks", "check_row", "defined"]
@@ -127,4 +127,5 @@ def _numbers(state: State) -> int:
     """Number of values kept until the next token."""
     if isinstance(state, LinearState):
         return state.matrix.numel()
+    assert isinstance(state, CacheState), f"a state of no known kind: {state!r}"
     return state.stored.vectors.numel() + state.values.numel()

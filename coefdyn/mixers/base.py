@@ -144,27 +144,42 @@ class Mixer(Resettable, ABC):
         *,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-    ) -> Float[Tensor, "*batch L d"]:
-        """Apply the mixer to x; returns y ``(..., L, d_model)``.
+        state: MixerState | None = None,
+        return_state: bool = False,
+    ) -> Float[Tensor, "*batch L d"] | tuple[Float[Tensor, "*batch L d"], MixerState]:
+        """Apply the mixer to x; returns y ``(..., L, d_model)``, and the state if asked.
 
         With ``attention_mask`` or ``cu_seqlens`` every document gets the output that it would get
         alone: convolutions, positions, states and row sums begin anew with it. That takes O(L)
-        memory more, no L x L mask.
+        memory more, no L x L mask. With a state, these tokens continue a sequence: pieces have the
+        outputs and the gradients of the whole.
 
         Args:
             x: ``(..., L, d_model)``.
             method: as in ``CoefficientDynamics.apply``.
             attention_mask: ``(..., L)``, 1 for a token and 0 for padding, which stands on the left
-                or on the right of a row; None for no padding.
+                or on the right of a row; None for no padding. A state is returned after padding on
+                the left, of the first pieces of a row; later pieces need no mask.
             cu_seqlens: boundaries of documents packed one after the other, whole numbers from 0 to
-                L, for x ``(L, d_model)`` or ``(1, L, d_model)``; None for one document.
+                L, for x ``(L, d_model)`` or ``(1, L, d_model)``; None for one document. The first
+                one continues that of the state, and the new state is that of the last one.
+            state: what an earlier call returned; None before the first token.
+            return_state: whether to return the state after these tokens, too.
 
         Raises:
-            ValueError: for masks that do not fit, or a mixer that cannot tell documents apart.
+            ValueError: for masks that do not fit, a mixer that cannot tell documents apart, a state
+                that another mixer or other sequences made, or padding before a state.
         """
-        tokens = self._told(x, None, self.documents(x, None, attention_mask, cu_seqlens))[0]
-        y = self._design(tokens).apply(tokens.v, method=method)
-        return self.finish(self.collect(y), tokens)
+        found = self.documents(x, state, attention_mask, cu_seqlens)
+        state = self.resume(x, state)
+        tokens, past = self._told(x, state, found)
+        design, held = self._design(tokens), None if state is None else state.dynamics
+        if not return_state:
+            return self.finish(self.collect(design.apply(tokens.v, method, state=held)), tokens)
+        y, inner = design.apply(tokens.v, method=method, state=held, return_state=True)
+        after = tokens.start + x.shape[-2] if found is None else found.after()
+        past = {name: one.clone() for name, one in past.items()}  # a view keeps all tokens alive
+        return self.finish(self.collect(y), tokens), MixerState(after, past, inner)
 
     def extend(
         self,
@@ -174,26 +189,13 @@ class Mixer(Resettable, ABC):
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
     ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """Continue a sequence by L more tokens; equals the whole sequence at once.
+        """Continue a sequence: ``forward(x, state=state, return_state=True)``."""
+        masks: Any = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens}
+        return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
-        Args:
-            x: ``(..., L, d_model)``.
-            state: what the previous call returned; None before the first token.
-            attention_mask: as for ``forward``, with padding on the left: of the first pieces of a
-                row. Later pieces need none.
-            cu_seqlens: as for ``forward``; the first document continues that of the state, and the
-                new state is that of the last one.
-
-        Raises:
-            ValueError: as ``forward``; for padding on the right, which a state cannot step over.
-        """
-        found = self.documents(x, state, attention_mask, cu_seqlens)
-        tokens, past = self._told(x, state, found)
-        design = self._design(tokens)
-        y, inner = design.extend(tokens.v, None if state is None else state.dynamics)
-        y = self.finish(self.collect(y), tokens)
-        after = tokens.start + x.shape[-2] if found is None else found.after()
-        return y, MixerState(after, past, inner)
+    def resume(self, x: Float[Tensor, "*batch L d"], state: MixerState | None) -> MixerState | None:
+        """Complete a state for these tokens; for mixers that look one token ahead."""
+        return state
 
     def documents(
         self,
@@ -325,9 +327,7 @@ class Mixer(Resettable, ABC):
 
     @torch.no_grad()
     def _numbers_kept(self, length: int) -> int:
-        like = self._like()
-        state = self.extend(like.new_zeros(length, self.d_model))[1]
-        return state.numbers()
+        return self.extend(self._like().new_zeros(length, self.d_model))[1].numbers()
 
     def no_weight_decay_names(self) -> set[str]:
         """Names (as in ``named_parameters``) of the parameters to exempt from weight decay."""

@@ -123,24 +123,17 @@ class Mamba3(HeadMixer):
             own=skip - later * (tokens.q * tokens.k).sum(-1),
         )
 
-    def extend(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        *,
-        attention_mask: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-    ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """Continue a sequence; the last token seen is first written with the half now known."""
+    def resume(self, x: Float[Tensor, "*batch L d"], state: MixerState | None) -> MixerState | None:
+        """Write the last token's second half, which these tokens make known."""
         self.check_input(x, state)
-        if state is not None:
-            now = x[..., :1, :]
-            half = ((1 - self.share(now)) * self.timestep(now))[..., None]
-            past, inner = state.past, cast(LinearState, state.dynamics)
-            late = half * past["value"][..., :, None] * past["key"][..., None, :]
-            inner = replace(inner, matrix=inner.matrix + late.to(inner.matrix.dtype))
-            state = replace(state, dynamics=inner)
-        return super().extend(x, state, attention_mask=attention_mask, cu_seqlens=cu_seqlens)
+        if state is None:
+            return None
+        now = x[..., :1, :]
+        half = ((1 - self.share(now)) * self.timestep(now))[..., None]
+        past, inner = state.past, cast(LinearState, state.dynamics)
+        late = half * past["value"][..., :, None] * past["key"][..., None, :]
+        inner = replace(inner, matrix=inner.matrix + late.to(inner.matrix.dtype))
+        return replace(state, dynamics=inner)
 
 
 def turned(x: Float[Tensor, "*heads L n"], angle: Tensor) -> Float[Tensor, "*heads L n"]:

@@ -135,13 +135,17 @@ class ModeMixer(Mixer):
         *,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-    ) -> Float[Tensor, "*batch L d"]:
+        state: MixerState | None = None,
+        return_state: bool = False,
+    ) -> Float[Tensor, "*batch L d"] | tuple[Float[Tensor, "*batch L d"], MixerState]:
         """Apply the mixer; all sequences share one kernel, so they join the axis of values.
 
         Raises:
             ValueError: for an attention_mask or cu_seqlens, which that kernel cannot follow.
         """
-        self.documents(x, None, attention_mask, cu_seqlens)
+        self.documents(x, state, attention_mask, cu_seqlens)
+        if state is not None or return_state:
+            return super().forward(x, method, state=state, return_state=return_state)
         tokens = self.tokens(x)[0]
         dynamics, v = self._design(tokens), tokens.v
         if v.numel() == 0:  # no sequence: nothing to join

@@ -1,14 +1,14 @@
-"""Data that a mixer passes on: tokens as heads, the state between tokens, a row's symbols."""
+"""Data that a mixer passes on: tokens as heads, checks of a state, a row's symbols."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from coefdyn import CoefficientDynamics
 from coefdyn.dynamics.documents import Documents, apart
+from coefdyn.execution.state import MixerState
 from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["MixerState", "Symbols", "Tokens", "check_state", "first", "longest"]
@@ -62,35 +62,6 @@ class Tokens:
     def match(self, value: Tensor) -> Tensor:
         """``value`` in the dtype of q (autocast may compute gates in another one)."""
         return value.to(self.q.dtype)
-
-
-@dataclass(frozen=True, eq=False)
-class MixerState:
-    """State of one mixer between two tokens: tokens seen, convolution inputs, dynamics.
-
-    ``position`` is a tensor, one number per sequence, where documents were told apart.
-    """
-
-    position: int | Tensor
-    past: dict[str, Tensor]
-    dynamics: Any
-
-    def numbers(self) -> int:
-        """Number of kept values, over all leading axes (the position not counted)."""
-        return _count(self.past) + _count(self.dynamics)
-
-
-def _count(value: Any) -> int:
-    """Elements of every tensor inside nested dicts, dataclasses and tuples."""
-    if isinstance(value, Tensor):
-        return value.numel()
-    if isinstance(value, dict):
-        return sum(_count(item) for item in value.values())
-    if isinstance(value, (list, tuple)):
-        return sum(_count(item) for item in value)
-    if hasattr(value, "__dataclass_fields__"):
-        return sum(_count(getattr(value, name)) for name in value.__dataclass_fields__)
-    return 0
 
 
 def first(state: MixerState | None) -> int:

@@ -98,10 +98,17 @@ class Block(Resettable):
         self,
         x: Float[torch.Tensor, "*batch L d"],
         method: str = "auto",
+        *,
+        state: mixers.MixerState | None = None,
+        return_state: bool = False,
         **masks: Unpack[Masks],
-    ) -> Float[torch.Tensor, "*batch L d"]:
-        """``method`` as in ``CoefficientDynamics.apply``, ``masks`` as in ``Mixer.forward``."""
-        return self._feed(x + self.mixer(self.mixer_norm(x), method=method, **given(masks)))
+    ) -> Float[torch.Tensor, "*batch L d"] | tuple[torch.Tensor, mixers.MixerState]:
+        """Apply the block; arguments as in ``Mixer.forward``, only the mixer has a state."""
+        normed, chosen = self.mixer_norm(x), given(masks)
+        if state is None and not return_state:
+            return self._feed(x + self.mixer(normed, method=method, **chosen))
+        y = self.mixer(normed, method=method, state=state, return_state=return_state, **chosen)
+        return (self._feed(x + y[0]), y[1]) if return_state else self._feed(x + y)
 
     def extend(
         self,
@@ -109,9 +116,8 @@ class Block(Resettable):
         state: mixers.MixerState | None = None,
         **masks: Unpack[Masks],
     ) -> tuple[Float[torch.Tensor, "*batch L d"], mixers.MixerState]:
-        """Continue a sequence by L more tokens; only the mixer remembers anything."""
-        y, state = self.mixer.extend(self.mixer_norm(x), state, **given(masks))
-        return self._feed(x + y), state
+        """Continue a sequence: ``forward(x, state=state, return_state=True)``."""
+        return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
     def _feed(self, x: torch.Tensor) -> torch.Tensor:
         """Apply the second half of the block."""

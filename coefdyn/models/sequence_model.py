@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, Unpack
 
 import torch
@@ -11,7 +10,7 @@ from torch import nn
 
 from coefdyn import CoefficientDynamics
 from coefdyn.dynamics.documents import Documents, find
-from coefdyn.mixers import MixerState
+from coefdyn.execution.state import ModelState
 from coefdyn.mixers.initial import Linear, Resettable
 from coefdyn.mixers.tokens import longest
 from coefdyn.models.blocks import Block, Masks, build_norm, given
@@ -20,21 +19,6 @@ from coefdyn.options import check_choice, check_count, check_number
 from coefdyn.shapes import Float, Int
 
 __all__ = ["ModelState", "SequenceModel", "language_model_config"]
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class ModelState:
-    """State of a model between two tokens: tokens seen, and each layer's mixer state.
-
-    ``position`` is a tensor, one number per sequence, where documents were told apart.
-    """
-
-    position: int | torch.Tensor
-    layers: tuple[MixerState, ...]
-
-    def numbers(self) -> int:
-        """Number of kept values, over all sequences and layers."""
-        return sum(layer.numbers() for layer in self.layers)
 
 
 class TokenEmbedding(nn.Embedding):
@@ -144,20 +128,52 @@ class SequenceModel(Resettable):
         self,
         tokens: Int[torch.Tensor, "*batch L"],
         method: str = "auto",
+        *,
+        state: ModelState | None = None,
+        return_state: bool = False,
         **masks: Unpack[Masks],
-    ) -> Float[torch.Tensor, "*batch L classes"]:
-        """Compute the logits.
+    ) -> Float[torch.Tensor, "*batch L classes"] | tuple[torch.Tensor, ModelState]:
+        """Compute the logits, and the state if asked.
 
         Args:
             tokens: ids, ``(..., L)``.
             method: as in ``CoefficientDynamics.apply``.
+            state: what an earlier call returned, these tokens follow; None before the first token.
+            return_state: whether to return the state after these tokens, too.
             masks: ``attention_mask`` or ``cu_seqlens``, see ``Mixer.forward``: a padded or packed
                 document gets the logits that it would get alone.
+
+        Returns:
+            logits; with ``return_state`` a pair of logits and the state: of fixed size wherever the
+            mixer has one (``numbers()`` counts it), every key and value otherwise.
+
+        Raises:
+            ValueError: for tokens that do not fit, or a state that this model did not make.
         """
-        x = self.embed(tokens, self._documents(tokens, None, masks) or 0)
-        for block in self.blocks:
-            x = block(x, method=method, **given(masks))
-        return self.head(self.norm(x))
+        if state is not None and not isinstance(state, ModelState):
+            raise ValueError(
+                f"state must be what the previous call returned, got {type(state).__name__}; "
+                "before the first token it is None."
+            )
+        before = [None] * len(self.blocks) if state is None else state.layers
+        if len(before) != len(self.blocks):
+            raise ValueError(
+                f"the state was made by a model of {len(before)} layers, this one has "
+                f"{len(self.blocks)}; start again with state=None."
+            )
+        documents = self._documents(tokens, state, masks)
+        start = 0 if state is None or documents is not None else int(state.position)
+        x, layers = self.embed(tokens, start if documents is None else documents), []
+        for block, held in zip(self.blocks, before, strict=True):
+            x = block(x, method=method, state=held, return_state=return_state, **given(masks))
+            if return_state:
+                x, after = x
+                layers.append(after)
+        logits = self.head(self.norm(x))
+        if not return_state:
+            return logits
+        position = start + tokens.shape[-1] if documents is None else documents.after()
+        return logits, ModelState(position=position, layers=tuple(layers))
 
     def _documents(
         self, tokens: torch.Tensor, state: ModelState | None, masks: Masks
@@ -176,39 +192,8 @@ class SequenceModel(Resettable):
         state: ModelState | None = None,
         **masks: Unpack[Masks],
     ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState]:
-        """Continue sequences by L more tokens; equals the whole sequence at once.
-
-        Args:
-            tokens: ids of the next tokens, of any number.
-            state: what the previous call returned; None before the first token.
-            masks: ``attention_mask`` (padding on the left) or ``cu_seqlens``, see ``Mixer.extend``.
-
-        Returns:
-            logits of these tokens, and the state after them: of fixed size wherever the mixer has
-            one (``numbers()`` counts it), every key and value otherwise.
-
-        Raises:
-            ValueError: for tokens that do not fit, or a state that this model did not make.
-        """
-        if state is not None and not isinstance(state, ModelState):
-            raise ValueError(
-                f"state must be what the previous call returned, got {type(state).__name__}; "
-                "before the first token it is None."
-            )
-        documents = self._documents(tokens, state, masks)
-        start = 0 if state is None or documents is not None else int(state.position)
-        before = [None] * len(self.blocks) if state is None else state.layers
-        if len(before) != len(self.blocks):
-            raise ValueError(
-                f"the state was made by a model of {len(before)} layers, this one has "
-                f"{len(self.blocks)}; start again with state=None."
-            )
-        x, layers = self.embed(tokens, start if documents is None else documents), []
-        for block, held in zip(self.blocks, before, strict=True):
-            x, held = block.extend(x, held, **given(masks))
-            layers.append(held)
-        position = start + tokens.shape[-1] if documents is None else documents.after()
-        return self.head(self.norm(x)), ModelState(position=position, layers=tuple(layers))
+        """Continue sequences: ``forward(tokens, state=state, return_state=True)``."""
+        return self.forward(tokens, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
     @torch.no_grad()
     def generate(
@@ -239,7 +224,8 @@ class SequenceModel(Resettable):
         Raises:
             ValueError: for an empty prompt, padding that is not on the left, a temperature below 0
                 or without a generator, more tokens than learned positions, an id that the model
-                does not have, or a model whose classes are not its tokens.
+                does not have, a model whose classes are not its tokens, or logits of NaN or
+                infinity.
         """
         prompt, attention_mask = _one_batch(prompt, attention_mask)
         vocab = self.embedding.num_embeddings
@@ -344,11 +330,19 @@ def _choose(
     top_k: int | None = None,
 ) -> torch.Tensor:
     """Choose one token per sequence: the likeliest, or one drawn from the ``top_k`` likeliest."""
+    largest = logits.amax(-1, keepdim=True)
+    if not bool(torch.isfinite(largest).all()):
+        raise ValueError(
+            "the logits hold NaN or infinity, and no token follows from them: a parameter is NaN "
+            "(a run that diverged, weights never loaded), or a number left the dtype's range."
+        )
     if temperature == 0:
         return logits.argmax(-1)
     if top_k is not None:
         least = logits.topk(top_k, dim=-1).values[..., -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)
+    logits = logits - largest  # 0 at the largest, at any temperature
+    temperature = max(temperature, torch.finfo(logits.dtype).tiny)
     chances = torch.softmax(logits / temperature, dim=-1)
     drawn = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
     return drawn.view(logits.shape[:-1])

@@ -45,3 +45,20 @@ def test_machine_code() -> None:
     mixer, x = build("Mamba2"), tokens(2, 20)
     y = torch.compile(mixer, fullgraph=True)(x)
     assert_agree(y, mixer(x), method="mixer", dtype=F64, quantity="output")
+
+
+@pytest.mark.parametrize("case", ["GatedDeltaNet", "SoftmaxAttention", "MLSTM"])
+def test_states_go_in_and_out_of_a_graph(case: str) -> None:
+    torch._dynamo.reset()
+    mixer, x = build(case), tokens(2, 20)
+
+    def pieces(x: torch.Tensor) -> torch.Tensor:
+        first, state = mixer(x[:, :12], return_state=True)
+        return torch.cat([first, mixer(x[:, 12:], state=state.index([0, 1]).detach())], 1)
+
+    y = torch.compile(pieces, backend="eager", fullgraph=True)(x)
+    assert_agree(y, mixer(x), method="mixer", dtype=F64, quantity="output")
+    state = mixer(x[:, :12], return_state=True)[1]
+    y, after = torch.compile(mixer.extend, backend="eager", fullgraph=True)(x[:, 12:], state)
+    assert_agree(y, mixer(x)[:, 12:], method="mixer", dtype=F64, quantity="output")
+    assert after.position == 20

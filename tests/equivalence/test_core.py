@@ -8,7 +8,7 @@ from designs import NORMALIZERS, READOUTS, STRUCTURES, Inputs
 from tolerances import relative_error, tolerance
 
 from coefdyn import CoefficientDynamics, readout
-from coefdyn.execution.state import CacheState, LinearState, has_finite_state
+from coefdyn.execution.state import has_finite_state
 
 OUTPUT, GRADIENT, STEP = (
     tolerance("reference", torch.float64, quantity) for quantity in ("output", "gradient", "step")
@@ -138,23 +138,6 @@ def test_coefficients_and_states(structure: str, phi: str) -> None:
             h = d.states(4)
             column = READOUTS[phi]((d.q[..., 4:, :] * h).sum(-1))
             assert relative_error(alpha[..., 4:, 4], column) < OUTPUT
-
-
-@pytest.mark.parametrize("eta", NORMALIZERS)
-@pytest.mark.parametrize("phi", ["identity", "exp", "elu1"])
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_extend_continues_a_sequence(structure: str, phi: str, eta: str) -> None:
-    inputs = Inputs.draw(seed=5)
-    d = inputs.dynamics(structure, phi, eta, log_scaled=True)
-    with torch.no_grad():
-        state, outputs = None, []
-        for start, size in ((0, 1), (1, 8), (9, 1), (10, 11)):
-            piece = inputs.v.narrow(-2, start, size)
-            y, state = d.narrow(start, size).extend(piece, state)
-            outputs.append(y)
-        assert isinstance(state, LinearState if has_finite_state(d) else CacheState)
-        whole = torch.cat(outputs, -2)
-        assert relative_error(whole, d.apply(inputs.v, "reference")) < STEP
 
 
 @pytest.mark.parametrize("phi", ["identity", "exp"])

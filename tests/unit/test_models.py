@@ -295,3 +295,32 @@ def test_a_pattern_that_does_not_fit_is_told_early(changes: dict, words: str) ->
     with pytest.raises(ValueError, match=words) as raised:
         ModelConfig(**{**HYBRID, **changes})
     assert len(str(raised.value)) < 300
+
+
+def test_any_temperature_draws_a_token_or_says_why_not() -> None:
+    net, prompt = generating(), torch.arange(3).expand(50, 3)
+    likeliest = net.generate(prompt, 2)
+    for dtype in (torch.float32, torch.float64):
+        for temperature in (1e-8, 1e-40, 5e-324):
+            seed = torch.Generator().manual_seed(0)
+            assert net.to(dtype).generate(prompt, 2, temperature, seed).equal(likeliest)
+    flat = net.generate(prompt, 1, 1e30, torch.Generator().manual_seed(0))
+    assert len(flat.unique()) > 5
+    with torch.no_grad():
+        net.head.bias.zero_()
+        net.head.weight.zero_()  # ties stay ties
+    ties = net.generate(prompt, 1, 5e-324, torch.Generator().manual_seed(0))
+    assert len(ties.unique()) > 5
+    for broken in (torch.nan, torch.inf):
+        with torch.no_grad():
+            net.head.bias[0] = broken
+        for temperature in (0.0, 1.0):
+            with pytest.raises(ValueError, match="logits hold NaN or infinity"):
+                net.generate(prompt, 2, temperature, torch.Generator().manual_seed(0))
+
+
+def generating() -> SequenceModel:
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        config = ModelConfig(width=16, mixer="LinearAttention", options={"n_heads": 2})
+        return SequenceModel(config, vocab=13)

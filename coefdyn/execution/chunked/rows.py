@@ -11,19 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch.utils.checkpoint import checkpoint
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne
 from coefdyn.execution import parallel
 from coefdyn.execution.growth import erases, grows
-from coefdyn.execution.inputs import can_read_all, tensors_of
 from coefdyn.execution.problem import flips
-from coefdyn.execution.reference import advance, nothing_stored, read_row
+from coefdyn.execution.recurrent import checkpointed, step_cache
 from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import normalize, read
-from coefdyn.execution.state import Stored
-from coefdyn.shapes import Float, Tensor, broadcast_shapes
+from coefdyn.shapes import Float, Tensor
 
 __all__ = ["apply_rows"]
 
@@ -35,57 +32,12 @@ def apply_rows(
 ) -> Float[Tensor, "*batch L dv"]:
     """y, the rows of each tile by ``rows.read`` like those of every other method."""
     if grows(dynamics):
-        return apply_tokens(dynamics, v, rows)
+        return step_cache(dynamics, v, None, rows)[0]  # loses nothing where A_t grows
     raw = _raw(dynamics)
     tiles = [
         (start, min(start + rows, dynamics.length)) for start in range(0, dynamics.length, rows)
     ]
-    return torch.cat([_checkpoint(_tile, dynamics, v, raw, *tile) for tile in tiles], -2)
-
-
-def apply_tokens(
-    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
-) -> Float[Tensor, "*batch L dv"]:
-    """y with every key evolved token by token, which loses nothing where A_t grows."""
-    batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
-    stored, outputs = nothing_stored(dynamics, tuple(batch)), []
-    for start in range(0, dynamics.length, rows):
-        stop = min(start + rows, dynamics.length)
-        y, *held = _checkpoint(_token_tile, dynamics, v, *stored, start, stop)
-        outputs.append(y)
-        stored = Stored(*held)
-    return torch.cat(outputs, -2)
-
-
-def _checkpoint(tile: Callable, dynamics: CoefficientDynamics, v: Tensor, *args):
-    held = [x for x in (*tensors_of(dynamics), v) if not x.is_inference()]
-    if not torch.is_grad_enabled() or not can_read_all(dynamics, v):
-        return tile(dynamics, v, *args)  # torch.func knows no checkpoints
-    versions = [x._version for x in held]
-
-    def unchanged(*args):
-        if [x._version for x in held] != versions:
-            raise RuntimeError(
-                "an input of apply was changed in place between the forward and the backward "
-                "pass, which computes its rows again from it; change a clone instead."
-            )
-        return tile(*args)
-
-    return checkpoint(unchanged, dynamics, v, *args, use_reentrant=False)
-
-
-def _token_tile(
-    dynamics: CoefficientDynamics, v: Tensor, *held: Tensor | int | None
-) -> tuple[Tensor | None, ...]:
-    """The rows of one tile after what is stored: ``held`` is that, and (start, stop)."""
-    stored, outputs = Stored(*held[:-2]), []
-    for i in range(*held[-2:]):
-        stored = advance(dynamics, stored, i)
-        row, offset = read_row(dynamics, stored, i)
-        eta = dynamics.normalizer.narrow(i, 1)
-        out = row @ v[..., : i + 1, :]
-        outputs.append(normalize(out, row.sum(-1, keepdim=True), offset, eta))
-    return torch.cat(outputs, -2), *stored
+    return torch.cat([checkpointed(_tile, dynamics, v, raw, *tile) for tile in tiles], -2)
 
 
 def _raw(dynamics: CoefficientDynamics) -> RawRows:

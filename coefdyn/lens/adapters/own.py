@@ -27,7 +27,7 @@ __all__ = ["OwnMixer"]
 
 
 class OwnMixer(Adapter):
-    """``CoefficientDynamics.apply`` and the start of an ``extend``, as a mixer calls them."""
+    """``CoefficientDynamics.apply`` from the first token on, as a mixer calls it."""
 
     mechanism = "coefdyn mixer"
     outside = "short convolution before q, k, v; output norm, gate and projection after y"
@@ -35,25 +35,24 @@ class OwnMixer(Adapter):
     def places(self, model: nn.Module) -> Iterator[Place]:
         if any(isinstance(module, Mixer) for module in model.modules()):
             yield Place(CoefficientDynamics, "apply")
-            yield Place(CoefficientDynamics, "extend")
 
     def listen(self, original: Callable[..., Any], note: Callable[..., Any]) -> Callable[..., Any]:
-        apply = original if original.__name__ == "apply" else CoefficientDynamics.apply
-
-        def whole(dynamics: CoefficientDynamics, v: Tensor, method: str = "auto") -> Tensor:
+        def listened(
+            dynamics: CoefficientDynamics,
+            v: Tensor,
+            method: str = "auto",
+            *,
+            state: State | None = None,
+            return_state: bool = False,
+        ) -> Tensor | tuple[Tensor, State]:
             with operation():
-                y = original(dynamics, v, method)
-            return note(None, lambda: self.read(apply, dynamics, v, y, method), y)
+                found = original(dynamics, v, method, state=state, return_state=return_state)
+            y = found[0] if return_state else found
+            read = functools.partial(self.read, original, dynamics, v, y, method, state)
+            y = note(None, read, y)
+            return (y, found[1]) if return_state else y
 
-        def piece(
-            dynamics: CoefficientDynamics, v: Tensor, state: State | None = None
-        ) -> tuple[Tensor, State]:
-            with operation():
-                y, after = original(dynamics, v, state)
-            read = functools.partial(self.read, apply, dynamics, v, y, "auto", state)
-            return note(None, read, y), after
-
-        return functools.wraps(original)(whole if original.__name__ == "apply" else piece)
+        return functools.wraps(original)(listened)
 
     def read(
         self,
