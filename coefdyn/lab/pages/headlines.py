@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,7 +61,12 @@ class Effect:
 
 
 def effects(test: Test, judged: Judged) -> Iterator[Effect]:
-    """Every comparison that a test joins, where all of its seeds are there."""
+    """Every comparison that a test joins, where all of its seeds are there.
+
+    Args:
+        test: of a headline claim.
+        judged: the runs of its group.
+    """
     if isinstance(test, Every):
         for one in test.tests:
             yield from effects(one, judged)
@@ -119,7 +124,11 @@ def headlines_html(out: Path | str | None = None) -> str:
 
 
 def headline_counts(out: Path | str | None = None) -> str:
-    """Number of headline claims that held, and of each other status, in words."""
+    """Number of headline claims by verdict, in words.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
     found = [verdict_of(one, out) for one in HEADLINES]
     told = [kind if one is None else one.status for one, kind in
             zip(found, (one.kind for one in HEADLINES), strict=True)]  # fmt: skip
@@ -157,7 +166,7 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> s
     )
 
 
-def _different(compared: Sequence) -> list[dict[str, str]]:  # type: ignore[type-arg]
+def _different(compared: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return list({tuple(one.items()): dict(one) for one in compared}.values())
 
 
