@@ -12,7 +12,7 @@ from coefdyn.lab.experiments.anew import Judged, counted
 from coefdyn.lab.experiments.claim import Ahead, Diverges, Every, Reaches, Test
 from coefdyn.lab.experiments.headline import Group, as_judged, verdict_of
 from coefdyn.lab.experiments.headline_claim import Headline
-from coefdyn.lab.experiments.headline_claims import HEADLINES
+from coefdyn.lab.experiments.headline_claims import HEADLINES, SMALL
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import Outcome
 from coefdyn.lab.pages.scoreboard import curves_svg
@@ -109,8 +109,8 @@ def headlines_html(out: Path | str | None = None) -> str:
     """Every headline claim with its verdict and the intervals of its comparisons.
 
     An interval is drawn from its threshold, the line in the middle: to the right lies what is
-    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim. Claims
-    whose runs are missing say "not run".
+    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim; tests
+    and thresholds are for ``headline show``. Claims whose runs are missing say "not run".
 
     Args:
         out: folder of the result files; None for ``data/results``.
@@ -156,7 +156,14 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> s
             if x is not None
         )
     numbers = "".join(f"<li>{html.escape(effect.words)}</li>" for effect in told)
-    more = "".join(f"<p>{html.escape(words.strip())}</p>" for words in one.lines(verdict)[2:])
+    parts = {
+        "source": one.source,
+        "control": "" if one.claim is None else one.claim.why,
+        "axis": one.axis,
+        "shown by": one.shown_by,
+        "limits": one.limits.removesuffix(f" {SMALL}."),  # the page says that once
+    }
+    more = "".join(f"<p>{name}: {html.escape(x)}</p>" for name, x in parts.items() if x)
     page = CHAPTERS[one.id.partition("/")[0]]
     return (
         f'<details data-status="{status}"><summary><b>{html.escape(status)}</b>'
