@@ -20,5 +20,5 @@ _CLAIMS = {
 
 
 def withdrawn(claim: str) -> str:
-    """Why the claim with this id is withdrawn; empty for one that stands."""
+    """Reason why the claim with this id is withdrawn; empty for one that stands."""
     return _TOPICS.get(claim.partition("/")[0], "") or _CLAIMS.get(claim, "")
