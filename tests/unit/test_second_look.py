@@ -131,24 +131,6 @@ def test_the_list_names_claims_that_four_kept_seeds_leave_undecided(name):
         assert "second look stood in commit" in registered_words(experiment, seen)
 
 
-def test_what_four_seeds_decided_is_checked_with_all_of_them(tmp_path):
-    """A claim decided by lucky seeds is told beside what all of its seeds would say."""
-
-    def keep(folder, later):
-        whole = result({0: -0.1, 1: -0.11, 2: -0.1, 3: -0.09}, later)
-        labels = {run.key: variant.facets for variant, run in whole.plan.runs()}
-        file = EXPERIMENT.file(STANDARD, folder)
-        for record in whole.records:
-            file.append({**record, "variant": labels[record["key"]]})
-        one = standing(folder)
-        return one.first, one.with_all_seeds()
-
-    first, every = keep(tmp_path, 0.03)
-    assert (first.status, every.status) == (NOT_HELD, HELD)
-    first, every = keep(tmp_path / "steady", -0.1)
-    assert (first.status, every.status) == (NOT_HELD, NOT_HELD)
-
-
 def test_a_run_of_some_variants_tells_the_whole_file(tmp_path, capsys):
     whole = result(WILD, 0.0)
     labels = {run.key: variant.facets for variant, run in whole.plan.runs()}

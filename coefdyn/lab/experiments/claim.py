@@ -269,7 +269,7 @@ class Steadier(_OfOutcomes):
     def decide(self, result: Result, found: list[Outcome]) -> Finding:
         first, second = (dict(zip(o.seeds, o.values(), strict=True)) for o in found)
         rows = [(first[seed], second[seed]) for seed in first if seed in second]
-        gap = rule.bootstrap_interval(rows, _spread_gap, result.confidence, result.supposed)
+        gap = rule.bootstrap_interval(rows, _spread_gap, result.confidence)
         spreads = np.std(np.asarray(rows), axis=0, ddof=1)
         numbers = f"{spreads[0]:.3f} against {spreads[1]:.3f}; difference {gap}"
         return _no_test(found, numbers, both=True) or Finding(rule.below(gap, 0.0), numbers)

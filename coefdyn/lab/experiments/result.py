@@ -178,8 +178,6 @@ class Result:
         cut: further seeds that were cut short, and are not among the records: seed -> (finished
             runs, planned runs).
         confidence: of the intervals that judge claims on it.
-        supposed: how many seeds those intervals are for, as if their mean and spread were those of
-            the seeds that are there; None: as many as are there.
         fewest: seeds below which a model decides nothing.
     """
 
@@ -189,7 +187,6 @@ class Result:
     records: tuple[Record, ...]
     cut: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     confidence: float = CONFIDENCE
-    supposed: int | None = None
     fewest: int = MIN_SEEDS
     _cache: dict[str, Outcome | None] = field(
         default_factory=dict, init=False, repr=False, compare=False
@@ -207,7 +204,7 @@ class Result:
 
     def interval(self, values: Sequence[float]) -> Interval:
         """Interval of the mean of one value per seed, by which claims on this result are judged."""
-        return t_interval(values, self.confidence, self.supposed)
+        return t_interval(values, self.confidence)
 
     @property
     def missing(self) -> int:

@@ -123,20 +123,17 @@ def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
     return table[min(freedom, len(table)) - 1]
 
 
-def t_interval(
-    values: Sequence[float], confidence: float = CONFIDENCE, count: int | None = None
-) -> Interval:
+def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
     """mean -+ t s / sqrt(n): the two-sided interval of the mean of independent values.
 
     Args:
         values: at least two for a finite interval.
         confidence: share of repetitions whose interval contains the true mean.
-        count: n, as if so many values had the mean and the deviation s of these; None: their own.
     """
     mean = statistics.fmean(values)
     if len(values) < 2 or not math.isfinite(mean):
         return Interval(mean, -math.inf, math.inf)
-    n = len(values) if count is None else count
+    n = len(values)
     half = t_quantile(n - 1, confidence) * statistics.stdev(values) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half)
 
@@ -145,7 +142,6 @@ def bootstrap_interval(
     rows: Sequence[Sequence[float]],
     statistic: Callable[[np.ndarray], float],
     confidence: float = CONFIDENCE,
-    count: int | None = None,
 ) -> Interval:
     """Percentile bootstrap: rows (seeds) are drawn again with replacement, together.
 
@@ -153,14 +149,13 @@ def bootstrap_interval(
         rows: one per seed; its entries are the quantities that are compared, so the pairing stays.
         statistic: of an array (seeds, quantities).
         confidence: share of repetitions whose interval contains the true value.
-        count: how many rows a draw has, as if there were so many; None: as many as there are.
     """
     table = np.asarray(rows, dtype=float)
     whole = float(statistic(table))
     if len(table) < 2 or not np.isfinite(table).all():
         return Interval(whole, -math.inf, math.inf)
-    drawn = (RESAMPLES, len(table) if count is None else count)
-    draws = np.random.default_rng(BOOTSTRAP_SEED).integers(0, len(table), drawn)
+    shape = (RESAMPLES, len(table))
+    draws = np.random.default_rng(BOOTSTRAP_SEED).integers(0, len(table), shape)
     found = [float(statistic(table[draw])) for draw in draws]
     tail = 50 * (1 - confidence)
     low, high = np.percentile(found, [tail, 100 - tail])

@@ -19,9 +19,9 @@ from dataclasses import replace
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.plan import Plan
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict
+from coefdyn.lab.experiments.result import Result, Verdict
 
-__all__ = ["CLAIMS", "SEEDS", "first_and_second", "further_seeds", "looks", "planned", "verdicts"]
+__all__ = ["CLAIMS", "SEEDS", "first_and_second", "looks", "planned", "verdicts"]
 
 #: the further seeds
 SEEDS = tuple(range(100, 108))
@@ -107,11 +107,6 @@ def looks(
             second = replace(told, numbers=f"{told.numbers}; second look, {LEVEL}", looks=2)
         found.append((first, second))
     return found
-
-
-def further_seeds(outcome: Outcome | None) -> bool:
-    """Return whether an outcome has every seed of the second look."""
-    return outcome is not None and set(SEEDS) <= set(outcome.seeds)
 
 
 def first_and_second(result: Result) -> tuple[Result, Result]:

@@ -253,9 +253,7 @@ class Spectra(Experiment):
         "S4D does, with few of them. What was said of language is withdrawn.",
         held="mqar/selects-softmax mqar/invariant-behind mqar/softmax-both-ends "
         "listops/linear-keeps-mamba-2 listops/linear-keeps-softmax",
-        not_held="listops/memory-softmax listops/memory-linear listops/memory-normalized "
-        "pixels/memory-softmax pixels/memory-linear pixels/memory-normalized "
-        "pixels/softmax-both-ends pixels/linear-keeps-softmax",
+        not_held="pixels/softmax-both-ends pixels/linear-keeps-softmax",
         undecided="listops/memory-lru pixels/memory-lru mqar/selects-mamba-2 "
         "listops/softmax-both-ends pixels/linear-keeps-mamba-2 "
         "mqar/linear-keeps-mamba-2 mqar/linear-keeps-softmax",

@@ -273,8 +273,9 @@ def answer(experiment: Experiment, result: Result) -> str:
         )
     if found[NOT_RUN]:
         parts.append(f"{_claims(found[NOT_RUN])} still waiting for runs")
-    if found[WITHDRAWN]:
-        parts.append(f"{_claims(found[WITHDRAWN])} {found[WITHDRAWN][0].numbers}")
+    for why in dict.fromkeys(one.numbers for one in found[WITHDRAWN]):
+        those = [one for one in found[WITHDRAWN] if one.numbers == why]
+        parts.append(f"{_claims(those)} {why}")
     return f"**{word}**, because " + ", and ".join(parts) + "."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from coefdyn.lab.experiments.anew import Judged, counted
 from coefdyn.lab.experiments.claim import Ahead, Diverges, Every, Reaches, Test
 from coefdyn.lab.experiments.headline import Group, as_judged, verdict_of
 from coefdyn.lab.experiments.headline_claim import Headline
-from coefdyn.lab.experiments.headline_claims import HEADLINES
+from coefdyn.lab.experiments.headline_claims import HEADLINES, SMALL
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import Outcome
 from coefdyn.lab.pages.scoreboard import curves_svg
@@ -61,7 +61,12 @@ class Effect:
 
 
 def effects(test: Test, judged: Judged) -> Iterator[Effect]:
-    """Every comparison that a test joins, where all of its seeds are there."""
+    """Every comparison that a test joins, where all of its seeds are there.
+
+    Args:
+        test: of a headline claim.
+        judged: the runs of its group.
+    """
     if isinstance(test, Every):
         for one in test.tests:
             yield from effects(one, judged)
@@ -104,8 +109,8 @@ def headlines_html(out: Path | str | None = None) -> str:
     """Every headline claim with its verdict and the intervals of its comparisons.
 
     An interval is drawn from its threshold, the line in the middle: to the right lies what is
-    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim. Claims
-    whose runs are missing say "not run".
+    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim; tests
+    and thresholds are for ``headline show``. Claims whose runs are missing say "not run".
 
     Args:
         out: folder of the result files; None for ``data/results``.
@@ -119,7 +124,11 @@ def headlines_html(out: Path | str | None = None) -> str:
 
 
 def headline_counts(out: Path | str | None = None) -> str:
-    """Number of headline claims that held, and of each other status, in words."""
+    """Number of headline claims by verdict, in words.
+
+    Args:
+        out: folder of the result files; None for ``data/results``.
+    """
     found = [verdict_of(one, out) for one in HEADLINES]
     told = [kind if one is None else one.status for one, kind in
             zip(found, (one.kind for one in HEADLINES), strict=True)]  # fmt: skip
@@ -147,7 +156,14 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> s
             if x is not None
         )
     numbers = "".join(f"<li>{html.escape(effect.words)}</li>" for effect in told)
-    more = "".join(f"<p>{html.escape(words.strip())}</p>" for words in one.lines(verdict)[2:])
+    parts = {
+        "source": one.source,
+        "control": "" if one.claim is None else one.claim.why,
+        "axis": one.axis,
+        "shown by": one.shown_by,
+        "limits": one.limits.removesuffix(f" {SMALL}."),  # the page says that once
+    }
+    more = "".join(f"<p>{name}: {html.escape(x)}</p>" for name, x in parts.items() if x)
     page = CHAPTERS[one.id.partition("/")[0]]
     return (
         f'<details data-status="{status}"><summary><b>{html.escape(status)}</b>'
@@ -157,7 +173,7 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> s
     )
 
 
-def _different(compared: Sequence) -> list[dict[str, str]]:  # type: ignore[type-arg]
+def _different(compared: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return list({tuple(one.items()): dict(one) for one in compared}.values())
 
 

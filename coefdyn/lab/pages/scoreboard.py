@@ -205,7 +205,11 @@ def _reason(task: str) -> str:
 
 
 def curves_svg(outcome: Outcome) -> str:
-    """Draw validation accuracy against steps as SVG, one line per seed."""
+    """Draw validation accuracy against steps as SVG, one line per seed.
+
+    Args:
+        outcome: of one variant.
+    """
     (width, height), (left, below) = SIZE, MARGIN
     lines, last = [], 1
     for record in outcome.records:

@@ -48,7 +48,12 @@ def shares_markdown(experiment: Experiment, result: Result) -> str:
 
 
 def counted_by(claim: Claim, form: str) -> Claim:
-    """The claim with every share counted as "raw" or as "normalized"; else unchanged."""
+    """Claim whose shares are counted in one form, else unchanged.
+
+    Args:
+        claim: of Principle 2 or 2.1.
+        form: "raw" or "normalized".
+    """
     test = _counted(claim.test, form)
     control = None if claim.control is None else _counted(claim.control, form)
     return replace(claim, test=test, control=control)

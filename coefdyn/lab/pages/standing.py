@@ -5,34 +5,26 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from coefdyn.lab.experiments import kept_results, second_look
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim
-from coefdyn.lab.experiments.plan import STANDARD, Plan
+from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.registration import changed_since
 from coefdyn.lab.experiments.result import Result, Verdict
 from coefdyn.lab.experiments.rule import (
-    CONFIDENCE,
-    HELD,
-    NOT_HELD,
     REASONS,
-    UNDECIDED,
 )
 from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, repeats_file
 
 __all__ = [
-    "MOST_SEEDS",
     "Standing",
     "reasons",
     "repeats_markdown",
     "standings",
 ]
-
-#: largest number of seeds considered: beyond it the difference is negligible
-MOST_SEEDS = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,40 +50,6 @@ class Standing:
         """The verdict that counts."""
         return self.second or self.first
 
-    def with_all_seeds(self) -> Verdict | None:
-        """Verdict from all seeds, at the first look's confidence, for a claim that they decide.
-
-        None where not all of its models were trained for a second look. The first verdict stands;
-        this one shows how far it can be relied on.
-        """
-        if self.first.status not in (HELD, NOT_HELD) or not isinstance(self.result.plan, Plan):
-            return None
-        models = [self.result.one(**facets) for facets in self.claim.compared]
-        further = all(map(second_look.further_seeds, models))
-        return self.claim.judge(self.result) if further else None
-
-    def seeds_needed(self) -> int | None:
-        """Smallest number of seeds, at most ``MOST_SEEDS``, that would decide the claim.
-
-        It supposes that every mean and spread stays what it is. None where that many would not do,
-        and for a claim that is not undecided or compares no trained models.
-        """
-        if self.verdict.status != UNDECIDED or not isinstance(self.result.plan, Plan):
-            return None
-        seen = second_look.first_and_second(self.result)[self.second is not None]
-
-        def decided(count: int) -> bool:
-            return self.claim.judge(replace(seen, supposed=count)).status != UNDECIDED
-
-        outcomes = [seen.one(**facets) for facets in self.claim.compared]
-        low, high = min(len(one.records) for one in outcomes if one is not None), MOST_SEEDS
-        if not decided(high):
-            return None
-        while high - low > 1:  # an interval only shrinks with the supposed number of seeds
-            middle = (low + high) // 2
-            low, high = (low, middle) if decided(middle) else (middle, high)
-        return high
-
     def lines(self) -> list[str]:
         """Basis of the verdict as text: sentence, numbers, test, control, looks, commit."""
         one, status = self.verdict, self.verdict.status
@@ -106,13 +64,6 @@ class Standing:
             found.append(f"  no test because: {one.reason}")
         if self.second is not None:
             found.append(f"  first look: {self.first.status}: {self.first.numbers}")
-        every = self.with_all_seeds()
-        if every is not None:
-            found.append(f"  all seeds, {CONFIDENCE:.0%}: {every.status}: {every.numbers}")
-        if status == UNDECIDED and isinstance(self.result.plan, Plan):
-            needed = self.seeds_needed()
-            seeds = f"more than {MOST_SEEDS}" if needed is None else str(needed)
-            found.append(f"  seeds that would decide it if mean and spread stayed: {seeds}")
         first = self.experiment.registered(self.result)
         if first is not None:
             digests = {one.id: self.experiment.registrations()[one.id]}
