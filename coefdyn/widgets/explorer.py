@@ -119,6 +119,8 @@ class Explorer(anywidget.AnyWidget):
         for part in chosen:
             rules.check_name("part", part, PARTS + CARDS)
         question = check_question(predict or {}, NUMBERS, tuple(rules.schema()["ranges"]))
+        if view is not None:
+            rules.check_name("view", view, ("first", *rules.schema()["choices"]["view"]["options"]))
         first = view == "first"
         shows = {} if first or view is None else {"view": view}
         complete = rules.validate({"preset": preset, **settings, **shows})

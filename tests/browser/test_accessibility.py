@@ -46,5 +46,5 @@ def test_everything_on_the_landing_page_is_reached_by_keyboard(visit: Open) -> N
     for _ in range(240):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("() => document.activeElement?.dataset.cd ?? ''"))
-    wanted = {"preset-gated_deltanet", "matrix", "control-structure", "control-normalizer"}
+    wanted = {"stop-gated_deltanet", "matrix", "control-decay", "control-normalizer"}
     assert wanted <= reached

@@ -47,6 +47,7 @@ def settings_with(preset: str, **changes: float) -> dict[str, Any]:
 
 def test_dragging_a_slider_gives_the_library_s_numbers(visit: Open) -> None:
     page = visit("index.html").page
+    page.click("[data-cd=all-controls]")
     page.click("[data-cd=preset-mamba2]")
     page.wait_for_selector("[data-cd=preset-mamba2][aria-pressed=true]")
     before = shown(page, "near-zero-fraction"), shown(page, "row-sum")
@@ -63,6 +64,7 @@ def test_dragging_a_slider_gives_the_library_s_numbers(visit: Open) -> None:
 
 def test_dragging_works_on_a_phone_in_the_dark(visit: Open) -> None:
     page = visit("index.html", width=360, scheme="dark").page
+    page.click("[data-cd=all-controls]")
     page.click("[data-cd=preset-gla]")
     page.wait_for_selector("[data-cd=preset-gla][aria-pressed=true]")
     decay = drag(page, "decay", 0.5)

@@ -116,7 +116,7 @@ SMALL = """() => [...document.querySelectorAll(".cdx :is(button, select, input)"
 
 @pytest.mark.parametrize("panel", PANELS)
 def test_every_button_of_a_panel_takes_a_finger(panel: str, phone: Phone) -> None:
-    page = phone(Explorer("deltanet"))
+    page = phone(Explorer("deltanet", tokens="random"))
     page.locator(f"[data-cd=panel-{panel}]").tap()
     page.wait_for_selector(f".cdx-panel-{panel} .cdx-control, .cdx-panel-{panel} canvas")
     assert page.evaluate(SMALL) == []

@@ -89,7 +89,7 @@ def test_a_teacher_opens_a_demonstration_and_presents_it(visit: Open) -> None:
     assert links.count() == 8
     assert page.locator(".bd-article blockquote").count() >= 8
     links.first.click()
-    page.wait_for_selector("[data-cd=preset-softmax_attention][aria-pressed=true]")
+    page.wait_for_selector("[data-cd=stop-softmax_attention][aria-current=step]")
     page.click("[data-cd=present]")
     page.wait_for_function("() => document.documentElement.hasAttribute('data-present')")
     page.keyboard.press("ArrowRight")
@@ -99,3 +99,57 @@ def test_a_teacher_opens_a_demonstration_and_presents_it(visit: Open) -> None:
     assert page.locator(EXPLORER).evaluate(LETTERS) >= 16
     page.evaluate("() => document.exitFullscreen()")
     page.wait_for_function("() => !document.documentElement.hasAttribute('data-present')")
+
+
+TARGETS = """() => [...document.querySelector("[data-cd=explorer]").querySelectorAll(
+    "button, select, input, textarea, a, summary, [tabindex='0']")]
+  .filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.disabled).length"""
+RATIOS = """() => [...document.querySelectorAll(".cdx canvas")].filter((c) => c.clientWidth)
+  .map((c) => Math.abs(c.width / c.clientWidth - c.height / c.clientHeight))"""
+
+
+def test_the_landing_s_figure_is_small_and_soon_reached(visit: Open) -> None:
+    page = visit("index.html", width=1280).page
+    assert page.evaluate(TARGETS) <= 16
+    page.locator(".skip-link, #pst-skip-link a").first.focus()
+    page.keyboard.press("Enter")
+    for _ in range(15):
+        page.keyboard.press("Tab")
+        if page.evaluate("() => document.activeElement.dataset.cd") == "matrix":
+            break
+    assert page.evaluate("() => document.activeElement.dataset.cd") == "matrix"
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (360, 740)])
+@pytest.mark.parametrize("path", ["index.html", "architectures/deltanet.html"])
+def test_answer_and_picture_share_one_view(path: str, size: tuple[int, int], visit: Open) -> None:
+    page = visit(path, width=size[0]).page
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    settle(page)
+    span = """() => {
+      const at = (hook) => document.querySelector(hook).getBoundingClientRect();
+      const hooks = [".cdx-chip", "[data-cd=answer]", "[data-cd=matrix]", ".cdx-first .cdx-slider"];
+      const boxes = hooks.map(at);
+      const bar = document.querySelector(".bd-header-article")?.offsetHeight ?? 0;
+      return bar + Math.max(...boxes.map((b) => b.bottom)) - Math.min(...boxes.map((b) => b.top));
+    }"""
+    assert page.evaluate(span) <= size[1]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "index.html",
+        "architectures/deltanet.html",
+        "principles/principle_2.html",
+        "lens/heads.html",
+        "design/train.html",
+    ],
+)
+def test_pictures_keep_their_aspect_at_every_width(path: str, visit: Open) -> None:
+    page = visit(path, width=1440).page
+    for width in (320, 360, 740, 820, 1024, 1180, 1280, 1366, 1440, 1920):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_timeout(150)
+        settle(page)
+        assert max(page.evaluate(RATIOS)) < 0.03, width

@@ -173,6 +173,7 @@ def test_a_hostile_address_is_refused_in_words(part: str, open_page: Open) -> No
 
 def test_a_seed_that_is_none_is_refused_in_words(open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining(seed=5))
+    page.click("[data-cd=train-more] summary")
     page.fill("[data-cd=control-seed]", "-3")
     page.press("[data-cd=control-seed]", "Enter")
     assert "whole number from 0 to 9999" in until_words(page, "train-status", "seed")
@@ -218,6 +219,7 @@ def test_the_gap_of_principle_3(open_page: Open) -> None:
 def test_weights_are_saved_and_loaded(open_page: Open, tmp_path: Path) -> None:
     page = open_trainer(open_page, PageTraining(FADING))
     steps(page, 2)
+    page.click("[data-cd=train-more] summary")
     with page.expect_download() as found:
         page.click("[data-cd=train-save]")
     path = tmp_path / found.value.suggested_filename
@@ -243,6 +245,7 @@ def test_python_reads_the_saved_weights(open_page: Open, tmp_path: Path) -> None
     from coefdyn.models import ModelConfig, SequenceModel
 
     page = open_trainer(open_page, PageTraining())
+    page.click("[data-cd=train-more] summary")
     with page.expect_download() as found:
         page.click("[data-cd=train-save]")
     found.value.save_as(tmp_path / "weights.safetensors")
@@ -370,3 +373,14 @@ def test_it_is_learned(width: int, figure: Callable[[], PageTraining], open_page
         timeout=900_000,
         polling=500,
     )
+
+
+def test_what_a_first_run_does_without_is_folded(open_page: Open) -> None:
+    page = open_trainer(open_page, PageTraining())
+    assert not page.is_visible("[data-cd=control-seed]")
+    assert not page.is_visible("[data-cd=control-positions]")
+    page = open_page(PageTraining(), ready="trainer", fragment="#cd-train?seed=9")
+    page.wait_for_selector("[data-cd=control-seed]")
+    assert page.input_value("[data-cd=control-seed]") == "9"
+    page = open_trainer(open_page, PageTraining(positions="rotary"))
+    assert page.is_visible("[data-cd=control-positions]"), "the run is about positions"

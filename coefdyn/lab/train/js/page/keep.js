@@ -137,7 +137,8 @@ export function trainKeeping(app) {
     const few = !app.lanes.length || app.lanes.some((lane) => lane.marks.length < 2 || lane.marks.some(({ scales }) => !scales.every(Number.isFinite)));
     film.disabled = filmFile.disabled = few;
   });
-  return [element("div", { class: "cdx-train-bar cdx-train-keep" }, film, filmFile,
-    trainButton("train-save", "Save weights", () => saveTrained(app)),
-    trainButton("train-load", "Load weights", () => input.click()), input), room];
+  return { film: [element("div", { class: "cdx-train-bar cdx-train-keep" }, film, filmFile), room],
+    weights: element("div", { class: "cdx-train-bar" },
+      trainButton("train-save", "Save weights", () => saveTrained(app)),
+      trainButton("train-load", "Load weights", () => input.click()), input) };
 }

@@ -17,8 +17,32 @@ function trainSelect(key, label, options, app, { hook = key, read = (s) => s[key
   return node;
 }
 
+// The task; and positions where the page's own run has some, since they are then what it is about.
 export function trainContest(app) {
   const labels = (list) => Object.fromEntries(Object.entries(list).map(([name, one]) => [name, one.label || one]));
+  return element("div", { class: "cdx-tokens" }, trainSelect("task", "Task", labels(TRAIN.tasks), app), isPlaced(app) ? trainPositions(app) : null);
+}
+
+const isPlaced = (app) => app.home.positions !== "none";
+const trainPositions = (app) => trainSelect("positions", "Positions", TRAIN.positions, app);
+
+// What a first run does without; what a link has moved is not hidden.
+export function trainMore(app, ...keeping) {
+  const rates = Object.fromEntries(TRAIN.rates.map((rate) => [String(rate), String(rate)]));
+  const more = element("details", { class: "cdx-more", "data-cd": "train-more" }, element("summary", { text: "more" }),
+    element("div", { class: "cdx-tokens" },
+      trainSelect("rate", "Learning rate", rates, app, { write: (value) => ({ rate: Number(value) }) }),
+      isPlaced(app) ? null : trainPositions(app), trainSeed(app), trainSelect("speed", "Speed", TRAIN.speeds, app)),
+    trainLooking(app), ...keeping);
+  let opened = false;
+  app.updaters.push((s) => {
+    if (opened || s.task !== app.home.task || !["rate", "positions", "seed", "speed", "layer", "head", "sequence"].some((key) => s[key] !== app.home[key])) return;
+    more.open = opened = true;
+  });
+  return more;
+}
+
+function trainSeed(app) {
   const seedId = freshId("seed");
   const seed = element("input", { id: seedId, type: "number", min: 0, max: TRAIN_LIMITS.seed[1], step: 1, inputmode: "numeric", "data-cd": "control-seed",
     onchange: () => {
@@ -30,12 +54,7 @@ export function trainContest(app) {
   app.updaters.push((s) => {
     if (document.activeElement !== seed) seed.value = s.seed;
   });
-  const rates = Object.fromEntries(TRAIN.rates.map((rate) => [String(rate), String(rate)]));
-  return element("div", { class: "cdx-tokens" },
-    trainSelect("task", "Task", labels(TRAIN.tasks), app),
-    trainSelect("rate", "Learning rate", rates, app, { write: (value) => ({ rate: Number(value) }) }),
-    trainSelect("positions", "Positions", TRAIN.positions, app),
-    element("div", { class: "cdx-control cdx-choice" }, element("label", { for: seedId, text: "Seed" }), seed));
+  return element("div", { class: "cdx-control cdx-choice" }, element("label", { for: seedId, text: "Seed" }), seed);
 }
 
 // Chips of the rows, and the four ingredients of one's own.
@@ -75,7 +94,7 @@ export function trainButton(hook, text, onclick, more = {}) {
   return element("button", { type: "button", class: "cdx-button", "data-cd": hook, text, onclick, ...more });
 }
 
-// Train or Pause, Step, Reset, the second design; and how fast.
+// Train or Pause, Step, Reset, and the second design.
 export function trainButtons(app) {
   const start = trainButton("train-start", "Train", () => (app.running ? app.pause("Paused.") : app.train()), { class: "cdx-button cdx-train-start" });
   const one = trainButton("train-one", "Step", () => app.stepOnce());
@@ -88,10 +107,10 @@ export function trainButtons(app) {
     start.disabled = app.ended();
     setText(second, s.right ? "One design only" : "A second design beside it");
   });
-  return element("div", { class: "cdx-train-bar" }, start, one, reset, trainSelect("speed", "Speed", TRAIN.speeds, app), second);
+  return element("div", { class: "cdx-train-bar" }, start, one, reset, second);
 }
 
-export function trainLooking(app) {
+function trainLooking(app) {
   const numbers = (most) => Object.fromEntries(Array.from({ length: most }, (_, m) => [String(m + 1), String(m + 1)]));
   const pick = (key, label, most) => trainSelect(key, label, numbers(most), app, { write: (value) => ({ [key]: Number(value) }) });
   return element("div", { class: "cdx-tokens cdx-looking" }, pick("layer", "Layer", TRAIN.size.layers), pick("head", "Head", TRAIN.size.heads),

@@ -10,7 +10,7 @@ import { drawLook } from "./look.js";
 import { mindBattery, Pace } from "./pace.js";
 import { bindRuns, listenToTrainAddress, listenToVisibility } from "./run.js";
 import { trainName } from "./settings.js";
-import { trainButtons, trainContest, trainDesign, trainLooking } from "./train_controls.js";
+import { trainButtons, trainContest, trainDesign, trainMore } from "./train_controls.js";
 import { sequenceWords, troubleWords } from "./words.js";
 import STYLE from "coefdyn:style";
 import TRAIN from "coefdyn:offered";
@@ -24,15 +24,16 @@ function renderTrainer({ model: widget, el }) {
   const status = element("p", { class: "cdx-sentence cdx-train-status", role: "status", "data-cd": "train-status" });
   app.tell = (words) => setText(status, words);
   bindRuns(app);
+  const { film, weights } = trainKeeping(app);
   app.root = element("section", { class: "cdx cdx-train", "data-cd": "trainer", "aria-label": "Train in the page" },
     element("style", { text: STYLE }),
     trainContest(app), element("p", { class: "cdx-hint", "data-cd": "train-about" }),
     element("div", { class: "cdx-train-designs" }, trainDesign("left", app), trainDesign("right", app)),
     trainButtons(app), status, element("p", { class: "cdx-hint cdx-train-pace", "data-cd": "train-pace" }),
-    trainLooking(app),
+    trainMore(app, weights),
     element("div", { class: "cdx-train-stage" }, ...sides.map(({ node }) => node),
       element("figure", { class: "cdx-figure cdx-train-curves" }, element("figcaption", { text: "Loss and accuracy" }), curves)),
-    ...trainKeeping(app));
+    ...film);
   const about = app.root.querySelector("[data-cd=train-about]");
   app.updaters.push((s) => setText(about, aboutWords(app.contests[s.task], TRAIN.tasks[s.task])));
   const slowed = app.root.querySelector("[data-cd=train-pace]");
