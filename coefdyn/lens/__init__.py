@@ -11,6 +11,7 @@ from coefdyn.lens.documents import Document
 from coefdyn.lens.effects import effects
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
 from coefdyn.lens.layer import LayerTrace
+from coefdyn.lens.memory import MixerMemory, ModelMemory, memory, memory_table
 from coefdyn.lens.reading import (
     SCORES,
     HeadReading,
@@ -38,6 +39,8 @@ __all__ = [
     "Induction",
     "KeptHeads",
     "LayerTrace",
+    "MixerMemory",
+    "ModelMemory",
     "Survival",
     "Trace",
     "check",
@@ -48,6 +51,8 @@ __all__ = [
     "keep_heads",
     "load_heads",
     "looks",
+    "memory",
+    "memory_table",
     "output_sizes",
     "patched",
     "replaced",

@@ -1,0 +1,275 @@
+"""``memory``: three configurations read by hand, the caches of transformers, refusals."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+import zoo
+
+from coefdyn.lens import memory, memory_table, torch_operations
+from coefdyn.lens.__main__ import main
+from coefdyn.lens.memory_readers import READERS
+
+CONFIGS = Path(__file__).parents[2] / "data" / "configs"
+
+#: model_type -> class with a small random model in the zoo, and fields that differ from it
+SMALL: dict[str, tuple[str, dict[str, Any]]] = {
+    "bamba": ("BambaForCausalLM", {}),
+    "cohere": ("CohereForCausalLM", {}),
+    "cohere2": ("Cohere2ForCausalLM", {"num_hidden_layers": 4, "layer_types": None}),
+    "deepseek_v2": ("DeepseekV2ForCausalLM", {}),
+    "deepseek_v3": ("DeepseekV3ForCausalLM", {}),
+    "falcon_h1": ("FalconH1ForCausalLM", {}),
+    "gemma2": ("Gemma2ForCausalLM", {"num_hidden_layers": 3}),
+    "gpt_oss": ("GptOssForCausalLM", {"num_hidden_layers": 3}),
+    "granite": ("GraniteForCausalLM", {}),
+    "granitemoehybrid": ("GraniteMoeHybridForCausalLM", {}),
+    "kimi_linear": ("KimiLinearForCausalLM", {}),
+    "llama": ("LlamaForCausalLM", {}),
+    "mamba2": ("Mamba2ForCausalLM", {}),
+    "minimax": ("MiniMaxForCausalLM", {}),
+    "mistral": ("MistralForCausalLM", {}),
+    "nemotron_h": ("NemotronHForCausalLM", {}),
+    "olmo2": ("Olmo2ForCausalLM", {}),
+    "phi3": ("Phi3ForCausalLM", {"sliding_window": 9}),
+    "qwen2": (
+        "Qwen2ForCausalLM",
+        {"num_hidden_layers": 3, "use_sliding_window": True, "sliding_window": 9}
+        | {"max_window_layers": 1},
+    ),
+    "qwen3": ("Qwen3ForCausalLM", {}),
+    "qwen3_next": ("Qwen3NextForCausalLM", {}),
+    "smollm3": ("SmolLM3ForCausalLM", {}),
+    "starcoder2": ("Starcoder2ForCausalLM", {"sliding_window": 9}),
+}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+OTHERS = {
+    "gemma": ("Gemma", {"head_dim": 8}),
+    "gemma3_text": ("Gemma3", {"head_dim": 8, "num_hidden_layers": 7, "sliding_window": 9}),
+    "mixtral": ("Mixtral", {"num_local_experts": 2, "sliding_window": 9}),
+    "qwen2_moe": ("Qwen2Moe", {**EXPERTS, "shared_expert_intermediate_size": 16}),
+    "qwen3_moe": ("Qwen3Moe", {**EXPERTS, "head_dim": 8}),
+    # its cache rounds the sizes of a head up to multiples of 64, its layers do not
+    "xlstm": (
+        "xLSTM",
+        {"hidden_size": 128, "num_heads": 2, "chunk_size": 16, "mode": "inference"}
+        | {"autocast_kernel_dtype": "float32", "step_kernel": "native"}
+        | {"chunkwise_kernel": "chunkwise--native_autograd"}
+        | {"sequence_kernel": "native_sequence__native"},
+    ),
+}
+#: other layouts of the same checkpoints, and a model that transformers does not have
+UNBUILT = {"minimax_text_01", "rwkv7"}
+
+
+def small(model_type: str) -> torch.nn.Module:
+    """A model with random weights."""
+    if model_type in SMALL:
+        return zoo.build(SMALL[model_type][0], **SMALL[model_type][1])
+    name, changed = OTHERS[model_type]
+    config = transformers.AutoConfig.for_model(model_type, **{**zoo.BASE, **changed})
+    return getattr(transformers, f"{name}ForCausalLM")(config).eval()
+
+
+def numbers(cache: Any, seen: dict[int, int]) -> int:
+    """Floating-point numbers in a cache, each tensor once."""
+    if isinstance(cache, torch.Tensor):
+        if cache.is_floating_point():
+            seen[id(cache)] = cache.numel()
+        return sum(seen.values())
+    inside = cache if isinstance(cache, (list, tuple)) else []
+    if isinstance(cache, dict):
+        inside = list(cache.values())
+    elif hasattr(cache, "__dict__") and not isinstance(cache, transformers.PreTrainedConfig):
+        inside = list(vars(cache).values())
+    for part in inside:
+        numbers(part, seen)
+    return sum(seen.values())
+
+
+def test_every_reader_is_tried_against_a_model() -> None:
+    assert set(READERS) == set(SMALL) | set(OTHERS) | UNBUILT
+
+
+@pytest.mark.parametrize("tokens", [5, 23])
+@pytest.mark.parametrize("model_type", sorted(set(SMALL) | set(OTHERS)))
+def test_numbers_are_those_of_the_cache(model_type: str, tokens: int) -> None:
+    model = small(model_type)
+    with torch.no_grad(), torch_operations(model):
+        output = dict(model(zoo.ids(tokens, 1), use_cache=True))
+    key = next(key for key in output if "cache" in key or "past" in key)
+    found = numbers(output[key], {})
+    asked = memory(model.config).total_bytes(tokens, cache_dtype="float32", state_dtype="float32")
+    assert asked == 4 * found > 0
+
+
+@pytest.mark.parametrize("model_type", ["cohere2", "gemma2", "gemma3_text", "gpt_oss", "qwen2"])
+def test_layers_with_a_window_are_counted_without_a_list_of_layers(model_type: str) -> None:
+    stated = small(model_type).config.to_dict()
+    unlisted = {key: value for key, value in stated.items() if key != "layer_types"}
+    assert memory(unlisted) == memory(stated)
+
+
+def test_a_window_holds_one_token_fewer_than_it_reads() -> None:
+    mixer = memory({**LLAMA_8B, "model_type": "mistral", "sliding_window": 4096}).mixers[0]
+    assert mixer.cached(10) == 10 * 2 * 8 * 128
+    assert mixer.cached(4096) == mixer.cached(10**6) == 4095 * 2 * 8 * 128
+
+
+LLAMA_8B = {
+    "model_type": "llama",
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "hidden_size": 4096,
+}
+
+
+def test_llama_by_hand() -> None:
+    """Meta-Llama-3.1-8B: a key and a value of 4096 / 32 = 128 numbers, 8 heads, 32 layers.
+
+    Per token 2 x 8 x 128 = 2048 numbers a layer, 4096 bytes in bfloat16, 128 KiB in all layers;
+    32 768 tokens 4 GiB, 131 072 tokens 16 GiB; no state.
+    """
+    kept = memory(CONFIGS / "llama-3.1-8b.json")
+    assert kept == replace(memory(LLAMA_8B), name=kept.name)
+    assert kept.bytes_per_token() == 128 * 1024
+    assert kept.state_bytes() == kept.convolution_bytes() == 0
+    assert kept.total_bytes(32_768) == 4 * 2**30 and kept.total_bytes(131_072) == 16 * 2**30
+
+
+def test_qwen3_next_by_hand() -> None:
+    """Qwen3-Next-80B-A3B: 48 layers, every fourth of attention: 36 with a state, 12 with a cache.
+
+    State: 32 heads of 128 x 128 are 524 288 numbers, 2 MiB in float32; 36 layers 72 MiB.
+    Convolution: 2 x 16 x 128 + 32 x 128 = 8192 channels of 4 tokens are 64 KiB in bfloat16; 36
+    layers 2304 KiB. Cache: 2 x 2 x 256 = 1024 numbers a token, 2 KiB; 12 layers 24 KiB.
+    At 32 768 tokens 72 + 2.25 + 768 MiB.
+    """
+    kept = memory(CONFIGS / "qwen3-next-80b-a3b.json")
+    assert [(m.kind, m.count) for m in kept.mixers] == [
+        ("gated delta rule", 36),
+        ("attention", 12),
+    ]
+    assert kept.state_bytes() == 72 * 2**20
+    assert kept.convolution_bytes() == 2304 * 1024
+    assert kept.bytes_per_token() == 24 * 1024
+    assert kept.total_bytes(32_768) == 72 * 2**20 + 2304 * 1024 + 768 * 2**20
+
+
+def test_kimi_linear_by_hand() -> None:
+    """Kimi-Linear-48B-A3B: 20 layers of KDA, 7 of latent attention, named one by one.
+
+    State: 32 heads of 128 x 128 in float32 are 2 MiB; 20 layers 40 MiB. Convolution: queries, keys
+    and values of 32 x 128 = 4096 channels over 4 tokens are 96 KiB in bfloat16; 20 layers 1920 KiB.
+    Cache: 512 latents and 64 more are 576 numbers, 1152 bytes; 7 layers 8064 bytes a token.
+    """
+    kept = memory(CONFIGS / "kimi-linear-48b-a3b.json")
+    assert [(m.kind, m.count) for m in kept.mixers] == [
+        ("Kimi delta attention", 20),
+        ("latent attention", 7),
+    ]
+    assert kept.state_bytes() == 40 * 2**20
+    assert kept.convolution_bytes() == 1920 * 1024
+    assert kept.bytes_per_token() == 8064
+    assert kept.total_bytes(131_072) == 40 * 2**20 + 1920 * 1024 + 131_072 * 8064
+
+
+def test_falcon_h1_as_llama_cpp_allocated_it() -> None:
+    """A run of Falcon-H1-1.5B at 32 768 tokens: cache 768 MiB in two bytes, states 72.00 MiB and
+    convolutions 0.98 MiB in float32, of which llama.cpp keeps 3 tokens where transformers keeps 4.
+
+    Source: the allocation that https://github.com/GeniePod/genie-claw/issues/410 prints.
+    """
+    kept = memory(CONFIGS / "falcon-h1-1.5b.json")
+    assert 32_768 * kept.bytes_per_token() == 768 * 2**20
+    assert kept.state_bytes() == 72 * 2**20
+    assert round(kept.convolution_bytes("float32") * 3 / 4 / 2**20, 2) == 0.98
+
+
+def test_both_forms_of_a_kimi_configuration_agree() -> None:
+    stated = json.loads((CONFIGS / "kimi-linear-48b-a3b.json").read_text(encoding="utf-8"))
+    rebuilt = transformers.KimiLinearConfig(**stated)
+    assert memory(rebuilt).mixers == memory(stated).mixers
+
+
+def test_rwkv7_by_hand() -> None:
+    """RWKV-7 2.9B: 2560 / 64 = 40 heads of 64 x 64 in 32 layers, and two tokens of 2560 each."""
+    kept = memory(CONFIGS / "rwkv-7-2.9b.json")
+    assert kept.state_bytes() == 32 * 40 * 64 * 64 * 4 == 20 * 2**20
+    assert kept.convolution_bytes() == 32 * 2 * 2560 * 2
+    assert kept.bytes_per_token() == 0
+
+
+def test_every_kept_configuration_is_read_and_has_a_source() -> None:
+    paths = sorted(CONFIGS.glob("*.json"))
+    assert len(paths) >= 9
+    for path in paths:
+        stated = json.loads(path.read_text(encoding="utf-8"))
+        assert memory(path).name == stated["_name"] and stated["_sources"]
+        for source in stated["_sources"]:
+            assert set(source) == {"fields", "where", "revision"}, path.name
+            assert source["where"].startswith("https://")
+        named = {name for source in stated["_sources"] for name in source["fields"]}
+        assert named == {key for key in stated if key[0] != "_"} - {"model_type"}, path.name
+
+
+def test_nested_configurations_are_read_at_their_text_model() -> None:
+    nested = {"model_type": "some_vision_model", "text_config": LLAMA_8B, "_name": "seeing"}
+    assert memory(nested).mixers == memory(LLAMA_8B).mixers and memory(nested).name == "seeing"
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"model_type": "jamba"}, "no reader for model_type 'jamba'.*did you mean"),
+        ({}, "no reader for model_type None"),
+        ({**LLAMA_8B, "num_hidden_layers": None}, "none of the fields num_hidden_layers"),
+        ({**LLAMA_8B, "hidden_size": None}, "none of the fields hidden_size"),
+        ({**LLAMA_8B, "num_attention_heads": 3.5}, "num_attention_heads must be a whole number"),
+        ({**LLAMA_8B, "layer_types": ["full_attention"] * 3}, "3 layers are listed"),
+        ({**LLAMA_8B, "layer_types": ["conv"] * 32}, "layers of the types conv"),
+        ({**LLAMA_8B, "layer_types": ["linear_attention"] * 32}, "other layers than attention"),
+        ({"model_type": "nemotron_h", "hybrid_override_pattern": "M?"}, "letters ?"),
+        ({"model_type": "qwen3_next", "num_hidden_layers": 4}, "none of the fields"),
+        ({"model_type": "rwkv7", "num_hidden_layers": 2, "hidden_size": 64, "head_dim": 64}
+         | {"value_dim": [64, 128]}, "value_dim = hidden_size"),
+        (7, "got int"),
+    ],
+)  # fmt: skip
+def test_refusals_name_what_was_looked_for(config: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told.replace("?", r"\?")):
+        memory(config)
+
+
+def test_wrong_lengths_dtypes_and_paths_are_refused(tmp_path: Path) -> None:
+    kept = memory(LLAMA_8B)
+    with pytest.raises(ValueError, match="tokens must be a whole number >= 1"):
+        kept.total_bytes(0)
+    with pytest.raises(ValueError, match="a dtype of torch"):
+        kept.total_bytes(5, cache_dtype="four bits")
+    with pytest.raises(FileNotFoundError, match="is no file"):
+        memory(tmp_path)
+
+
+def test_the_command_prints_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA_8B), encoding="utf-8")
+    assert main(["memory", str(tmp_path), str(CONFIGS / "mamba2-2.7b.json")]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[2] == "| llama | 32 | 32 x attention (8: 128 by 128) | 0 | 128 | 4 | 16 |"
+    assert printed[3].startswith("| Mamba-2 2.7B | 64 | 64 x Mamba-2 (80: 128 by 64) | 160 | 0 |")
+    assert "\n".join(printed) == memory_table(
+        [memory(tmp_path), memory(CONFIGS / "mamba2-2.7b.json")]
+    )
+
+
+def test_the_command_refuses_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "rwkv"}', encoding="utf-8")
+    assert main(["memory", str(tmp_path)]) == 2
+    assert "no reader for model_type 'rwkv'" in capsys.readouterr().err
