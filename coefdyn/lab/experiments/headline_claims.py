@@ -7,8 +7,15 @@ from collections.abc import Sequence
 from coefdyn.lab.experiments import rule2
 from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Facets, Reaches
 from coefdyn.lab.experiments.headline_claim import Headline
-from coefdyn.lab.experiments.measure import Measure, accuracy, accuracy_at, diagnostic, metric
-from coefdyn.lab.experiments.result import Outcome
+from coefdyn.lab.experiments.measure import (
+    OTHERS,
+    POINTED,
+    Measure,
+    accuracy,
+    accuracy_at,
+    diagnostic,
+    metric,
+)
 from coefdyn.lab.experiments.spectra_standard import FEW, NEAR_ONE, share
 
 __all__ = ["HEADLINES"]
@@ -41,28 +48,6 @@ def _lower(task: str, a: str, b: str, by: float = 0.0) -> Ahead:
 
 BARE, COPYING, FUZZY = "identity, eta = 1", "selective copying", "fuzzy recall"
 SMALL = "Seen in two layers of width 64 and in this budget of steps"
-
-
-def _of_pointed(outcome: Outcome) -> list[tuple[float, float]]:
-    """Per seed: what the head with the largest map loses, and the most that another one does."""
-    found = []
-    for record in outcome.records:
-        heads = [head for layer in record["diagnostics"]["heads"] for head in layer]
-        first, *others = sorted(heads, key=lambda head: -head["map"])
-        found.append((first["lost"], max(head["lost"] for head in others)))
-    return found
-
-
-POINTED = Measure(
-    "accuracy lost without the head that the map points at",
-    lambda outcome: [own for own, _ in _of_pointed(outcome)],
-    counted=True,
-)
-OTHERS = Measure(
-    "most accuracy lost without another head",
-    lambda outcome: [other for _, other in _of_pointed(outcome)],
-    counted=True,
-)
 REFLECTING, FADING = ("Householder, z", "scaled Householder"), ("identity", "scalar")
 HEADS = _at("overwrite", "Gated DeltaNet")
 

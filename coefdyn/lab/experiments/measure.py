@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coefdyn.lab.experiments.result import Outcome
 
-__all__ = ["Measure", "accuracy", "accuracy_at", "diagnostic", "metric"]
+__all__ = ["OTHERS", "POINTED", "Measure", "accuracy", "accuracy_at", "diagnostic", "metric"]
 
 
 @dataclass(frozen=True)
@@ -44,3 +44,25 @@ def diagnostic(name: str, form: str = "normalized") -> Measure:
     """A diagnostic of the trained model that is one number per seed."""
     words = f"{name.replace('_', ' ')}, {form}"
     return Measure(words, lambda outcome: [float(v) for v in outcome.diagnostic(name, form)])
+
+
+def _of_pointed(outcome: Outcome) -> list[tuple[float, float]]:
+    """Per seed: what the head with the largest map loses, and the most that another one does."""
+    found = []
+    for record in outcome.records:
+        heads = [head for layer in record["diagnostics"]["heads"] for head in layer]
+        first, *others = sorted(heads, key=lambda head: -head["map"])
+        found.append((first["lost"], max(head["lost"] for head in others)))
+    return found
+
+
+POINTED = Measure(
+    "accuracy lost without the head that the map points at",
+    lambda outcome: [own for own, _ in _of_pointed(outcome)],
+    counted=True,
+)
+OTHERS = Measure(
+    "most accuracy lost without another head",
+    lambda outcome: [other for _, other in _of_pointed(outcome)],
+    counted=True,
+)
