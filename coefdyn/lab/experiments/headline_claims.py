@@ -22,7 +22,6 @@ __all__ = ["HEADLINES"]
 
 RAW = diagnostic("near_zero_fraction", "raw")
 PERPLEXITY = metric("perplexity")
-#: accuracy from which on a seed counts as right
 RIGHT = rule2.SOLVED_FROM
 
 
