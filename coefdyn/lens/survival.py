@@ -93,10 +93,10 @@ def _gates(evolution: Evolution) -> Evolution:
     match evolution:
         case Identity() | Scalar() | Diagonal():
             return evolution
-        case Householder(log_decay=None):
-            return Identity()
-        case Householder(log_decay=log_decay, sign=sign):
-            return Scalar(log_decay=log_decay, sign=sign)
+        case Householder():
+            if evolution.log_decay is None:
+                return Identity()
+            return Scalar(log_decay=evolution.log_decay, sign=evolution.sign)
         case DiagonalPlusRankOne():
             return evolution.diagonal_part()
         case Dense():
