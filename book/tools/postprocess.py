@@ -78,6 +78,17 @@ WAIT = (
 )
 
 
+#: Where a browser denies storage, in a sandboxed frame or with all cookies blocked, asking for it
+#: throws, and the theme asks first. Choices then last as long as the page.
+STORAGE = (
+    '<script>for(const name of ["localStorage","sessionStorage"])try{window[name]}catch{'
+    "const kept=new Map(),own={getItem:(k)=>kept.get(String(k))??null,"
+    "setItem:(k,v)=>void kept.set(String(k),String(v)),removeItem:(k)=>void kept.delete(String(k)),"
+    "clear:()=>kept.clear(),key:(i)=>[...kept.keys()][i]??null,get length(){return kept.size}};"
+    "Object.defineProperty(window,name,{value:own,configurable:true})}</script>"
+)
+
+
 def postprocess(site: Path) -> None:
     """Apply the last changes to every page below `site`."""
     rewrite(site, postprocess_page)
@@ -103,6 +114,8 @@ def postprocess_page(page: Path, site: Path) -> str:
     if SEARCHING not in text:
         text = SCRIPT.sub('<script defer="defer" ', text)
     text = STATE.sub(_modules_once, text)
+    if STORAGE not in text:
+        text = text.replace("<head>", f"<head>{STORAGE}", 1)
     if WAIT not in text:
         text = text.replace("</head>", f"{WAIT}</head>", 1)
     text = _with_number(with_switches(fold_code(text)))

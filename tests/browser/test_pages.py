@@ -342,6 +342,32 @@ def test_what_people_type_finds_the_page_that_answers(visit: Open) -> None:
     assert missed == {}
 
 
+def test_figures_work_in_a_frame_without_storage(visit: Open, address: str) -> None:
+    """As course platforms embed a page: asking for storage throws there."""
+    page = visit("start.html").page
+    path = f"{address}principles/principle_3.html"
+    page.set_content(
+        f'<iframe sandbox="allow-scripts" src="{path}" width=1200 height=800></iframe>'
+    )
+    frame = page.frame_locator("iframe")
+    frame.locator("[data-cd=explorer] canvas").first.wait_for()
+    slider = frame.locator("[data-cd=control-decay]").first
+    slider.fill("0.5")
+    assert slider.input_value() == "0.5"
+
+
+def test_a_missing_page_leads_back(visit: Open, address: str) -> None:
+    """A server shows the page under any address."""
+    page = visit("start.html").page
+    text = (BOOK / "assets" / "extra" / "404.html").read_text(encoding="utf-8")
+    page.route("**/lost.html", lambda route: route.fulfill(body=text, content_type="text/html"))
+    for path in ("lost.html", "principles/lost.html"):
+        page.goto(address + path)
+        links = page.eval_on_selector_all("a", "all => all.map((a) => a.href)")
+        assert links == [f"{address}index.html", f"{address}genindex.html"]
+        assert page.locator("form").evaluate("(form) => form.action") == f"{address}search.html"
+
+
 WIDE = "architectures/gated_deltanet.html"
 CORNER = """() => {
   const bar = document.querySelector(".bd-header-article").getBoundingClientRect();
