@@ -17,7 +17,9 @@
   function step(by) {
     const all = steps();
     const at = all.findIndex((one) => one.matches("[aria-pressed=true], [aria-current=step]"));
-    all[(Math.max(at, by > 0 ? -1 : 0) + by + all.length) % all.length]?.click();
+    const next = all[(Math.max(at, by > 0 ? -1 : 0) + by + all.length) % all.length];
+    next?.click();
+    next?.focus({ preventScroll: true });
   }
 
   function keys(event) {
@@ -34,7 +36,7 @@
     document.documentElement.toggleAttribute("data-present", on);
     if (on) {
       document.addEventListener("keydown", keys);
-      (explorer().querySelector("[data-cd=path-next]") ?? steps()[0])?.focus();
+      (explorer().querySelector("[data-cd=path-next], [data-cd^=stop-][tabindex='0']") ?? steps()[0])?.focus();
     } else {
       document.removeEventListener("keydown", keys);
       button.focus();

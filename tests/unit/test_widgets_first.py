@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from mixer_cases import build
 
-from coefdyn import CoefficientDynamics
 from coefdyn.widgets import Explorer
 
 
@@ -37,9 +37,9 @@ def test_what_cannot_be_is_refused_in_words() -> None:
         Explorer(choices=["readout"])
     with pytest.raises(ValueError, match="did you mean 'first'"):
         Explorer(view="frist")
-    q = torch.ones(3, 2)
+    x = torch.randn(3, 12, dtype=torch.float64)
     with pytest.raises(ValueError, match="leave view out"):
-        Explorer.from_dynamics(CoefficientDynamics(q=q, k=q), view="first")
+        Explorer.from_mixer(build("GLA"), x, (1,), view="first")
 
 
 def test_a_saved_one_is_a_first_figure_again() -> None:

@@ -139,10 +139,10 @@ export function makePath(app) {
     tabTo(at);
     setText(caption, at >= 0 ? stopWords(path.stops[at]) : "Not on this path: press a step, or play it.");
   });
-  const bar = element("div", { class: "cdx-path-bar" }, play.button, step(-1, "←", "path-prev"), step(1, "→", "path-next"), ...ends, slide.node);
+  const bar = element("div", { class: "cdx-path-bar" }, play.button, step(-1, "←", "path-prev"), step(1, "→", "path-next"), ...ends);
   bar.querySelector("[data-cd=path-prev]").setAttribute("aria-label", "← one step back");
   bar.querySelector("[data-cd=path-next]").setAttribute("aria-label", "→ one step on");
-  return element("div", { class: "cdx-path", role: "group", "aria-label": "The path, one ingredient a step", "data-cd": "path", "data-locks": true }, list, bar, caption);
+  return element("div", { class: "cdx-path", role: "group", "aria-label": "The path, one ingredient a step", "data-cd": "path", "data-locks": true }, list, bar, element("div", { class: "cdx-path-foot" }, slide.node, caption));
 }
 
 // All the way at once: every structure is diag(a)(I − βzzᵀ)diag(a′), so log a, β, z and log b move in between, and
@@ -151,7 +151,7 @@ function slideTo(app, path) {
   const morph = { ...app, change: (patch, done) => app.change({ ...patch, morph_to: app.settings.morph_to || path.to }, done) };
   const { node, update } = sliderControl("morph", SCHEMA.ranges.morph, morph);
   const input = node.querySelector("input");
-  node.querySelector("label").textContent = "or slide";
+  node.querySelector("label").textContent = "slide";
   input.setAttribute("aria-label", "Slide from the design on show to the end of the path");
   return { node, update(s) {
     update(s.morph_to ? s : { ...s, morph: 0 });
