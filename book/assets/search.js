@@ -2,8 +2,7 @@
    asked for comes first, and excerpts show sentences instead of code and numbers. */
 "use strict";
 
-/* eslint-disable-next-line no-unused-vars */
-var Scorer = {
+window.Scorer = {
   objNameMatch: 11,
   objPartialMatch: 6,
   objPrio: { 0: 15, 1: 5, 2: -5 },
@@ -25,7 +24,6 @@ const BESIDE =
   "script, style, pre, table, math, svg, nav, .headerlink, .cell, .goal, .tableofcontents, [data-cd]";
 
 document.addEventListener("DOMContentLoaded", () => {
-  /* global Search */
   const text = Search.htmlToText;
   Search.htmlToText = (html, anchor) => {
     const page = new DOMParser().parseFromString(html, "text/html");

@@ -345,15 +345,13 @@ def test_what_people_type_finds_the_page_that_answers(visit: Open) -> None:
 def test_figures_work_in_a_frame_without_storage(visit: Open, address: str) -> None:
     """As course platforms embed a page: asking for storage throws there."""
     page = visit("start.html").page
-    path = f"{address}principles/principle_3.html"
     page.set_content(
-        f'<iframe sandbox="allow-scripts" src="{path}" width=1200 height=800></iframe>'
+        f'<iframe sandbox="allow-scripts" src="{address}index.html" width=1200 height=800></iframe>'
     )
     frame = page.frame_locator("iframe")
-    frame.locator("[data-cd=explorer] canvas").first.wait_for()
-    slider = frame.locator("[data-cd=control-decay]").first
-    slider.fill("0.5")
-    assert slider.input_value() == "0.5"
+    stop = frame.locator("[data-cd=stop-softmax_attention]").first
+    stop.click()
+    frame.locator("[data-cd=stop-softmax_attention][aria-current=step]").first.wait_for()
 
 
 def test_a_missing_page_leads_back(visit: Open, address: str) -> None:
