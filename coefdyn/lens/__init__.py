@@ -5,6 +5,7 @@ seen = trace(model, input_ids)
 for layer in seen: print(layer.name, layer.mechanism, layer.error)
 """
 
+from coefdyn.lens.cache_plan import CachePlan, HeadCost, MeasuredPlan
 from coefdyn.lens.changes import Change, HeadsSeen, patched, using, window, without_decay
 from coefdyn.lens.check import CheckReport, Finding, check
 from coefdyn.lens.documents import Document
@@ -12,6 +13,7 @@ from coefdyn.lens.effects import effects
 from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.memory import MixerMemory, ModelMemory, memory, memory_table
+from coefdyn.lens.plan import plan
 from coefdyn.lens.reading import (
     SCORES,
     HeadReading,
@@ -30,15 +32,18 @@ from coefdyn.lens.trace import torch_operations, trace, tracing
 
 __all__ = [
     "SCORES",
+    "CachePlan",
     "Change",
     "CheckReport",
     "Document",
     "Finding",
+    "HeadCost",
     "HeadReading",
     "HeadsSeen",
     "Induction",
     "KeptHeads",
     "LayerTrace",
+    "MeasuredPlan",
     "MixerMemory",
     "ModelMemory",
     "Survival",
@@ -55,6 +60,7 @@ __all__ = [
     "memory_table",
     "output_sizes",
     "patched",
+    "plan",
     "replaced",
     "shares",
     "survival",

@@ -37,6 +37,7 @@ __all__ = [
     "NAMED",
     "Change",
     "HeadsSeen",
+    "Windowed",
     "as_change",
     "patched",
     "using",
@@ -135,7 +136,9 @@ class _Designed(Change):
         return changed.apply(seen.values)[..., -seen.output.shape[-2] :, :]
 
 
-class _Windowed(_Designed):
+class Windowed(_Designed):
+    """The last ``size`` tokens and the first ``sink`` ones."""
+
     def __init__(self, size: int, sink: int) -> None:
         words = f"window {size}" + (f" and sink {sink}" if sink else "")
         super().__init__(words, lambda design: design)
@@ -148,11 +151,15 @@ class _Windowed(_Designed):
             return replace(d, mask=Window(size))
         place = torch.arange(d.length, device=d.device)
         allowed = (place <= place[:, None]).expand(1, 1, -1, -1)
+        recent = place[:, None] - place < self.size
+        said = seen.segments
+        if d.mask is None and (said is None or said.shape[-1] != d.length):
+            return replace(d, mask=Given(allowed & (recent | (place < self.sink))))
         if d.mask is not None:
             allowed = allowed & d.mask.rows(0, d.length, 0, d.device)
-        kept = allowed & (place[:, None] - place < self.size)
+        kept = allowed & recent
         if self.sink:
-            own, said = allowed, seen.segments
+            own = allowed
             if said is not None and said.shape[-1] == d.length:
                 same = (said[:, :, None] == said[:, None, :]) & (said != 0)[:, None, :]
                 own = allowed & same[:, None]
@@ -197,7 +204,7 @@ def window(size: int, *, sink: int = 0) -> Change:
     Raises:
         ValueError: for a size below 1 or a negative sink.
     """
-    return _Windowed(check_count("size", size), check_count("sink", sink, least=0))
+    return Windowed(check_count("size", size), check_count("sink", sink, least=0))
 
 
 def using(*, readout: Readout | None = None, normalizer: Normalizer | None = None) -> Change:

@@ -16,9 +16,9 @@ from coefdyn.lens.record import Trace
 from coefdyn.lens.replace import Changes, What, replaced
 from coefdyn.lens.trace import trace
 from coefdyn.progress import Progress
-from coefdyn.shapes import Int, Tensor
+from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["effects"]
+__all__ = ["effects", "logits_of", "token_losses"]
 
 Row = dict[str, Any]
 
@@ -117,14 +117,14 @@ class _Measure:
 
     def compare_with(self, output: Any) -> None:
         """The model as it is."""
-        logits = _logits(output)
+        logits = logits_of(output)
         self.real = _real(self.segments, logits)
         self.logits, self.loss = logits, self._loss(logits)
         self.largest = logits[self.real].abs().amax().item()
         self.before = self._numbers(output)
 
     def __call__(self, output: Any) -> Row:
-        logits = _logits(output)
+        logits = logits_of(output)
         gap = (logits - self.logits)[self.real].abs().amax().item()
         row: Row = {
             "logit_change": gap / self.largest if self.largest > 0 else gap,
@@ -138,13 +138,8 @@ class _Measure:
         """Mean cross-entropy of the next token of the same sequence, nats."""
         if self.ids is None or logits.shape[:2] != self.ids.shape or logits.shape[1] < 2:
             return float("nan")
-        follows = self.real[:, 1:] & self.real[:, :-1]
-        if self.segments is not None and self.segments.shape == self.ids.shape:
-            follows = follows & (self.segments[:, 1:] == self.segments[:, :-1])
-        if not bool(follows.any()):
-            return float("nan")
-        told, wanted = logits[:, :-1][follows], self.ids[:, 1:][follows]
-        return functional.cross_entropy(told.double(), wanted).item()
+        losses = token_losses(logits, self.ids, self.segments)
+        return losses.double().mean().item()
 
     def _numbers(self, output: Any) -> dict[str, float]:
         if self.metric is None:
@@ -154,15 +149,31 @@ class _Measure:
         return {name: float(value) for name, value in named.items()}
 
 
-def _logits(output: Any) -> Tensor:
+def logits_of(output: Any) -> Float[Tensor, "B L vocabulary"]:
+    """The logits among what a model returned; raises where there are none."""
     logits = getattr(output, "logits", output)
     logits = logits[0] if isinstance(logits, (tuple, list)) else logits
     if not isinstance(logits, Tensor) or logits.ndim != 3:
         raise Refused(
-            "effects needs logits (B, L, vocabulary): an output with .logits, or a tensor; got "
+            "a loss needs logits (B, L, vocabulary): an output with .logits, or a tensor; got "
             f"{type(output).__name__}. Pass a model with a head (a class named ...ForCausalLM)."
         )
     return logits
+
+
+def token_losses(
+    logits: Float[Tensor, "B L vocabulary"],
+    ids: Int[Tensor, "B L"],
+    segments: Int[Tensor, "B L"] | None = None,
+) -> Float[Tensor, " n"]:
+    """Cross-entropy of each next token of the same sequence, in nats, in float32 or wider."""
+    real = _real(segments, logits)
+    follows = real[:, 1:] & real[:, :-1]
+    if segments is not None and segments.shape == ids.shape:
+        follows = follows & (segments[:, 1:] == segments[:, :-1])
+    told = logits[:, :-1][follows]
+    told = told.float() if told.element_size() < 4 else told
+    return functional.cross_entropy(told, ids[:, 1:][follows], reduction="none")
 
 
 def _real(segments: Tensor | None, logits: Tensor) -> Tensor:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from coefdyn.plots.style import COEFFICIENT_CMAP, INGREDIENT_COLORS, centered_norm
+from coefdyn.plots.style import (
+    COEFFICIENT_CMAP,
+    DATA_COLORS,
+    INGREDIENT_COLORS,
+    centered_norm,
+)
 from coefdyn.plots.views import plot_coefficients
 
 if TYPE_CHECKING:
@@ -21,6 +26,7 @@ __all__ = [
     "plot_effects",
     "plot_head_maps",
     "plot_head_table",
+    "plot_plans",
     "plot_profile",
     "plot_scores",
     "plot_survival",
@@ -132,6 +138,48 @@ def plot_effects(
     axis.set_yticks(range(len(layers)), layers)
     axis.set_ylabel("")
     return image
+
+
+def plot_plans(axis: Axes, rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
+    """Rise of the loss for a smaller cache, a line per order in which heads are cut.
+
+    Args:
+        axis: where to draw.
+        rows: with ``order``, ``share`` of the heads that are cut, ``rise`` of the loss in nats per
+            token, and its interval ``low`` to ``high``, as ``python -m coefdyn.lens plan`` writes
+            them. A row with a share of 1 belongs to every order.
+        title: above the axis.
+
+    Raises:
+        ValueError: for no rows, or rows without one of these.
+    """
+    needed = ("order", "share", "rise", "low", "high")
+    missing = [key for key in needed if any(key not in row for row in rows)]
+    if missing or not rows:
+        raise ValueError(
+            f"plot_plans needs rows with {', '.join(needed)}, got "
+            f"{'none' if not rows else 'rows without ' + ', '.join(missing)}; pass the 'rows' of "
+            "the file that python -m coefdyn.lens plan writes."
+        )
+    orders = list(dict.fromkeys(row["order"] for row in rows))
+    for place, order in enumerate(orders):
+        mine = sorted(
+            (row for row in rows if row["order"] == order or row["share"] == 1.0),
+            key=lambda row: float(row["share"]),
+        )
+        share = [100 * row["share"] for row in mine]
+        rise = [row["rise"] for row in mine]
+        below = [row["rise"] - row["low"] for row in mine]
+        above = [row["high"] - row["rise"] for row in mine]
+        color = DATA_COLORS[place % len(DATA_COLORS)]
+        style = "-" if place < len(DATA_COLORS) else "--"
+        axis.errorbar(
+            share, rise, [below, above], color=color, linestyle=style, marker="o", markersize=3,
+            linewidth=1.2, elinewidth=0.8, capsize=2, label=order,
+        )  # fmt: skip
+    axis.set(xlabel="key-value heads cut (%)", ylabel="rise of the loss (nats per token)")
+    axis.set_title(title)
+    axis.legend()
 
 
 def plot_head_maps(axes: Sequence[Axes], maps: torch.Tensor, titles: Sequence[str]) -> None:

@@ -1,0 +1,317 @@
+"""Trial of plans for a cache: orders of heads against each other on texts not planned on.
+
+Also a needle: a sentence with a number, far outside every window, is asked for at the end. A mean
+loss hides what one answer shows.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from coefdyn.lens.adapters.base import Refused
+from coefdyn.lens.cache_plan import CachePlan
+from coefdyn.lens.changes import window
+from coefdyn.lens.effects import logits_of
+from coefdyn.lens.plan import plan
+from coefdyn.lens.replace import replaced
+from coefdyn.options import check_count
+from coefdyn.progress import Progress
+from coefdyn.shapes import Int, Tensor
+
+__all__ = ["ORDERS", "TrialConfig", "correlations", "interval", "needles", "run", "split_texts"]
+
+#: resamples of an interval, and its confidence
+RESAMPLES, CONFIDENCE = 4000, 0.95
+#: where the needle lies, as a share of the text before the question
+DEEPEST, SHALLOWEST = 0.1, 0.6
+NAMES = ("Anna", "Omar", "Ruth", "Igor", "Lena", "Hugo", "Mara", "Paul")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialConfig:
+    """Settings of a trial.
+
+    Attributes:
+        length: tokens of each text.
+        sink, window: tokens that a cut head keeps.
+        planned, held_out: texts to plan on, and to measure on.
+        shares: of the heads that are cut, each above 0 and at most 1.
+        orders: of ``ORDERS``.
+        needles: texts with a needle; 0 for none.
+        seed: of the random order and the needles.
+        singles: also cut each head alone on the first text planned on, beside what its own costs
+            predict.
+    """
+
+    length: int = 512
+    sink: int = 4
+    window: int = 64
+    planned: int = 4
+    held_out: int = 16
+    shares: tuple[float, ...] = (0.3, 0.5, 0.7, 0.8, 1.0)
+    orders: tuple[str, ...] = (
+        "predicted",
+        "first order",
+        "change",
+        "start share",
+        "kept share",
+        "layers",
+        "random",
+    )
+    needles: int = 16
+    seed: int = 0
+    singles: bool = False
+
+    def __post_init__(self) -> None:
+        check_count("length", self.length, least=2)
+        check_count("planned", self.planned)
+        check_count("held_out", self.held_out, least=2)
+        check_count("needles", self.needles, least=0)
+
+
+def _by(number: Callable[[Any], float]) -> Callable[[CachePlan, int], list[int]]:
+    def order(found: CachePlan, seed: int) -> list[int]:
+        return sorted(range(len(found.heads)), key=lambda place: number(found.heads[place]))
+
+    return order
+
+
+def _layers(found: CachePlan, seed: int) -> list[int]:
+    """Whole layers, those with the least predicted cost first."""
+    cost: dict[str, float] = {}
+    for one in found.heads:
+        cost[one.layer] = cost.get(one.layer, 0.0) + one.predicted
+    return _by(lambda one: (cost[one.layer], one.layer))(found, seed)  # type: ignore[arg-type, return-value]
+
+
+def _random(found: CachePlan, seed: int) -> list[int]:
+    return random.Random(seed).sample(range(len(found.heads)), len(found.heads))
+
+
+#: places of a plan's heads in the order in which they are cut
+ORDERS: dict[str, Callable[[CachePlan, int], list[int]]] = {
+    "predicted": lambda found, seed: list(range(len(found.heads))),
+    "first order": _by(lambda one: one.first_order),
+    "second order": _by(lambda one: one.second_order),
+    "change": _by(lambda one: one.change),
+    "start share": _by(lambda one: -one.start_share),
+    "kept share": _by(lambda one: -one.kept_share),
+    "layers": _layers,
+    "random": _random,
+}
+
+
+def split_texts(
+    files: Sequence[Path], tokenize: Callable[[str], list[int]], config: TrialConfig
+) -> tuple[Int[Tensor, "planned L"], Int[Tensor, "held_out L"]]:
+    """The first tokens of documents, drawn evenly from all that are long enough.
+
+    Documents end with a form feed. No document is in both parts.
+
+    Raises:
+        ValueError: for too few documents of that length.
+    """
+    pieces = [piece for path in files for piece in _read(path).split("\f") if piece.strip()]
+    ids = [
+        found[: config.length] for piece in pieces if len(found := tokenize(piece)) >= config.length
+    ]
+    wanted = config.planned + config.held_out
+    if len(ids) < wanted:
+        raise ValueError(
+            f"{wanted} documents of at least {config.length} tokens are needed, "
+            f"{', '.join(map(str, files))} hold {len(ids)}. Give more text (documents end with a "
+            "form feed), or ask for fewer or shorter ones."
+        )
+    drawn = [ids[int(place * len(ids) / wanted)] for place in range(wanted)]
+    to_plan = {int((place + 0.5) * wanted / config.planned) for place in range(config.planned)}
+    parts = [[x for i, x in enumerate(drawn) if (i in to_plan) == mine] for mine in (True, False)]
+    return torch.tensor(parts[0]), torch.tensor(parts[1])
+
+
+def _read(path: Path) -> str:
+    unpack = {".xz": lzma.decompress, ".gz": gzip.decompress}.get(path.suffix, bytes)
+    return unpack(path.read_bytes()).decode("utf-8")
+
+
+def needles(
+    texts: Int[Tensor, "n L"], tokenize: Callable[[str], list[int]], count: int, seed: int
+) -> list[tuple[Int[Tensor, "1 L"], int]]:
+    """Texts of the same length with a needle and a question, and how long the answer is."""
+    draw = random.Random(seed)
+    found = []
+    for number in range(count):
+        name, key = NAMES[number % len(NAMES)], draw.randrange(10_000, 100_000)
+        fact = tokenize(f"\nThe secret number of {name} is {key}.\n")
+        asked = tokenize(f"\nThe secret number of {name} is")
+        whole = tokenize(f"\nThe secret number of {name} is {key}")
+        answer = whole[len(asked) :]
+        filler = texts[number % len(texts)].tolist()
+        filler = filler[: len(filler) - len(fact) - len(whole)]
+        depth = draw.uniform(DEEPEST, SHALLOWEST)
+        at = int(depth * len(filler))
+        ids = [*filler[:at], *fact, *filler[at:], *whole]
+        found.append((torch.tensor([ids]), len(answer)))
+    return found
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Percentile bootstrap of the mean over texts."""
+    table = torch.tensor(values, dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    drawn = torch.randint(len(table), (RESAMPLES, len(table)), generator=generator)
+    means = table[drawn].mean(-1)
+    rest = (1 - CONFIDENCE) / 2
+    low, high = torch.quantile(means, torch.tensor([rest, 1 - rest], dtype=torch.float64)).tolist()
+    return low, high
+
+
+def _asked(
+    model: nn.Module, found: CachePlan, asked: Sequence[tuple[Tensor, int]]
+) -> dict[str, Any]:
+    """Needles whose whole answer is the likeliest, and the mean loss of the answers."""
+    right, losses = 0, []
+    for ids, size in asked:
+        with torch.no_grad(), replaced(model, found.changes):
+            logits = logits_of(model(ids))[0, -size - 1 : -1]
+        wanted = ids[0, -size:]
+        right += bool((logits.argmax(-1) == wanted).all())
+        losses.append(torch.nn.functional.cross_entropy(logits.float(), wanted).item())
+    return {"needles_right": right, "needle_loss": round(sum(losses) / len(losses), 4)}
+
+
+def run(
+    model: nn.Module,
+    tokenize: Callable[[str], list[int]],
+    files: Sequence[Path],
+    out: Path,
+    config: TrialConfig,
+    about: dict[str, Any],
+    progress: bool | None = None,
+) -> dict[str, Any]:
+    """Plan, cut in every order at every share, measure; written to ``out`` after each row.
+
+    Rows that ``out`` holds of the same settings are kept, so that a run can be interrupted.
+
+    Raises:
+        ValueError: for texts that are too few, settings that are not those of ``out``, or an order
+            that is none of ``ORDERS``.
+    """
+    unknown = [order for order in config.orders if order not in ORDERS]
+    if unknown:
+        raise ValueError(f"{unknown[0]!r} is no order; choose from {', '.join(ORDERS)}.")
+    settings = json.loads(json.dumps({**about, **vars(config)}))
+    to_plan, others = split_texts(files, tokenize, config)
+    asked = needles(others, tokenize, config.needles, config.seed)
+    record: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {}
+    if record and record["settings"] != settings:
+        raise ValueError(
+            f"{out} holds other settings, {record['settings']}; remove it, or choose --out."
+        )
+    found = plan(model, to_plan, keep=window(config.window, sink=config.sink), progress=progress)
+    if not record:
+        plain = found.measure(model, others, progress=progress)
+        record = {
+            "settings": settings,
+            "loss_planned": round(found.loss, 5),
+            "loss": [round(x, 5) for x in plain.loss],
+            "bytes": {"full": found.bytes_full, "per_head": found.heads[0].bytes_full},
+            "unsupported": dict(found.unsupported),
+            "uncut": _asked(model, found, asked) if asked else {},
+            "rows": [],
+            "heads": found.rows(),
+        }
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    if config.singles and "singles" not in record:
+        record["singles"] = _singles(model, to_plan[:1], config, progress)
+        out.write_text(json.dumps(record, indent=1) + "\n")
+    known = {(row["order"], row["share"]) for row in record["rows"]}
+    wanted = [(share, order) for share in config.shares for order in config.orders]
+    with Progress(len(wanted), "plans", progress) as bar:
+        for done, (share, order) in enumerate(wanted, start=1):
+            if share == 1.0 and order != config.orders[0]:
+                continue  # all heads, whatever the order
+            if (order, share) not in known:
+                record["rows"].append(
+                    _row(model, found, others, asked, share, order, record["loss"], config)
+                )
+                out.write_text(json.dumps(record, indent=1) + "\n")
+            bar.update(done, f"{order} {share:g}")
+    return record
+
+
+def _singles(
+    model: nn.Module, text: Tensor, config: TrialConfig, progress: bool | None
+) -> list[dict[str, Any]]:
+    """Each head cut alone on one text: the rise of its loss, and what the costs on it predict."""
+    found = plan(model, text, keep=window(config.window, sink=config.sink), progress=progress)
+    rows, places = [], range(len(found.heads))
+    with Progress(len(found.heads), "single heads", progress) as bar:
+        for place, one in enumerate(found.heads):
+            alone = found.in_order([place, *(other for other in places if other != place)])
+            measured = replace(alone, cut=1).measure(
+                model, text, before=[found.loss], progress=False
+            )
+            rows.append(
+                {
+                    "layer": one.layer,
+                    "head": one.head,
+                    "first_order": one.first_order,
+                    "predicted_here": one.predicted_here,
+                    "change": one.change,
+                    "rise": measured.mean,
+                }
+            )
+            bar.update(place + 1)
+    return rows
+
+
+def correlations(rows: Sequence[dict[str, Any]], name: str) -> tuple[float, float]:
+    """Pearson's and Spearman's correlation of a predictor with the measured rise."""
+    pair = torch.tensor([[row[name] for row in rows], [row["rise"] for row in rows]])
+    ranks = pair.argsort(-1).argsort(-1).double()
+    return tuple(torch.corrcoef(x)[0, 1].item() for x in (pair.double(), ranks))  # type: ignore[return-value]
+
+
+def _row(
+    model: nn.Module,
+    found: CachePlan,
+    others: Tensor,
+    asked: Sequence[tuple[Tensor, int]],
+    share: float,
+    order: str,
+    before: Sequence[float],
+    config: TrialConfig,
+) -> dict[str, Any]:
+    placed = found.in_order(ORDERS[order](found, config.seed))
+    cut = round(share * len(found.heads))
+    freed = [one.bytes_full - one.bytes_cut for one in placed.heads[:cut]]
+    cutting = placed.within(placed.bytes_full - sum(freed))
+    measured = cutting.measure(model, others, before=before, progress=False)
+    low, high = interval(measured.rise)
+    try:
+        in_cache: list[int] | None = list(cutting.measure_bytes(model, others[:1]))
+    except Refused:  # the model has no cache to measure
+        in_cache = None
+    return {
+        "order": order,
+        "share": share,
+        "cut": cutting.cut,
+        "bytes": cutting.bytes,
+        "bytes_measured": in_cache,
+        "predicted": round(cutting.predicted, 5),
+        "rise": round(measured.mean, 5),
+        "low": round(low, 5),
+        "high": round(high, 5),
+        "rises": [round(x, 5) for x in measured.rise],
+        **(_asked(model, cutting, asked) if asked else {}),
+    }
