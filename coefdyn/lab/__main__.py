@@ -112,6 +112,13 @@ def build_parser() -> argparse.ArgumentParser:
     lens.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
     heads = commands.add_parser("lens-heads", help="keep heads of SmolLM2-135M (see `make lens`)")
     heads.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
+    ablation = commands.add_parser(
+        "lens-ablation", help="take heads out of the small models that the lens looks into"
+    )
+    ablation.add_argument(
+        "--seeds", type=int, nargs="+", default=[0], help="0 is the kept model, others are trained"
+    )
+    ablation.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
     speed = commands.add_parser("throughput", help="one run after another against processes")
     speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
     speed.add_argument("--steps", type=given.count, default=300)
@@ -150,6 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "film": _film,
         "lens-models": _lens_models,
         "lens-heads": _lens_heads,
+        "lens-ablation": _lens_ablation,
     }
     try:
         return commands[parsed.command](parsed)
@@ -380,6 +388,13 @@ def _lens_heads(parsed: argparse.Namespace) -> int:
     from coefdyn.lab.lens_heads import write
 
     print(f"wrote heads of SmolLM2-135M into {write(parsed.out)}")
+    return 0
+
+
+def _lens_ablation(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.lens_ablation import write
+
+    print(f"wrote {write(parsed.out, parsed.seeds)}")
     return 0
 
 

@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from coefdyn.lab import lens_models
+from coefdyn.lab import lens_ablation, lens_models
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks.text import text_ids
-from coefdyn.lens import load_heads, trace
+from coefdyn.lens import load_heads, torch_operations, trace
 
 KEPT = data_folder() / "lens"
 
@@ -89,6 +89,54 @@ def test_the_record_says_what_the_kept_weights_reach(name: str) -> None:
     assert found["asked"] == told["asked"] and found["least_age"] == told["least_age"]
     for mine, theirs in zip(found["right"], told["right"], strict=True):
         assert abs(mine - theirs) <= 2  # close answers may fall otherwise on another machine
+
+
+def zeroed(name: str, module: str, columns: slice) -> nn.Module:
+    """The kept model with a part of an output projection at zero."""
+    model = kept_model(name)
+    with torch.no_grad():
+        model.get_submodule(module).weight[:, columns] = 0
+    return model
+
+
+def test_the_ablation_is_that_of_weights_set_to_zero() -> None:
+    record = json.loads((KEPT / "facts_ablation.json").read_text())
+    assert record["story"] == lens_models.EXAMPLE
+    told = {
+        (run["model"], row["case"]): row
+        for run in record["runs"]
+        if run["seed"] == 0
+        for row in run["rows"]
+    }
+    delta, last = "model.layers.0.linear_attn.out_proj", "model.layers.1.self_attn.o_proj"
+    width = kept_model("qwen3_next").get_submodule(delta).in_features // 4
+    clock = "backbone.layers.0.mixer.out_proj"
+    inner = kept_model("mamba2").get_submodule(clock).in_features // 8
+    for name, case, module, columns in (
+        ("qwen3_next", "layer 0, head 1 out", delta, slice(width, 2 * width)),
+        ("qwen3_next", "layer 1 out", last, slice(None)),
+        ("mamba2", "layer 0, head 1 out", clock, slice(inner, 2 * inner)),
+        ("mamba2", "layer 0, head 4 out", clock, slice(4 * inner, 5 * inner)),
+    ):
+        model = zeroed(name, module, columns)
+        found = lens_models.accuracy(model, lens_models.CONFIGS[name])
+        assert abs(found - told[name, case]["accuracy"]) < 0.01, case
+        ids = lens_models.to_ids(lens_models.EXAMPLE)
+        asked = ids[0] == lens_models.WORDS.index("?")
+        with torch.no_grad(), torch_operations(model):
+            said = model(ids, use_cache=False).logits[0, asked].argmax(-1).tolist()
+        assert [lens_models.WORDS[i] for i in said] == told[name, case]["answers"], case
+
+
+def test_every_case_of_the_ablation_is_on_record() -> None:
+    record = json.loads((KEPT / "facts_ablation.json").read_text())
+    for run in record["runs"]:
+        found = lens_ablation.cases(kept_model(run["model"]))
+        assert list(found) == [row["case"] for row in run["rows"]]
+    config = lens_models.FactsConfig(batch=2)
+    rows = lens_ablation.ablations(kept_model("qwen3_next"), config, rounds=1)
+    assert rows[0] == {"case": "as it is", "accuracy": 1.0, "answers": rows[0]["answers"]}
+    assert rows[0]["answers"] == ["Lima", "Oslo", "Paris", "Rome"]
 
 
 def test_the_text_is_the_task_s_behind_the_words() -> None:
