@@ -23,7 +23,8 @@ from coefdyn.execution.state import has_finite_state
 F32, F64 = torch.float32, torch.float64
 Tensors = dict[str, torch.Tensor]
 Build = Callable[[Tensors], CoefficientDynamics]
-PHIS = (readout.identity, readout.relu, readout.Pointwise(torch.tanh, name="tanh"))
+TANH = readout.Pointwise(torch.tanh, name="tanh")
+PHIS = (readout.identity, readout.relu, readout.exp, TANH)
 
 
 def drawn(rng: random.Random) -> tuple[Tensors, Build]:
