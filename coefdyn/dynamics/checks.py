@@ -99,9 +99,8 @@ def can_look_at(value: Tensor) -> bool:
         value.device.type == "cpu"
         and torch.is_grad_enabled()
         and not value.requires_grad
-        and not torch.compiler.is_compiling()
+        and can_read(value)
         and type(value) in (torch.Tensor, torch.nn.Parameter)
-        and not torch._C._functorch.is_functorch_wrapped_tensor(value)
     )
 
 

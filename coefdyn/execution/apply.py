@@ -104,11 +104,13 @@ def carry(
     """y of these tokens after those in ``state``, and the state after them."""
     check_values(dynamics, v)
     asked, dtype = dynamics, v.dtype
+    if not isinstance(state, CacheState):  # which keeps an outer decay where it has one
+        dynamics = absorbed(dynamics)
     with full_precision(v.device):
-        dynamics, values = in_working_precision(absorbed(dynamics), v)
+        dynamics, values = in_working_precision(dynamics, v)
         if state is not None:
             check_state(dynamics, values, state)
-        if not has_finite_state(dynamics):
+        if isinstance(state, CacheState) or not has_finite_state(dynamics):
             if state is None:
                 return apply(asked, v, method), recurrent.remember(dynamics, values)
             if method not in ("auto", "reference"):

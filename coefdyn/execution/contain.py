@@ -7,6 +7,7 @@ computed again from inputs that end before that token.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -28,7 +29,7 @@ def contained(
     Only where numbers can be read without waiting for them: not on CUDA, nor while a graph is
     recorded (torch.compile, torch.func).
     """
-    if y.device.type != "cpu" or not can_read(y) or bool(torch.isfinite(y.detach().sum())):
+    if y.device.type != "cpu" or not can_read(y) or math.isfinite(float(y.detach().sum())):
         return y
     before = finite_so_far(dynamics, v)
     spoilt = ~torch.isfinite(y.detach()).all(-1) & before

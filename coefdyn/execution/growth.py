@@ -38,6 +38,8 @@ __all__ = [
     "hidden_growth",
     "horizon_tokens",
     "householder_nats",
+    "most_householder_nats",
+    "most_rank_one_nats",
     "rank_one_nats",
     "reflects",
     "rise",
@@ -70,6 +72,33 @@ def householder_nats(
     return (1 - beta.detach() * size).abs().clamp(min=1.0).log().clamp(max=MOST_NATS)
 
 
+def most_householder_nats(
+    direction: Float[Tensor, "*#batch L n"], beta: Float[Tensor, "*#batch L"]
+) -> float:
+    """The largest of ``householder_nats``, from few passes over its inputs; NaN where one is."""
+    size = torch.linalg.vector_norm(direction.detach(), dim=-1)
+    low, high = torch.aminmax(size.square_() * beta.detach())
+    return math.log(max(abs(1 - float(low)), abs(1 - float(high)), 1.0))  # NaN stays, being first
+
+
+def most_rank_one_nats(
+    left: Float[Tensor, "*#batch L n"],
+    right: Float[Tensor, "*#batch L n"],
+    log_decay: Float[Tensor, "*#batch L n"],
+) -> float:
+    """At least the largest of ``rank_one_nats``: the first of its bounds, which decides for KDA."""
+    return float(_spread(left.detach(), right.detach() * (-log_decay.detach()).exp()).amax())
+
+
+def _spread(a: Float[Tensor, "*#batch L n"], b: Float[Tensor, "*#batch L n"]) -> Tensor:
+    """log ||I - a b^T||, where its n is 2 or more."""
+    kept = 1 - (a * b).sum(-1)
+    norm = torch.linalg.vector_norm
+    square = (norm(a, dim=-1) * norm(b, dim=-1)).square()
+    spread = (square * (square + 4 * kept)).clamp(min=0.0).sqrt()
+    return (kept + (square + spread) / 2).clamp(min=1.0).log() / 2
+
+
 def rank_one_nats(
     left: Float[Tensor, "*#batch L n"],
     right: Float[Tensor, "*#batch L n"],
@@ -86,11 +115,7 @@ def rank_one_nats(
     both = (left.square().sum(-1) * right.square().sum(-1)).log() / 2
     apart = torch.logaddexp(both, largest) - largest
     for a, b in ((left, right / d), (left / d, right)):
-        kept = 1 - (a * b).sum(-1)
-        square = a.square().sum(-1) * b.square().sum(-1)
-        spread = (square * (square + 4 * kept)).clamp(min=0.0).sqrt()
-        bound = (kept + (square + spread) / 2).clamp(min=1.0).log() / 2
-        apart = torch.fmin(apart, bound)
+        apart = torch.fmin(apart, _spread(a, b))
     return apart.nan_to_num(nan=MOST_NATS).clamp(max=MOST_NATS)
 
 
@@ -120,6 +145,19 @@ def design_nats(
     return sum((x.double().clamp(min=RESET) for x in parts[1:]), parts[0].double().clamp(min=RESET))
 
 
+def _most(dynamics: CoefficientDynamics, erasures: bool) -> float:
+    """At least the nats of every token and channel, in few passes; NaN where an input is."""
+    evolution: Any = dynamics.evolution
+    channels = erases(dynamics) and per_channel(evolution)
+    g = evolution.log_decay if channels else evolution.common_log_decay
+    most = sum(float(x.detach().amax()) for x in (g, dynamics.outer_log_decay) if x is not None)
+    if erasures and reflects(dynamics):
+        most += most_householder_nats(evolution.direction, evolution.beta)
+    if erasures and type(evolution) is DiagonalPlusRankOne:
+        most += most_rank_one_nats(evolution.left, evolution.right, evolution.log_decay)
+    return most
+
+
 def rise(nats: Float[Tensor, "*batch L"]) -> Float[Tensor, "*batch L"]:
     """At i: the largest sum of tokens j + 1 .. i, over all j <= i."""
     logs = -nats.cumsum(-1)
@@ -133,14 +171,12 @@ def _reach(nats: Tensor | None, log_b: Tensor) -> Tensor:
 
 
 def _rise(dynamics: CoefficientDynamics, erasures: bool = True) -> Tensor | None:
-    """Excess of each row's largest pair over those just written, ``(..., L)``.
+    """Excess of each row's largest pair over those just written, ``(..., L)``; None for 0.
 
-    None for 0, or where values stay unread.
+    Just written is the largest of RECENT tokens' log scalings. A readout that is not homogeneous
+    knows large scores from small: there the reach counts as it is, if that is more.
     """
     evolution, log_b = dynamics.evolution, dynamics.log_scaling
-    tensors = (*evolution.tensors().values(), dynamics.outer_log_decay, log_b)
-    if not all(can_read(x) for x in tensors if x is not None):
-        return None
     nats = design_nats(dynamics, erasures)
     if log_b is None:
         found = None if nats is None or nats.numel() == 0 else rise(nats)
@@ -176,11 +212,18 @@ def grows(dynamics: CoefficientDynamics, erasures: bool = True) -> bool:
     """Return whether an evolution that erases also grows by more than its limit.
 
     While a graph is recorded (vmap, torch.compile, CUDA graphs) numbers cannot be read, and the
-    answer is False: run such a design once without.
+    answer is False: run such a design once without. Most designs are answered by a bound of the
+    largest growth of a single token; pairs are summed where that does not do.
     """
-    limit = limit_nats(dynamics)
-    found = None if limit == math.inf else _rise(dynamics, erasures)
-    return found is not None and found.numel() > 0 and bool(found.amax() > limit)
+    limit, log_b = limit_nats(dynamics), dynamics.log_scaling
+    tensors = (*dynamics.evolution.tensors().values(), dynamics.outer_log_decay, log_b)
+    held = [x for x in tensors if x is not None]
+    if limit == math.inf or not all(can_read(x) and x.numel() for x in held):
+        return False
+    if log_b is None and _most(dynamics, erasures) * dynamics.length <= limit:
+        return False
+    found = _rise(dynamics, erasures)
+    return found is not None and bool(found.amax() > limit)
 
 
 def hidden_growth(dynamics: CoefficientDynamics) -> bool:

@@ -19,6 +19,8 @@ from coefdyn.execution.state import (
     State,
     has_finite_state,
     is_weighted,
+    keeps_apart,
+    outgrows,
 )
 from coefdyn.shapes import Tensor, broadcast_shapes
 
@@ -115,11 +117,17 @@ def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:
     Raises:
         ValueError: naming the first thing that does not fit.
     """
-    expected = LinearState if has_finite_state(dynamics) else CacheState
+    held_apart = isinstance(state, CacheState) and keeps_apart(dynamics)
+    expected = LinearState if has_finite_state(dynamics) and not held_apart else CacheState
     if not isinstance(state, expected):
+        why = "the readout or evolution changed along the sequence. Start again with state=None."
+        if outgrows(dynamics):
+            why = (
+                "the outer decay of these tokens outgrows the dtype beside decays per channel. "
+                "Give the whole sequence to apply, or to one extend."
+            )
         raise ValueError(
-            f"this design continues a {expected.__name__}, got a {type(state).__name__}: "
-            "the readout or evolution changed along the sequence. Start again with state=None."
+            f"this design continues a {expected.__name__}, got a {type(state).__name__}: {why}"
         )
     weighted = is_weighted(dynamics)
     n, dv, batch = dynamics.key_dim, v.shape[-1], dynamics.batch_shape

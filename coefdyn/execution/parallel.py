@@ -29,7 +29,7 @@ from coefdyn.execution.growth import grows, reflects
 from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import decays, finish, flipped_sides, flips, lower, product
 from coefdyn.execution.restrictions import allowed
-from coefdyn.execution.rows import Rows, normalize, read
+from coefdyn.execution.rows import Rows, averaged, normalize, read
 from coefdyn.execution.stabilize import RESET
 from coefdyn.execution.state import Stored, has_finite_state
 from coefdyn.shapes import Bool, Float, Tensor, broadcast_shapes
@@ -230,7 +230,8 @@ def feature_values(dynamics: CoefficientDynamics, psi: FeatureMap, mask: Tensor)
     return values.masked_fill(~mask, 0.0)
 
 
-def _rows(dynamics: CoefficientDynamics, normalizer: Normalizer) -> Rows:
+def rows_of(dynamics: CoefficientDynamics, normalizer: Normalizer) -> Rows:
+    """All rows at once."""
     mask = allowed(dynamics, 0, dynamics.length)
     phi, outer, own = dynamics.readout, outer_sums(dynamics), dynamics.own
     if isinstance(phi, FeatureMap):
@@ -244,17 +245,16 @@ def _rows(dynamics: CoefficientDynamics, normalizer: Normalizer) -> Rows:
 def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tensor, "*batch L L"]:
     """alpha, or alpha / eta; exact zeros above the diagonal."""
     eta = dynamics.normalizer if normalized else One()
-    rows = _rows(dynamics, eta)
+    rows = rows_of(dynamics, eta)
     return normalize(rows.values, rows.values.sum(-1, keepdim=True), rows.offset, eta)
 
 
 def apply(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
-    """y from the whole matrix; eta divides after the product, d_v numbers per row instead of L."""
+    """y from the whole matrix."""
     eta = dynamics.normalizer
     if reflects(dynamics) and has_finite_state(dynamics) and not grows(dynamics):
         return erasing(dynamics, v)
-    rows = _rows(dynamics, eta)
-    return normalize(rows.values @ v, rows.values.sum(-1, keepdim=True), rows.offset, eta)
+    return averaged(rows_of(dynamics, eta), v, eta)
 
 
 def erasing(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:

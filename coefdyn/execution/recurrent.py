@@ -20,7 +20,7 @@ from coefdyn.execution.parallel import outer_sums
 from coefdyn.execution.problem import Gates, finish, lower, product
 from coefdyn.execution.reference import advance, nothing_stored, read_row
 from coefdyn.execution.restrictions import check_unrestricted
-from coefdyn.execution.rows import log_size, normalize
+from coefdyn.execution.rows import averaged, log_size
 from coefdyn.execution.state import CacheState, LinearState, State, Stored, has_finite_state
 from coefdyn.shapes import Tensor, broadcast_shapes
 
@@ -177,10 +177,8 @@ def _tile(
     past, outputs = values.shape[-2] - dynamics.length, []
     for i in range(start, stop):
         stored = advance(dynamics, stored, i)
-        row, offset = read_row(dynamics, stored, i)
         eta = dynamics.normalizer.narrow(i, 1)
-        out = row @ values[..., : past + i + 1, :]
-        outputs.append(normalize(out, row.sum(-1, keepdim=True), offset, eta))
+        outputs.append(averaged(read_row(dynamics, stored, i), values[..., : past + i + 1, :], eta))
     return torch.cat(outputs, -2), stored
 
 

@@ -25,7 +25,7 @@ from coefdyn.dynamics.evolution import (
     Scalar,
 )
 from coefdyn.dynamics.readout import FeatureMap
-from coefdyn.execution.state import has_finite_state
+from coefdyn.execution.state import has_finite_state, outgrows
 from coefdyn.shapes import Bool, Float, Tensor
 
 __all__ = ["absorbed", "allowed", "check_unrestricted", "in_features", "with_own", "with_sink"]
@@ -95,9 +95,12 @@ def check_unrestricted(dynamics: CoefficientDynamics, method: str, remedy: str) 
             f"mask={dynamics.mask!r} asks for some of it. {remedy}"
         )
     if dynamics.outer_log_decay is not None:
+        why = "it lies outside phi, and is no factor of A_t there"
+        if outgrows(dynamics):
+            why = "it outgrows the dtype beside decays per channel"
         raise ValueError(
-            f"method={method!r} has no outer decay with the readout {dynamics.readout!r}: it lies "
-            f"outside phi, and is no factor of A_t there. {remedy}"
+            f"method={method!r} has no outer decay with the readout {dynamics.readout!r}: {why}. "
+            f"{remedy}"
         )
 
 

@@ -13,15 +13,29 @@ from typing import NamedTuple
 import torch
 
 from coefdyn.dynamics import readout as readouts
+from coefdyn.dynamics.checks import can_read
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, One, RowSum
 from coefdyn.dynamics.readout import Pointwise
 from coefdyn.execution.restrictions import with_own, with_sink
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["SOFTPLUS_IS_EXP", "Rows", "normalize", "read", "safe_divide"]
+__all__ = [
+    "SOFTPLUS_IS_EXP",
+    "Rows",
+    "averaged",
+    "concentrated",
+    "loud",
+    "normalize",
+    "read",
+    "rest",
+    "safe_divide",
+]
 
 #: below this score softplus(s) is exp(s) to the last digit of float64
 SOFTPLUS_IS_EXP = -40.0
+
+#: a score whose rounding is still small beside a gradient of size 1
+LOUD, LOUD_FLOAT64 = 1e3, 1e5
 
 
 class Rows(NamedTuple):
@@ -131,6 +145,45 @@ def _read(
         return Rows(values * outer.exp(), offset)
     top = largest(outer + log_size(values), mask)
     return Rows(values * (outer - top).exp(), top if offset is None else offset + top)
+
+
+def concentrated(total: Float[Tensor, "*#batch i 1"], offset: Tensor | None) -> bool:
+    """Whether one pair holds all of every row, up to eps^(1/3), or of one with a score above LOUD.
+
+    1 is the largest value of a row that was divided by exp(offset).
+
+    The gradient of its score, the value's share less that of the mean, is then a difference of two
+    equal numbers, which have to be rounded alike. Asked where a gradient is recorded and numbers
+    can be read without waiting for them: not on CUDA.
+    """
+    if offset is None or not torch.is_grad_enabled() or not total.requires_grad:
+        return False
+    if total.device.type != "cpu" or not can_read(total) or total.numel() == 0:
+        return False
+    alone = total.detach() - 1 <= rest(total.dtype)
+    return bool(alone.all()) or bool((alone & (offset.abs() > loud(total.dtype))).any())
+
+
+def loud(dtype: torch.dtype) -> float:
+    """LOUD of a dtype."""
+    return LOUD_FLOAT64 if dtype == torch.float64 else LOUD
+
+
+def rest(dtype: torch.dtype) -> float:
+    """What all other pairs of a concentrated row may hold together, the largest holding 1."""
+    return torch.finfo(dtype).eps ** (1 / 3)
+
+
+def averaged(rows: Rows, v: Float[Tensor, "*#batch j c"], normalizer: Normalizer) -> Tensor:
+    """sum_j alpha_ij v_j / eta_i, divided after the sum: c numbers per row instead of j.
+
+    Before it where rows are concentrated, as in the reference.
+    """
+    values, offset = rows
+    total = values.sum(-1, keepdim=True)
+    if concentrated(total, offset):
+        return normalize(values, total, offset, normalizer) @ v
+    return normalize(values @ v, total, offset, normalizer)
 
 
 def safe_divide(values: Tensor, total: Tensor) -> Tensor:

@@ -8,18 +8,20 @@ A mixer adds its convolutions' last inputs, and a model holds one state per mixe
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import torch
 from torch.utils import _pytree
 
 from coefdyn.dynamics.checks import can_read
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.dynamics.evolution import Dense, Evolution, Identity
+from coefdyn.dynamics.evolution import Dense, Diagonal, DiagonalPlusRankOne, Evolution, Identity
 from coefdyn.dynamics.readout import FeatureMap
+from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = [
@@ -271,7 +273,8 @@ def has_finite_state(dynamics: CoefficientDynamics) -> bool:
     """Return whether one matrix holds the past: identity readout, or a feature map with A_t = I.
 
     Not where pairs are masked, nor with an outer decay that A_t cannot take in: of features beside
-    a sink, of a structure of one's own, or of a Dense one where eta follows its scale in the log.
+    a sink, of a structure of one's own, or of a Dense one where eta follows its scale in the log;
+    of decays per channel where it outgrows the dtype and eta cancels that.
     """
     phi = dynamics.readout
     sunk = getattr(dynamics.normalizer, "sink", None) is not None
@@ -280,7 +283,36 @@ def has_finite_state(dynamics: CoefficientDynamics) -> bool:
     own = own or (kind is Dense and dynamics.normalizer.cancels_scale)
     if dynamics.mask is not None or ((sunk or own) and dynamics.outer_log_decay is not None):
         return False
+    if phi.is_linear and outgrows(dynamics):
+        return False
     return phi.is_linear or (isinstance(phi, FeatureMap) and type(dynamics.evolution) is Identity)
+
+
+def keeps_apart(dynamics: CoefficientDynamics) -> bool:
+    """Whether an outer decay may have to stay apart from decays per channel, since eta cancels what
+    it grows by: see ``outgrows``."""
+    channels = type(dynamics.evolution) in (Diagonal, DiagonalPlusRankOne)
+    return channels and dynamics.outer_log_decay is not None and dynamics.normalizer.cancels_scale
+
+
+def outgrows(dynamics: CoefficientDynamics) -> bool:
+    """Whether a state would leave half the range of its dtype by an outer decay that grows faster
+    than the channels of A_t fade, where eta cancels it: A_t per channel has no place for it then.
+
+    False while a graph is recorded, where numbers cannot be read.
+    """
+    if not keeps_apart(dynamics) or 0 in dynamics.batch_shape:
+        return False
+    c, g = cast(Tensor, dynamics.outer_log_decay), cast(Any, dynamics.evolution).log_decay
+    if not can_read(c) or not can_read(g):
+        return False
+    dtype = torch.promote_types(dynamics.dtype, torch.float32)  # half precision is computed in it
+    most = math.log(torch.finfo(dtype).max) / 2
+    if float(c.detach().amax()) * dynamics.length <= most:
+        return False
+    nats = (c.detach().double()[..., None] + g.detach().double()).clamp(min=RESET)
+    sums = nats.cumsum(-2)
+    return bool((sums - sums.cummin(-2).values).amax() > most)
 
 
 def is_weighted(dynamics: CoefficientDynamics) -> bool:

@@ -16,7 +16,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Identity
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution import parallel
-from coefdyn.execution.inputs import can_read_all, tensors_of, with_tensors
+from coefdyn.execution.inputs import can_read, tensors_of, with_tensors
 from coefdyn.execution.restrictions import in_features
 from coefdyn.shapes import Tensor
 
@@ -44,9 +44,10 @@ def nested(dynamics: CoefficientDynamics, v: Tensor) -> bool:
 
 def twice(run: Run, dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     """run(dynamics, v), whose gradient can be differentiated again."""
+    if dynamics.length > TWICE_UP_TO or not torch.is_grad_enabled():
+        return run(dynamics, v)
     held = [*tensors_of(dynamics), v]
-    recorded = torch.is_grad_enabled() and any(x.requires_grad for x in held)
-    if not recorded or dynamics.length > TWICE_UP_TO or not can_read_all(dynamics, v):
+    if not any(x.requires_grad for x in held) or not all(can_read(x) for x in held):
         return run(dynamics, v)
     if isinstance(dynamics.readout, FeatureMap) and type(dynamics.evolution) is Identity:
         if getattr(dynamics.normalizer, "sink", None) is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -17,11 +18,13 @@ from torch.nn.functional import normalize
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.execution.apply import resolve
 from coefdyn.execution.growth import grows, horizon_tokens
+from coefdyn.execution.state import has_finite_state
 
 F32, F64 = torch.float32, torch.float64
 Tensors = dict[str, torch.Tensor]
 Build = Callable[[Tensors], CoefficientDynamics]
-PHIS = (readout.identity, readout.relu, readout.Pointwise(torch.tanh, name="tanh"))
+TANH = readout.Pointwise(torch.tanh, name="tanh")
+PHIS = (readout.identity, readout.relu, readout.exp, TANH)
 
 
 def drawn(rng: random.Random) -> tuple[Tensors, Build]:
@@ -181,3 +184,59 @@ def test_benign_designs_do_not_grow() -> None:
         )
         assert not grows(d)
         assert horizon_tokens(d) == 500
+
+
+@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize("eta", [normalizer.RowSum(), normalizer.FlooredRowSum(1.0)])
+@pytest.mark.parametrize("structure", ["diagonal", "rank one"])
+def test_an_outer_growth_out_of_range_beside_decays_per_channel(
+    structure: str, eta: normalizer.Normalizer, dtype: torch.dtype
+) -> None:
+    """eta cancels what a state in A_t's own scale could not hold: 139 tokens of 8 nats."""
+    generator = torch.Generator().manual_seed(0)
+
+    def uniform(*shape: int) -> torch.Tensor:
+        return torch.rand(*shape, generator=generator, dtype=F64).to(dtype).double()
+
+    length, n = 140, 3
+    x = {"q": uniform(length, n), "k": uniform(length, n), "v": uniform(length, 2) - 0.5}
+    x |= {"g": -0.1 * uniform(length, n), "c": torch.full((length,), 8.0, dtype=F64)}
+    x |= {"left": 0.3 * uniform(length, n), "right": 0.3 * uniform(length, n)}
+
+    def build(x: Tensors) -> CoefficientDynamics:
+        sides = {"left": x["left"], "right": x["right"]}
+        a = evolution.Diagonal(log_decay=x["g"])
+        if structure == "rank one":
+            a = evolution.DiagonalPlusRankOne(log_decay=x["g"], **sides)
+        return CoefficientDynamics(
+            q=x["q"],
+            k=x["k"],
+            evolution=a,
+            scaling=1.0,
+            readout=readout.identity,
+            normalizer=eta,
+            outer_log_decay=x["c"],
+        )
+
+    want, own = (computed(x, build, "reference", kind) for kind in (F64, dtype))
+    for method in ("auto", "parallel", "chunked", "coefficients"):
+        got = computed(x, build, method, dtype)
+        for name, value in want.items():
+            limit = tolerance("parallel", dtype, "output" if name == "y" else "gradient")
+            limit = max(limit, 30 * relative_error(own[name], value))
+            assert relative_error(got[name], value) <= limit, (method, name)
+    d, v, state, outputs = build(x).to(dtype), x["v"].to(dtype), None, []
+    for start, size in ((0, 60), (60, 70), *((i, 1) for i in range(130, length))):
+        y, state = d.narrow(start, size).extend(v[start : start + size], state)
+        outputs.append(y)
+    limit = max(tolerance("parallel", dtype, "step"), 30 * relative_error(own["y"], want["y"]))
+    assert relative_error(torch.cat(outputs), want["y"]) <= limit
+    few = d.narrow(0, 2).extend(v[:2])[1]
+    for refused in (
+        lambda: d.apply(v, "recurrent"),
+        lambda: d.narrow(2, 100).extend(v[2:102], few),
+    ):
+        with pytest.raises(ValueError, match="outgrows the dtype beside decays per channel"):
+            refused()
+    benign = replace(build(x), outer_log_decay=torch.full((length,), 0.05, dtype=F64))
+    assert has_finite_state(benign) and not has_finite_state(build(x))

@@ -8,6 +8,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.linear import KERNELS, linear_scan
 from coefdyn.execution.chunked.pointwise import apply_pointwise, is_softmax
+from coefdyn.execution.chunked.rows import apply_rows, starts_concentrated
 from coefdyn.execution.growth import erases, growth_message, hidden_growth
 from coefdyn.execution.inputs import check_state, check_values, in_working_precision
 from coefdyn.execution.restrictions import absorbed
@@ -71,6 +72,8 @@ def run_chunked(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) 
 def _run(dynamics: CoefficientDynamics, v: Tensor, chunk: int) -> Tensor:
     if has_finite_state(dynamics):
         return linear_scan(dynamics, v, None, chunk)[0]
+    if starts_concentrated(dynamics, v):
+        return apply_rows(dynamics, v, chunk)
     return apply_pointwise(dynamics, v, chunk)
 
 

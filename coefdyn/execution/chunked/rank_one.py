@@ -33,7 +33,7 @@ from coefdyn.execution.chunked.householder import solve_lower, solve_upper
 from coefdyn.execution.chunked.operators import Kernel
 from coefdyn.execution.chunked.scalar import output_shapes, own_pairs, tile_bytes, write_factor
 from coefdyn.execution.chunked.tiles import STEADY, batch_groups, chunk_bounds, cut, scaled
-from coefdyn.execution.growth import LIMIT_NATS, rank_one_nats, rise
+from coefdyn.execution.growth import LIMIT_NATS, most_rank_one_nats, rank_one_nats, rise
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
@@ -83,9 +83,10 @@ def _pieces(
 def _cut(g: Float[Tensor, "B L n"], left: Tensor, right: Tensor, chunk: int) -> list[_Piece]:
     """The pieces of one group's sequence."""
     shorter = tuple(size for size in (*SHORTER, 1) if size < chunk)
-    nats = rank_one_nats(left, right, g)
-    if float((nats + g.amax(-1)).amax()) * chunk <= STEADY:
-        nats = None
+    nats = None
+    if not (most_rank_one_nats(left, right, g) + float(g.amax())) * chunk <= STEADY:  # NaN, too
+        nats = rank_one_nats(left, right, g)
+        nats = None if float((nats + g.amax(-1)).amax()) * chunk <= STEADY else nats
     return list(_pieces(g, nats, 0, g.shape[1], (chunk, *shorter)))
 
 

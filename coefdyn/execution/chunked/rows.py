@@ -8,21 +8,27 @@ backward pass.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import torch
 
+from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne
 from coefdyn.execution import parallel
 from coefdyn.execution.growth import erases, grows
+from coefdyn.execution.inputs import can_read, tensors_of
 from coefdyn.execution.problem import flips
 from coefdyn.execution.recurrent import checkpointed, step_cache
 from coefdyn.execution.restrictions import allowed
-from coefdyn.execution.rows import normalize, read
+from coefdyn.execution.rows import averaged, loud, read, rest
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["apply_rows"]
+__all__ = ["apply_rows", "starts_concentrated"]
+
+#: rows that tell whether all may be concentrated
+FIRST = 16
 
 RawRows = Callable[[int, int, int], Tensor]
 
@@ -38,6 +44,55 @@ def apply_rows(
         (start, min(start + rows, dynamics.length)) for start in range(0, dynamics.length, rows)
     ]
     return torch.cat([checkpointed(_tile, dynamics, v, raw, *tile) for tile in tiles], -2)
+
+
+def starts_concentrated(dynamics: CoefficientDynamics, v: Tensor) -> bool:
+    """Whether rows of an exp whose scale eta cancels may be ``concentrated``: where the first ones
+    are, or some score may be above LOUD.
+
+    Kernels do not round alike what cancels in the gradients of such a row, which matters if there
+    are no others. Most designs are answered by the two scores of the second row.
+    """
+    if not dynamics.readout.same_as(readouts.exp) or not dynamics.normalizer.cancels_scale:
+        return False
+    length = min(dynamics.length, FIRST)
+    if not torch.is_grad_enabled() or length < 2 or v.device.type != "cpu":
+        return False
+    held = [*tensors_of(dynamics), v]
+    if not any(x.requires_grad for x in held) or not all(can_read(x) and x.numel() for x in held):
+        return False
+    with torch.no_grad():
+        if not _loudest(dynamics) <= loud(v.dtype):
+            return True
+        if dynamics.log_scaling is None and not _apart(dynamics) >= -math.log(rest(v.dtype)):
+            return False
+        found = parallel.rows_of(dynamics.narrow(0, length), dynamics.normalizer.narrow(0, length))
+        return float(found.values.sum(-1).amax()) - 1 <= rest(v.dtype)
+
+
+def _loudest(dynamics: CoefficientDynamics) -> float:
+    """At least every score, where no erasure grows: |q| |b k| times the growth of A_t."""
+    b, sizes = dynamics.scaling, torch.linalg.vector_norm(dynamics.k, dim=-1)
+    sizes = sizes * b
+    most = float(torch.linalg.vector_norm(dynamics.q, dim=-1).amax()) * float(sizes.abs().amax())
+    g, nats = getattr(dynamics.evolution, "log_decay", None), 0.0
+    if g is not None:
+        nats = max(0.0, float(g.amax()) * dynamics.length)
+    if dynamics.log_scaling is not None:
+        nats += float(dynamics.log_scaling.amax())
+    return most * math.exp(min(nats, 700.0))
+
+
+def _apart(dynamics: CoefficientDynamics) -> float:
+    """The least difference, over all heads, of the two scores of the second row."""
+    b, c, g = dynamics.scaling, dynamics.outer_log_decay, dynamics.evolution.common_log_decay
+    k = dynamics.k[..., :2, :]
+    k = k * b[..., :2, None] if isinstance(b, torch.Tensor) else k
+    first = dynamics.evolution.rotate(k[..., :1, :], 1)
+    first = first if g is None else first * g[..., 1, None, None].exp()
+    gap = ((k[..., 1:, :] - first) * dynamics.q[..., 1:2, :]).sum(-1)
+    gap = gap if isinstance(b, torch.Tensor) else gap * b
+    return float((gap if c is None else gap - c[..., 1:2]).abs().amin())
 
 
 def _raw(dynamics: CoefficientDynamics) -> RawRows:
@@ -77,7 +132,7 @@ def _tile(
     log_weights = parallel.pair_log_weights(dynamics, start, stop)
     outer = parallel.outer_sums(dynamics, start, stop)
     eta, own = dynamics.normalizer.narrow(start, stop - start), dynamics.own
-    values, offset = read(
+    rows = read(
         raw(start, stop, first),
         None if log_weights is None else log_weights[..., first:],
         allowed(dynamics, start, stop, first),
@@ -86,4 +141,4 @@ def _tile(
         None if outer is None else outer[..., first:],
         None if own is None else own[..., start:stop],
     )
-    return normalize(values @ v[..., first:stop, :], values.sum(-1, keepdim=True), offset, eta)
+    return averaged(rows, v[..., first:stop, :], eta)

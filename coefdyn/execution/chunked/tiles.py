@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from coefdyn.execution.growth import householder_nats, rise
+from coefdyn.execution.growth import householder_nats, most_householder_nats, rise
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
@@ -68,10 +68,13 @@ def steady_chunk(
 
     For triangular systems: see ``growth.py``. From chunk to chunk nothing is lost.
     """
+    if beta.numel() == 0:
+        return chunk
+    most = 0.0 if log_decay is None else float(log_decay.amax())
+    if (most + most_householder_nats(direction, beta)) * chunk <= STEADY:
+        return chunk
     nats = householder_nats(direction, beta)
     nats = nats if log_decay is None else log_decay.clamp(min=RESET) + nats
-    if nats.numel() == 0 or float(nats.amax()) * chunk <= STEADY:
-        return chunk
     while chunk > 1:
         padded = torch.nn.functional.pad(nats.double(), (0, -nats.shape[1] % chunk))
         if float(rise(padded.unflatten(-1, (-1, chunk))).amax()) <= STEADY:
