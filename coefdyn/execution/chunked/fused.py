@@ -231,10 +231,13 @@ class _Fused(torch.autograd.Function):
             out[..., here, :], total[..., here] = joined(found)
         ctx.save_for_backward(q, k, v, sums, out, total)
         ctx.mask, ctx.rows, ctx.decay = mask, rows, decay
+        ctx.set_materialize_grads(False)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:  # "auto" took the plain matrix (twice.py)
+            return (None,) * 6
         found = _backward.apply(*ctx.saved_tensors, grad, ctx.decay, ctx.mask, ctx.rows)
         dq, dk, dv = found
         dsums = None if ctx.decay is None else -dk[..., -1].double()
