@@ -149,8 +149,9 @@ def main(arguments: list[str]) -> None:
         result["backward"] = backward_rows(quick=options.quick)
         print_backward(result["backward"])
     if options.only in "masks":
-        result["masks"] = mask_rows(quick=options.quick)
-        print_masks(result["masks"])
+        masks = mask_rows(quick=options.quick)
+        print_masks(masks)
+        result["masks"] = {"provenance": provenance({}), "rows": masks}
     if options.only in "crossover":
         result["crossover"] = crossover_rows(quick=options.quick)
         print_crossover(result["crossover"])
@@ -169,6 +170,8 @@ def write(result: dict) -> None:
         old = json.loads(OUTPUT.read_text())
         fresh = {(row["name"], row["peer"]): row for row in result["cases"]}
         kept = [fresh.pop((row["name"], row["peer"]), row) for row in old["cases"]]
+        if not result["cases"]:  # a table alone says nothing of when the cases were run
+            del result["provenance"]
         result = {**old, **result, "cases": [*kept, *fresh.values()]}
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=1) + "\n")

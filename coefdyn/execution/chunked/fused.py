@@ -186,10 +186,8 @@ def fused_attention(
     k, c = dynamics.scaled_keys(), dynamics.outer_log_decay
     if dynamics.log_scaling is not None:
         k = k * dynamics.log_scaling.exp()[..., None]
-    q, k, v = (
-        once(x.expand(*batch, *x.shape[-2:])).reshape(-1, 1, *x.shape[-2:])
-        for x in (dynamics.q, k, v)
-    )
+    heads = once(*(x.expand(*batch, *x.shape[-2:]) for x in (dynamics.q, k, v)))
+    q, k, v = (x.reshape(-1, 1, *x.shape[-2:]) for x in heads)
     sums = None
     if c is not None:
         sums = c.double().cumsum(-1).expand(*batch, -1).reshape(-1, 1, c.shape[-1])

@@ -306,9 +306,9 @@ def softmax_attention(dynamics: CoefficientDynamics, v: Tensor) -> Float[Tensor,
     k = dynamics.scaled_keys()  # a scale of 0 or below would meet the mask's -inf in the kernel
     if dynamics.log_scaling is not None:
         k = k * dynamics.log_scaling.exp()[..., None]
-    heads = [once(x.expand(*batch, *x.shape[-2:])) for x in (dynamics.q, k, v)]
+    heads = once(*(x.expand(*batch, *x.shape[-2:]) for x in (dynamics.q, k, v)))
     if len(batch) != 2:
-        heads = [x.reshape(-1, 1, *x.shape[-2:]) for x in heads]
+        heads = tuple(x.reshape(-1, 1, *x.shape[-2:]) for x in heads)
     out = functional.scaled_dot_product_attention(*heads, is_causal=True, scale=1.0)
     return out.reshape(*batch, *out.shape[-2:])
 
