@@ -28,6 +28,8 @@ PARALLEL_UP_TO: dict[type, dict[str, int]] = {
     Householder: {"linear": 32, "pointwise": 128},
     DiagonalPlusRankOne: {"linear": 32, "pointwise": 32},
 }
+#: the longest such L where a mask says how far a row reads: tiles then read no more
+MASKED_UP_TO = 64
 #: linear readouts: the most numbers that the matrices of all batch entries may hold together for
 #: that; more do not stay in cache. A triangular solve of each matrix brings the limit down
 MATRICES, HOUSEHOLDER_MATRICES = 2**21, 2**18
@@ -54,7 +56,10 @@ def choose(dynamics: CoefficientDynamics, value_dim: int = 1) -> str:
         return "recurrent" if finite and dynamics.length > STATES_UP_TO else "parallel"
     kind = "linear" if finite else "softmax" if is_softmax(dynamics) else "pointwise"
     limits = PARALLEL_UP_TO.get(type(dynamics.evolution), {})
-    short = dynamics.length <= limits.get(kind, 0)
+    longest = limits.get(kind, 0)
+    if dynamics.mask is not None and dynamics.mask.first(0) is not None:
+        longest = min(longest, MASKED_UP_TO)
+    short = dynamics.length <= longest
     if short and kind == "linear":
         numbers = prod(dynamics.batch_shape) * dynamics.length**2
         short = numbers <= (HOUSEHOLDER_MATRICES if erases(dynamics) else MATRICES)

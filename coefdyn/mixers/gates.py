@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from coefdyn.mixers.elementwise import softplus
 from coefdyn.mixers.initial import Linear, Resettable, draw_timestep
 from coefdyn.mixers.projections import split_heads
 from coefdyn.shapes import Float, Tensor
@@ -23,7 +24,7 @@ __all__ = ["ETA_MAPS", "ChannelDecay", "HeadGate", "LowRankDecay", "TimestepDeca
 #: the eta maps of normalized attention (DSF paper, eq. 22, 29, 30) and the other per-head gates
 ETA_MAPS: dict[str, Callable[[Tensor], Tensor]] = {
     "exp": torch.exp,
-    "softplus": functional.softplus,
+    "softplus": softplus,
     "sigmoid": torch.sigmoid,
 }
 
@@ -145,9 +146,9 @@ class TimestepDecay(Resettable):
     def forward(self, x: Float[Tensor, "*batch L d"]) -> tuple[Tensor, Tensor]:
         """(log a_t <= 0 in nats per token, Delta_t > 0), shaped as LowRankDecay's."""
         if self.linear is None:
-            delta = functional.softplus(self.delta_bias).expand(*x.shape[:-1], -1)
+            delta = softplus(self.delta_bias).expand(*x.shape[:-1], -1)
         else:
-            delta = functional.softplus(self.linear(x) + self.delta_bias)
+            delta = softplus(self.linear(x) + self.delta_bias)
         pair = (-delta * self.log_a.exp(), delta)
         heads = tuple(split_heads(value, self.n_heads) for value in pair)
         if self.width is None:
@@ -186,5 +187,5 @@ class ChannelDecay(Resettable):
 
     def forward(self, x: Float[Tensor, "*batch L d"]) -> Float[Tensor, "*heads L n"]:
         """log a_t <= 0 in nats per token, ``(..., H, L, n)``."""
-        gate = functional.softplus(self.up(self.down(x)) + self.bias)
+        gate = softplus(self.up(self.down(x)) + self.bias)
         return -self.log_rate.exp()[:, None, None] * split_heads(gate, self.n_heads)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Unpack
 
 import torch
-from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
+from coefdyn.mixers.elementwise import elu, softplus
 from coefdyn.mixers.heads import HeadMixer, HeadOptions, constant_scaling
 from coefdyn.options import check_choice
 from coefdyn.shapes import Tensor
@@ -17,14 +17,14 @@ __all__ = ["FEATURE_MAPS", "LinearAttention"]
 
 
 def _elu1(x: Tensor) -> Tensor:
-    return functional.elu(x) + 1.0
+    return elu(x) + 1.0
 
 
 #: psi by name; all of them act on every channel on its own and are never negative
 FEATURE_MAPS = {
     "elu1": readout.FeatureMap(_elu1, name="elu1"),
     "relu": readout.FeatureMap(torch.relu, name="relu"),
-    "softplus": readout.FeatureMap(functional.softplus, name="softplus"),
+    "softplus": readout.FeatureMap(softplus, name="softplus"),
     "exp": readout.FeatureMap(torch.exp, name="exp"),
 }
 

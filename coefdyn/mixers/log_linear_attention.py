@@ -13,6 +13,7 @@ from torch.nn import functional
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.elementwise import softplus
 from coefdyn.mixers.gates import TimestepDecay
 from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.tokens import longest
@@ -122,7 +123,7 @@ class LogLinearAttention(HeadMixer):
                 f"{end} was asked for; build it with a larger one."
             )
         raw = self.weights(tokens.x).unflatten(-1, (self.n_heads, -1)).transpose(-3, -2)
-        weights = tokens.match(functional.softplus(raw)) * tokens.q.shape[-1] ** -0.5
+        weights = tokens.match(softplus(raw)) * tokens.q.shape[-1] ** -0.5
         q = (weights[..., None] * tokens.q[..., None, :]).flatten(-2)
         k = functional.pad(tokens.k, (0, self.key_dim - tokens.k.shape[-1]))
         return replace(tokens, q=q, k=k), past

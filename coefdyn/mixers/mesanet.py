@@ -13,6 +13,7 @@ from torch.nn import functional
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.elementwise import softplus
 from coefdyn.mixers.gates import HeadGate
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.shapes import Float, Tensor
@@ -81,7 +82,7 @@ class MesaNet(HeadMixer):
         gram = self._gram(tokens, None if state is None else state.past["gram"])
         past["gram"] = gram[..., -1, :]
         exact = torch.promote_types(gram.dtype, torch.float32)
-        ridge = (functional.softplus(self.raw_ridge) + RIDGE).to(exact)
+        ridge = (softplus(self.raw_ridge) + RIDGE).to(exact)
         square = gram.to(exact).unflatten(-1, (self.key_dim, -1))
         system = square + torch.diag_embed(ridge)[:, None]
         q = torch.linalg.solve(system, tokens.q.to(exact)[..., None])[..., 0]

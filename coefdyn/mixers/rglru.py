@@ -6,11 +6,11 @@ from typing import Unpack
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.channels import ChannelMixer
+from coefdyn.mixers.elementwise import softplus
 from coefdyn.mixers.heads import StageOptions
 from coefdyn.mixers.projections import merge_heads, split_heads
 from coefdyn.shapes import Float, Tensor
@@ -84,7 +84,7 @@ class RGLRU(ChannelMixer):
     def log_decay(self, tokens: Tokens) -> Float[Tensor, "*heads L"]:
         """log a_t < 0 in nats per token, ``(..., channels, L)``."""
         gate = torch.sigmoid(self.recurrence_gate(merge_heads(tokens.v))).transpose(-1, -2)
-        speed = functional.softplus(self.raw_speed)[:, None]
+        speed = softplus(self.raw_speed)[:, None]
         return tokens.match(-self.sharpness * gate * speed)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:

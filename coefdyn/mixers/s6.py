@@ -6,11 +6,11 @@ from typing import Unpack
 
 import torch
 from torch import nn
-from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers.base import Symbols, Tokens
 from coefdyn.mixers.channels import ChannelMixer
+from coefdyn.mixers.elementwise import softplus
 from coefdyn.mixers.heads import StageOptions
 from coefdyn.mixers.initial import Linear, draw_timestep
 from coefdyn.mixers.projections import HeadProjection, merge_heads
@@ -103,7 +103,7 @@ class S6(ChannelMixer):
     def timesteps(self, tokens: Tokens) -> Float[Tensor, "*heads L"]:
         """Delta_t > 0 of every channel, ``(..., channels, L)``."""
         raw = self.timestep_up(self.timestep_down(merge_heads(tokens.v)))
-        return tokens.match(functional.softplus(raw).transpose(-1, -2))
+        return tokens.match(softplus(raw).transpose(-1, -2))
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         delta = self.timesteps(tokens)

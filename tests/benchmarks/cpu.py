@@ -2,8 +2,8 @@
 
 Prints a table of ratios (peer time / our time, larger is better) and writes
 data/benchmarks/cpu.json. ``--quick`` runs small sizes and writes nothing; ``--only NAME`` runs the
-cases whose name or peer contains NAME (or the table "growth", "backward" or "crossover") and leaves
-the rest of the file as it is.
+cases whose name or peer contains NAME (or the table "growth", "backward", "masks" or "crossover")
+and leaves the rest of the file as it is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from backward import backward_rows, print_backward
 from cases import CASES, Case, Pair, Size
 from crossover import crossover_rows, print_crossover
 from growth import growth_rows, print_growth
+from masks import mask_rows, print_masks
 from measure import paired_ms, peak_mib, provenance
 
 #: tokens of the sequence on which the two sides must agree
@@ -147,6 +148,10 @@ def main(arguments: list[str]) -> None:
     if options.only in "backward":
         result["backward"] = backward_rows(quick=options.quick)
         print_backward(result["backward"])
+    if options.only in "masks":
+        masks = mask_rows(quick=options.quick)
+        print_masks(masks)
+        result["masks"] = {"provenance": provenance({}), "rows": masks}
     if options.only in "crossover":
         result["crossover"] = crossover_rows(quick=options.quick)
         print_crossover(result["crossover"])
@@ -165,6 +170,8 @@ def write(result: dict) -> None:
         old = json.loads(OUTPUT.read_text())
         fresh = {(row["name"], row["peer"]): row for row in result["cases"]}
         kept = [fresh.pop((row["name"], row["peer"]), row) for row in old["cases"]]
+        if not result["cases"]:  # a table alone says nothing of when the cases were run
+            del result["provenance"]
         result = {**old, **result, "cases": [*kept, *fresh.values()]}
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=1) + "\n")

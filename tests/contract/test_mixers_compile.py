@@ -20,10 +20,10 @@ F64 = torch.float64
 GRAPH = "aot_eager_decomp_partition"
 
 
-def check(case: str, backend: str) -> None:
+def check(case: str, backend: str, length: int = 20) -> None:
     """Outputs and gradients of the compiled mixer are those of the eager one."""
     torch._dynamo.reset()
-    mixer, x = build(case), tokens(2, 20)
+    mixer, x = build(case), tokens(2, length)
     compiled = torch.compile(mixer, backend=backend, fullgraph=True)
     y, expected = compiled(x), mixer(x)
     assert_agree(y, expected, method="mixer", dtype=F64, quantity="output")
@@ -37,6 +37,13 @@ def check(case: str, backend: str) -> None:
 @pytest.mark.parametrize("case", [*MIXERS, "Design-diagonal-mamba2-exp"])
 def test_one_graph(case: str) -> None:
     check(case, GRAPH)
+
+
+@pytest.mark.parametrize("length", [20, 80])
+@pytest.mark.parametrize("case", ["LinearAttention", "Mamba2", "GatedDeltaNet"])
+def test_without_decompositions(case: str, length: int) -> None:
+    """Layouts of gradients are as promised, in the whole matrix and in chunks."""
+    check(case, "aot_eager", length)
 
 
 @torch.no_grad()

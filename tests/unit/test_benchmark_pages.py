@@ -15,6 +15,7 @@ from coefdyn.lab.pages.benchmarks import (
     gpu_markdown,
     growth_markdown,
     load_benchmark,
+    masks_markdown,
     times_markdown,
     verification_markdown,
 )
@@ -70,6 +71,20 @@ DEVICE = {
 def rows(markdown: str) -> list[list[str]]:
     lines = [line for line in markdown.splitlines() if line.startswith("| ")]
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[1:]]
+
+
+def test_masks_by_structure_and_readout():
+    kept = [
+        {"readout": phi, "structure": "scaled_householder", "length": 2048, "window": 16,
+         "ratio": ratio}
+        for phi, ratio in (("identity", 1.734), ("exp", 0.352))
+    ]  # fmt: skip
+    masks = {"provenance": {**HERE["provenance"], "peers": {}, "date": "2026-11-25"}, "rows": kept}
+    told = masks_markdown({**HERE, "masks": masks})
+    assert rows(told) == [["scaled householder", "1.73", "0.35"]]
+    assert "identity, window 16" in told
+    assert "2026-11-25" in told
+    assert "not measured" in masks_markdown(HERE)
 
 
 def test_cpu_ratios_and_memory():

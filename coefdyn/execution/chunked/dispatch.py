@@ -5,10 +5,10 @@ from __future__ import annotations
 from math import prod
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.mask import Mask
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.linear import KERNELS, linear_scan
 from coefdyn.execution.chunked.pointwise import apply_pointwise, is_softmax
-from coefdyn.execution.chunked.rows import apply_rows, starts_concentrated
 from coefdyn.execution.growth import erases, growth_message, hidden_growth
 from coefdyn.execution.inputs import check_state, check_values, in_working_precision
 from coefdyn.execution.restrictions import absorbed
@@ -29,8 +29,8 @@ CHUNK = 64
 #: the same for Householder evolutions, where the triangular solve grows with the chunk, as soon as
 #: there are MANY batch entries to keep the processor busy without larger chunks
 HOUSEHOLDER_CHUNK, MANY = 32, 8
-#: rows per tile of a pointwise readout
-ROWS = 128
+#: rows per tile of a pointwise readout; at least so many where a mask lets a row read few keys
+ROWS, LEAST_ROWS = 128, 32
 
 
 def check_chunked(dynamics: CoefficientDynamics) -> None:
@@ -58,10 +58,16 @@ def check_chunked(dynamics: CoefficientDynamics) -> None:
 
 def default_chunk(dynamics: CoefficientDynamics) -> int:
     """Tokens per chunk (linear readouts) or rows per tile (pointwise readouts)."""
-    chunk = CHUNK if has_finite_state(dynamics) else ROWS
+    chunk = CHUNK if has_finite_state(dynamics) else _rows(dynamics.mask)
     if erases(dynamics) and chunk == CHUNK and prod(dynamics.batch_shape) >= MANY:
         chunk = HOUSEHOLDER_CHUNK
     return min(chunk, dynamics.length)
+
+
+def _rows(mask: Mask | None) -> int:
+    """Rows per tile: a quarter of the keys that a row reads, as a tile reads its own rows too."""
+    first = None if mask is None else mask.first(0)
+    return ROWS if first is None else min(ROWS, max(LEAST_ROWS, 1 << (-first // 4).bit_length()))
 
 
 def run_chunked(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) -> Tensor:
@@ -72,8 +78,6 @@ def run_chunked(dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"]) 
 def _run(dynamics: CoefficientDynamics, v: Tensor, chunk: int) -> Tensor:
     if has_finite_state(dynamics):
         return linear_scan(dynamics, v, None, chunk)[0]
-    if starts_concentrated(dynamics, v):
-        return apply_rows(dynamics, v, chunk)
     return apply_pointwise(dynamics, v, chunk)
 
 

@@ -32,7 +32,7 @@ from coefdyn.execution.chunked.operators import first_derivative_only, once
 from coefdyn.execution.inputs import can_read_all
 from coefdyn.shapes import Float, Int, Tensor, broadcast_shapes
 
-__all__ = ["fused_attention", "fused_rows"]
+__all__ = ["fused", "fused_attention", "fused_rows"]
 
 #: what a score may lose to the channel of its decay, as a relative error of its coefficient
 LOSS = {torch.float32: 8e-6, torch.float64: 4e-12}
@@ -168,21 +168,26 @@ def tiles(
         yield slice(start, stop), list(parts_of(mask, start, stop, first, k))
 
 
+def fused(dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"]) -> bool:
+    """Whether ``fused_attention`` takes the design."""
+    return fused_rows(dynamics, v) is not None
+
+
 def fused_attention(
-    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L n"], rows: Int[Tensor, "*#batch"]
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L n"]
 ) -> Float[Tensor, "*batch L n"]:
-    """y, tile by tile of ``rows`` rows (see ``fused_rows``): O(L) memory.
+    """y, tile by tile of as many rows as ``fused_rows`` says: O(L) memory.
 
     Heads with tiles of one size are run together.
     """
+    rows = fused_rows(dynamics, v)
+    assert rows is not None, "a design that torch's attention cannot compute"
     batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     k, c = dynamics.scaled_keys(), dynamics.outer_log_decay
     if dynamics.log_scaling is not None:
         k = k * dynamics.log_scaling.exp()[..., None]
-    q, k, v = (
-        once(x.expand(*batch, *x.shape[-2:])).reshape(-1, 1, *x.shape[-2:])
-        for x in (dynamics.q, k, v)
-    )
+    heads = once(*(x.expand(*batch, *x.shape[-2:]) for x in (dynamics.q, k, v)))
+    q, k, v = (x.reshape(-1, 1, *x.shape[-2:]) for x in heads)
     sums = None
     if c is not None:
         sums = c.double().cumsum(-1).expand(*batch, -1).reshape(-1, 1, c.shape[-1])
@@ -224,10 +229,13 @@ class _Fused(torch.autograd.Function):
             out[..., here, :], total[..., here] = joined(found)
         ctx.save_for_backward(q, k, v, sums, out, total)
         ctx.mask, ctx.rows, ctx.decay = mask, rows, decay
+        ctx.set_materialize_grads(False)
         return out
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None) -> tuple[Tensor | None, ...]:
+        if grad is None:  # "auto" took the plain matrix (twice.py)
+            return (None,) * 6
         found = _backward.apply(*ctx.saved_tensors, grad, ctx.decay, ctx.mask, ctx.rows)
         dq, dk, dv = found
         dsums = None if ctx.decay is None else -dk[..., -1].double()

@@ -247,9 +247,12 @@ def first_derivative_only(back, fold=None, tensors: int = 0) -> type[torch.autog
     return BackwardFunction
 
 
-def once(x: Tensor) -> Tensor:
-    """x, in front of a kernel of torch's that is differentiable once: says so in words."""
-    return x if torch.compiler.is_compiling() else _Once.apply(x)
+def once(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """The tensors, in front of a kernel of torch's that is differentiable once: says so in words.
+
+    All in one call, since a node of the graph costs as much as a short attention's arithmetic.
+    """
+    return tensors if torch.compiler.is_compiling() else _Once.apply(*tensors)
 
 
 class _Once(torch.autograd.Function):
@@ -258,19 +261,19 @@ class _Once(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x):
-        return x.view_as(x)
+    def forward(*tensors):
+        return tuple(x.view_as(x) for x in tensors)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         pass
 
     @staticmethod
-    def backward(ctx, grad):
-        return _Last.apply(grad)
+    def backward(ctx, *grads):
+        return _Last.apply(*grads) if torch.is_grad_enabled() else grads
 
     @staticmethod
-    def jvp(ctx, tangent):
+    def jvp(ctx, *tangents):
         raise RuntimeError(FORWARD)
 
 
@@ -278,13 +281,13 @@ class _Last(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(grad):
-        return grad.view_as(grad)
+    def forward(*grads):
+        return tuple(grad.view_as(grad) for grad in grads)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         pass
 
     @staticmethod
-    def backward(ctx, grad):
+    def backward(ctx, *grads):
         raise RuntimeError(SECOND)

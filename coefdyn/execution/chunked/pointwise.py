@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional
@@ -12,8 +12,9 @@ from torch.nn import functional
 from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne, Identity
+from coefdyn.dynamics.mask import Blocks, Mask, Window
 from coefdyn.dynamics.normalizer import One, RowSum
-from coefdyn.execution.chunked.fused import fused_attention, fused_rows
+from coefdyn.execution.chunked.fused import fused, fused_attention
 from coefdyn.execution.chunked.operators import Kernel, flatten_batch, once
 from coefdyn.execution.chunked.pointwise_scores import (
     DiagonalScores,
@@ -21,17 +22,23 @@ from coefdyn.execution.chunked.pointwise_scores import (
     PlainScores,
     householder_tiles,
 )
-from coefdyn.execution.chunked.pointwise_tiles import groups, tiled_backward, tiled_forward
+from coefdyn.execution.chunked.pointwise_tiles import (
+    Admitted,
+    Logs,
+    groups,
+    tiled_backward,
+    tiled_forward,
+)
 from coefdyn.execution.chunked.rank_one_tiles import rank_one_tiles
 from coefdyn.execution.chunked.readouts import rule
-from coefdyn.execution.chunked.rows import apply_rows
+from coefdyn.execution.chunked.rows import apply_rows, starts_concentrated
 from coefdyn.execution.chunked.tiles import cut
 from coefdyn.execution.growth import grows, reflects
-from coefdyn.execution.inputs import can_read_all
+from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import flipped_sides, flips, gates
+from coefdyn.execution.recurrent import step_cache
 from coefdyn.execution.restrictions import with_own
 from coefdyn.execution.rows import normalize
-from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor, broadcast_shapes
 
 __all__ = ["apply_pointwise"]
@@ -39,12 +46,16 @@ __all__ = ["apply_pointwise"]
 BUILT_IN = (readouts.identity, readouts.exp, readouts.relu, readouts.softplus)
 
 Phi = str | Callable[[Tensor], Tensor]
+#: a mask as the kernel takes it: nothing, the three numbers of ``Blocks``, or any
+Only = list[int] | Admitted
+#: the tensors that a structure's Scores object takes, its name and its rows per tile
+Structured = tuple[tuple[Tensor | None, ...], str, int]
 
 
 def _shapes(*tensors: Tensor | None) -> tuple:
-    """Numerator like v (the fifth tensor), row sum and offset (B, L)."""
+    """Numerator like v (the fifth tensor), row sum, offset and lift (B, L)."""
     v = tensors[4]
-    return v.shape, v.shape[:2], v.shape[:2]
+    return v.shape, v.shape[:2], v.shape[:2], v.shape[:2]
 
 
 def _scores(structure: str, rows: int, group: slice, a, b, c, d):
@@ -64,98 +75,141 @@ def _gradients(structure: str, scores) -> tuple[Tensor, ...]:
     return scores.dq, scores.dk, scores.dwhole, scores.dinner
 
 
-def _groups(structure: str, a: Tensor, v: Tensor, rows: int):
-    """Groups of batch entries with their rows per tile; Householder tiles come with their size."""
-    element = v.element_size()
+def _groups(
+    structure: str, a: Tensor, v: Tensor, rows: int, only: Only
+) -> Iterator[tuple[slice, int, Admitted]]:
+    """Groups of batch entries with their rows per tile and the pairs that count; Householder tiles
+    come with their size."""
+    batch, length, element = v.shape[0], v.shape[1], v.element_size()
+    admitted = only if isinstance(only, Admitted) else Admitted(Blocks(*only) if only else None)
     if structure == "householder":
         rows = a.shape[2]
-        step = max(1, 4 * 2**20 // (rows * v.shape[1] * element))
-        return [(slice(s, min(s + step, a.shape[0])), rows) for s in range(0, a.shape[0], step)]
-    return list(groups(v.shape[0], v.shape[1], rows, element))
+        step = max(1, 4 * 2**20 // (rows * admitted.widest(rows, length) * element))
+        sized = ((slice(s, min(s + step, batch)), rows) for s in range(0, batch, step))
+    else:
+        sized = groups(batch, admitted.widest(rows, length), rows, element)
+    for group, size in sized:
+        yield group, size, admitted._replace(entries=group)
+
+
+def _logs(group: slice, v: Tensor, inside, outside, weight) -> tuple[Logs, Logs]:
+    """Of what multiplies scores, and of what multiplies their phi."""
+    inner, outer = (
+        Logs(cut(inside, group), None, v.dtype),
+        (cut(outside, group), cut(weight, group)),
+    )
+    return inner, Logs(*outer, v.dtype)
 
 
 def forward(
-    a, b, c, d, v, log_decay, structure: str, phi: Phi, rows: int, shift: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(numerator, row sum, offset); offset is 0 without shift."""
+    a, b, c, d, v, inside, outside, weight, structure: str, phi: Phi, rows: int, cancels: bool, only
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """(numerator, row sum, offset, lift); the last two are 0 unless eta ``cancels`` the scale."""
     numerator = torch.empty_like(v)
     total = v.new_empty(v.shape[:2])
-    offset = v.new_zeros(v.shape[:2])
-    for group, size in _groups(structure, a, v, rows):
-        scores = _scores(structure, size, group, a, b, c, d)
-        tiles = tiled_forward(scores, rule(phi), v[group], cut(log_decay, group), size, shift)
-        for here, out, row_sum, peak in tiles:
-            numerator[group, here], total[group, here] = out, row_sum
-            if peak is not None:
-                offset[group, here] = peak
-    return numerator, total, offset
+    offset, lift = v.new_zeros(v.shape[:2]), v.new_zeros(v.shape[:2])
+    for group, size, admitted in _groups(structure, a, v, rows, only):
+        scores, logs = (
+            _scores(structure, size, group, a, b, c, d),
+            _logs(group, v, inside, outside, weight),
+        )
+        for tile in tiled_forward(scores, rule(phi), v[group], logs, admitted, size, cancels):
+            here = (group, tile.rows)
+            numerator[here], total[here] = tile.numerator, tile.total
+            if tile.offset is not None:
+                offset[here] = tile.offset
+            if tile.lift is not None:
+                lift[here] = tile.lift
+    return numerator, total, offset, lift
 
 
 def backward(
-    a, b, c, d, v, log_decay, out, total, offset, dout, dtotal, structure, phi, rows, shift
+    a,
+    b,
+    c,
+    d,
+    v,
+    inside,
+    outside,
+    weight,
+    out,
+    total,
+    offset,
+    lift,
+    dout,
+    dtotal,
+    structure,
+    phi,
+    rows,
+    cancels,
+    only,
 ) -> tuple[Tensor | None, ...]:
-    """Gradients of (a, b, c, d, v, log_decay)."""
-    inputs = [torch.empty_like(x) if x is not None else None for x in (a, b, c, d)]
-    dv, dg = torch.empty_like(v), None if log_decay is None else torch.empty_like(log_decay)
-    for group, size in _groups(structure, a, v, rows):
-        scores = _scores(structure, size, group, a, b, c, d)
-        shifts = offset[group] if shift else None
+    """Gradients of (a, b, c, d, v, inside, outside, weight)."""
+    inputs = [None if x is None else torch.empty_like(x) for x in (a, b, c, d)]
+    sums = [None if x is None else torch.empty_like(x) for x in (inside, outside, weight)]
+    dv = torch.empty_like(v)
+    for group, size, admitted in _groups(structure, a, v, rows, only):
+        scores, logs = (
+            _scores(structure, size, group, a, b, c, d),
+            _logs(group, v, inside, outside, weight),
+        )
+        lifts = (offset[group], lift[group]) if cancels else None
         grads = (dout[group], dtotal[group])
-        g = cut(log_decay, group)
-        part = tiled_backward(scores, rule(phi), v[group], g, size, shifts, grads, dv[group])
-        if dg is not None:
-            dg[group] = part
+        tiled_backward(scores, rule(phi), v[group], logs, admitted, size, lifts, grads, dv[group])
+        parts = [logs[0].gradients()[0], *logs[1].gradients()]
         for whole, found in zip(inputs, _gradients(structure, scores), strict=False):
             whole[group] = found
-    return *inputs, dv, dg
+        for whole, found in zip(sums, parts, strict=True):
+            if whole is not None:
+                whole[group] = found
+    return *inputs, dv, *sums
 
 
 rows_kernel = Kernel(
     "chunked_rows",
     forward,
     backward,
-    tensors=("a", "b", "c?", "d?", "v", "log_decay?"),
-    options=("str structure", "str phi", "int rows", "bool shift"),
+    tensors=("a", "b", "c?", "d?", "v", "inside?", "outside?", "weight?"),
+    options=("str structure", "str phi", "int rows", "bool cancels", "int[] only"),
     shapes=_shapes,
-    outputs=3,
-    constants=1,
+    outputs=4,
+    constants=2,
 )
-
-
-#: structure -> the tensors that its Scores object takes, its name and its rows per tile
-Structured = tuple[tuple[Tensor | None, ...], str, int]
 
 
 def apply_pointwise(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
 ) -> Float[Tensor, "*batch L dv"]:
-    """y of a pointwise readout."""
+    """y of a pointwise readout, by the first of ``PATHS`` that takes the design."""
+    for path in PATHS:
+        if path.takes(dynamics, v):
+            return path.run(dynamics, v, rows)
+    raise AssertionError("the last path takes every design")
+
+
+def apply_tiles(
+    dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
+) -> Float[Tensor, "*batch L dv"]:
+    """y by the kernel that knows the structure of A_t, tile by tile of ``rows`` rows."""
     batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
-    if is_softmax(dynamics) and dynamics.own is None and v.shape[-1] == dynamics.key_dim:
-        return softmax_attention(dynamics, v, batch)
-    tiles = fused_rows(dynamics, v)
-    if tiles is not None:
-        return fused_attention(dynamics, v, tiles)
-    if needs_rows(dynamics) or grows(dynamics):
-        return apply_rows(dynamics, v, rows)
-    phi, eta, weighted = dynamics.readout, dynamics.normalizer, weighs_row_sums(dynamics)
-    if weighted and not can_read_all(dynamics, v):
-        return apply_rows(dynamics, v, rows)
+    phi, eta = dynamics.readout, dynamics.normalizer
     name: Phi = next((known.name for known in BUILT_IN if phi.same_as(known)), phi.fn)
-    shift = name in ("exp", "softplus") and eta.cancels_scale
-    weight, scale, _, _ = gates(replace(dynamics, normalizer=One()) if weighted else dynamics)
+    inside, outside, log_b = _log_weights(dynamics)
+    plain = dynamics if log_b is None else replace(dynamics, log_scaling=None)
+    weight, scale, _, _ = gates(replace(plain, normalizer=One()))
     q, k = dynamics.q, dynamics.k if scale == 1.0 else dynamics.k * scale
     k, sign = k if weight is None else k * weight[..., None], flips(dynamics.evolution)
     q, k = (q, k) if sign is None else (q * sign, k * sign)
     tensors, structure, rows = _structured(dynamics, q, k, batch, rows)
-    g = dynamics.evolution.common_log_decay
-    g = None if g is None else flatten_batch(g, batch, 1)
-    run = rows_kernel if isinstance(name, str) else rows_kernel.direct
-    out, total, offset = run(*tensors, flatten_batch(v, batch, 2), g, structure, name, rows, shift)
-    out, total, offset = (x.reshape(*batch, *x.shape[1:]) for x in (out, total, offset))
-    if weighted and fades(dynamics, total):
-        return apply_rows(dynamics, v, rows)
-    offset = offset[..., None] if shift else None
+    logs = (None if x is None else flatten_batch(x, batch, 1) for x in (inside, outside, log_b))
+    only = _only(dynamics.mask, batch)
+    built_in = isinstance(name, str) and not isinstance(only, Admitted)
+    run = rows_kernel if built_in else rows_kernel.direct
+    values = flatten_batch(v, batch, 2)
+    found = run(*tensors, values, *logs, structure, name, rows, eta.cancels_scale, only)
+    out, total, offset, lift = (x.reshape(*batch, *x.shape[1:]) for x in found)
+    moved = name in ("exp", "softplus") or outside is not None or log_b is not None
+    offset = (offset + lift)[..., None] if eta.cancels_scale and moved else None
     if dynamics.own is not None:
         sums = torch.cat([out, total[..., None]], -1)
         ones = torch.ones_like(v[..., :1])
@@ -164,46 +218,44 @@ def apply_pointwise(
     return normalize(out, total[..., None], offset, eta)
 
 
-def needs_rows(dynamics: CoefficientDynamics) -> bool:
-    """Return whether the design needs plain rows (see rows.py).
+def _log_weights(
+    dynamics: CoefficientDynamics,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Log decays that multiply scores, and those that multiply their phi, each (..., L); and log b,
+    where it is kept apart from the keys.
 
-    It does for a mask, an outer decay, or a custom readout with parameters or one value per head.
+    phi(c s) = c phi(s) of a homogeneous readout takes all of them out, and eta may then follow a
+    row that leaves the range.
     """
-    phi = dynamics.readout
-    if dynamics.mask is not None or dynamics.outer_log_decay is not None:
+    g, c = dynamics.evolution.common_log_decay, dynamics.outer_log_decay
+    if not dynamics.readout.is_homogeneous:
+        return g, c, None
+    both = c if g is None else g if c is None else g + c
+    return None, both, dynamics.log_scaling if dynamics.normalizer.cancels_scale else None
+
+
+def _only(mask: Mask | None, batch: tuple[int, ...]) -> Only:
+    """A mask as the kernel takes it: three numbers for a window or blocks, else itself."""
+    match mask:
+        case None:
+            return []
+        case Window(size=size) if type(mask) is Window:
+            return [1, size - 1, 0]
+        case Blocks() if type(mask) is Blocks:
+            return [mask.size, mask.before, mask.position]
+    return Admitted(mask, batch)
+
+
+def needs_rows(dynamics: CoefficientDynamics, v: Tensor) -> bool:
+    """Whether plain rows must do it (see rows.py): a readout of one's own with parameters or one
+    value per head, a mask that cannot be read while a graph is recorded."""
+    phi, mask = dynamics.readout, dynamics.mask
+    if mask is not None and not all(can_read(x) for x in mask.tensors().values()):
         return True
     if any(phi.same_as(known) for known in BUILT_IN):
         return False
     probe = phi(dynamics.q.detach().new_zeros(1, 1))
     return probe.requires_grad or probe.shape != (1, 1)
-
-
-def weighs_row_sums(dynamics: CoefficientDynamics) -> bool:
-    """Return whether a log weight multiplies whole coefficients whose scale eta cancels.
-
-    A row may then fade below the dtype's range and yet have a quotient.
-    """
-    weighted = dynamics.evolution.common_log_decay is not None or dynamics.log_scaling is not None
-    return weighted and dynamics.normalizer.cancels_scale and dynamics.readout.is_homogeneous
-
-
-def fades(dynamics: CoefficientDynamics, total: Float[Tensor, "*batch L"]) -> bool:
-    """Return whether the weights have put a row sum out of range.
-
-    It is not finite, or it is small and some pair of its row weighs as little.
-    """
-    total, g, log_b = total.detach(), dynamics.evolution.common_log_decay, dynamics.log_scaling
-    least = torch.finfo(total.dtype).tiny ** 0.25
-    if not bool(total.isfinite().all()):
-        return True
-    low = total.abs() < least
-    if not bool(low.any()):
-        return False
-    sums = total.new_zeros(total.shape, dtype=torch.float64)
-    sums = sums if g is None else sums + g.detach().double().clamp(min=RESET).cumsum(-1)
-    written = -sums if log_b is None else log_b.detach().double() - sums
-    faintest = sums + written.cummin(-1).values
-    return bool((low & (faintest < math.log(least))).any())
 
 
 def _structured(
@@ -243,15 +295,46 @@ def is_softmax(dynamics: CoefficientDynamics) -> bool:
     )
 
 
-def softmax_attention(
-    dynamics: CoefficientDynamics, v: Tensor, batch: tuple[int, ...]
-) -> Float[Tensor, "*batch L dv"]:
+def is_attention(dynamics: CoefficientDynamics, v: Tensor) -> bool:
+    """Whether torch's kernel computes all of it."""
+    return is_softmax(dynamics) and dynamics.own is None and v.shape[-1] == dynamics.key_dim
+
+
+def softmax_attention(dynamics: CoefficientDynamics, v: Tensor) -> Float[Tensor, "*batch L dv"]:
     """Row-normalised exp with A_t = I, by torch's own attention."""
+    batch = broadcast_shapes(dynamics.batch_shape, v.shape[:-2])
     k = dynamics.scaled_keys()  # a scale of 0 or below would meet the mask's -inf in the kernel
     if dynamics.log_scaling is not None:
         k = k * dynamics.log_scaling.exp()[..., None]
-    heads = [once(x.expand(*batch, *x.shape[-2:])) for x in (dynamics.q, k, v)]
+    heads = once(*(x.expand(*batch, *x.shape[-2:]) for x in (dynamics.q, k, v)))
     if len(batch) != 2:
-        heads = [x.reshape(-1, 1, *x.shape[-2:]) for x in heads]
+        heads = tuple(x.reshape(-1, 1, *x.shape[-2:]) for x in heads)
     out = functional.scaled_dot_product_attention(*heads, is_causal=True, scale=1.0)
     return out.reshape(*batch, *out.shape[-2:])
+
+
+class Path(NamedTuple):
+    """One way to compute a pointwise readout: which designs it takes, and how it runs them."""
+
+    name: str
+    takes: Callable[[CoefficientDynamics, Tensor], bool]
+    run: Callable[[CoefficientDynamics, Tensor, int], Tensor]
+
+
+#: tried in order; the first that takes a design computes it, and no other
+PATHS = (
+    Path(
+        "rows by autograd, where one pair may hold a row",
+        lambda d, v: starts_concentrated(d, v) and not grows(d),
+        apply_rows,
+    ),
+    Path("torch's own attention", is_attention, lambda d, v, rows: softmax_attention(d, v)),
+    Path("tiles of torch's attention", fused, lambda d, v, rows: fused_attention(d, v)),
+    Path(
+        "token by token, which loses nothing where A_t grows",
+        lambda d, v: grows(d),
+        lambda d, v, rows: step_cache(d, v, None, rows)[0],
+    ),
+    Path("rows by autograd", needs_rows, apply_rows),
+    Path("tiles of the structure", lambda d, v: True, apply_tiles),
+)

@@ -27,14 +27,14 @@ class PlainScores:
         self.q, self.k = q, k
         self.dq: Tensor | None = None
 
-    def raw(self, start: int, stop: int) -> Tensor:
-        return torch.bmm(self.q[:, start:stop], self.k[:, :stop].transpose(1, 2))
+    def raw(self, start: int, stop: int, first: int) -> Tensor:
+        return torch.bmm(self.q[:, start:stop], self.k[:, first:stop].transpose(1, 2))
 
-    def back(self, grad: Tensor, start: int, stop: int) -> None:
+    def back(self, grad: Tensor, start: int, stop: int, first: int) -> None:
         if self.dq is None:
             self.dq, self.dk = torch.empty_like(self.q), torch.zeros_like(self.k)
-        self.dq[:, start:stop] = torch.bmm(grad, self.k[:, :stop])
-        self.dk[:, :stop].baddbmm_(grad.transpose(1, 2), self.q[:, start:stop])
+        self.dq[:, start:stop] = torch.bmm(grad, self.k[:, first:stop])
+        self.dk[:, first:stop].baddbmm_(grad.transpose(1, 2), self.q[:, start:stop])
 
 
 def sums_after(g: Float[Tensor, "*b C n"]) -> Float[Tensor, "*b C n"]:
@@ -122,29 +122,29 @@ class DiagonalScores:
     def _tiled(self, x: Tensor) -> Tensor:
         return x.unflatten(0, (self.q.shape[0], -1))
 
-    def _advance(self, start: int) -> None:
-        """Bring every earlier key up to the tile that starts here."""
+    def _advance(self, start: int, first: int) -> None:
+        """Bring every earlier key from ``first`` on up to the tile that starts here."""
         if start:
             last = start - self.rows
-            self.fade[:, :last] *= self.whole[:, last // self.rows]
+            self.fade[:, first:last] *= self.whole[:, last // self.rows]
             self.fade[:, last:start] = self.own_fade[:, last:start]
 
-    def raw(self, start: int, stop: int) -> Tensor:
-        self._advance(start)
+    def raw(self, start: int, stop: int, first: int) -> Tensor:
+        self._advance(start, first)
         inner = self.inner[:, start // self.rows, : stop - start, : stop - start]
         self.reached = self.q[:, start:stop] * self.reach[:, start:stop]
-        self.faded = self.k[:, :start] * self.fade[:, :start]
+        self.faded = self.k[:, first:start] * self.fade[:, first:start]
         return torch.cat([torch.bmm(self.reached, self.faded.transpose(1, 2)), inner], 2)
 
-    def back(self, grad: Tensor, start: int, stop: int) -> None:
+    def back(self, grad: Tensor, start: int, stop: int, first: int) -> None:
         if self.dq is None:
             self.dq, self.dk = torch.zeros_like(self.q), torch.zeros_like(self.k)
             self.dinner = torch.zeros_like(self.inner)
-        far = grad[:, :, :start]
-        self.dinner[:, start // self.rows, : stop - start, : stop - start] = grad[:, :, start:]
+        far, near = grad.split([start - first, stop - start], 2)
+        self.dinner[:, start // self.rows, : stop - start, : stop - start] = near
         self.dq[:, start:stop] = torch.bmm(far, self.faded).mul_(self.reach[:, start:stop])
         dk = torch.bmm(far.transpose(1, 2), self.reached)
-        self.dk[:, :start].addcmul_(dk, self.fade[:, :start])
+        self.dk[:, first:start].addcmul_(dk, self.fade[:, first:start])
 
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of q, k and g; pairs (i, i) have no decay and would cancel in that of g."""
@@ -180,33 +180,33 @@ class HouseholderScores:
         self.rows = q.shape[2]
         self.dq: Tensor | None = None
 
-    def raw(self, start: int, stop: int) -> Tensor:
-        t, size = start // self.rows, stop - start
+    def raw(self, start: int, stop: int, first: int) -> Tensor:
+        t, begin, size = start // self.rows, first // self.rows, stop - start
         inner = self.inner[:, t, :size, :size]
-        if t == 0:
+        if t == begin:
             return inner.clone()
         pulled = [self.q[:, t, :size]]
-        for c in range(t - 1, 0, -1):
+        for c in range(t - 1, begin, -1):
             pulled.append(torch.bmm(pulled[-1], self.whole[:, c]))
         self.pulled = torch.stack(pulled[::-1], 1)
-        far = torch.matmul(self.pulled, self.k[:, :t].transpose(2, 3))
+        far = torch.matmul(self.pulled, self.k[:, begin:t].transpose(2, 3))
         return torch.cat([far.transpose(1, 2).flatten(2), inner], 2)
 
-    def back(self, grad: Tensor, start: int, stop: int) -> None:
+    def back(self, grad: Tensor, start: int, stop: int, first: int) -> None:
         if self.dq is None:
             self.dq, self.dk = torch.zeros_like(self.q), torch.zeros_like(self.k)
             self.dwhole, self.dinner = torch.zeros_like(self.whole), torch.zeros_like(self.inner)
-        t, size = start // self.rows, stop - start
-        self.dinner[:, t, :size, :size] = grad[:, :, start:]
-        if t == 0:
+        t, begin, size = start // self.rows, first // self.rows, stop - start
+        self.dinner[:, t, :size, :size] = grad[:, :, start - first :]
+        if t == begin:
             return
-        far = grad[:, :, :start].unflatten(2, (t, self.rows)).transpose(1, 2)
-        self.dk[:, :t] += torch.matmul(far.transpose(2, 3), self.pulled)
-        direct = torch.matmul(far, self.k[:, :t])
+        far = grad[:, :, : start - first].unflatten(2, (t - begin, self.rows)).transpose(1, 2)
+        self.dk[:, begin:t] += torch.matmul(far.transpose(2, 3), self.pulled)
+        direct = torch.matmul(far, self.k[:, begin:t])
         total = direct[:, 0]
-        for c in range(1, t):
-            self.dwhole[:, c] += torch.bmm(self.pulled[:, c].transpose(1, 2), total)
-            total = torch.baddbmm(direct[:, c], total, self.whole[:, c].transpose(1, 2))
+        for c in range(begin + 1, t):
+            self.dwhole[:, c] += torch.bmm(self.pulled[:, c - begin].transpose(1, 2), total)
+            total = torch.baddbmm(direct[:, c - begin], total, self.whole[:, c].transpose(1, 2))
         self.dq[:, t, :size] = total
 
 

@@ -25,8 +25,12 @@ class Rule:
         fn: phi; the base class differentiates it by autograd, tile by tile.
     """
 
-    #: rows whose largest score is at most this come shifted by it, where eta cancels that
+    #: whether rows come shifted by their largest score, where eta cancels that
+    shifts = False
+    #: and if so, those whose largest score is at most this
     shift_below = torch.inf
+    #: whether a factor of phi(s) is a summand of s
+    additive = False
 
     def __init__(self, fn: Callable[[Tensor], Tensor]) -> None:
         self.fn = fn
@@ -59,6 +63,8 @@ class _Identity(Rule):
 
 
 class _Exp(Rule):
+    shifts = additive = True
+
     def value(self, scores: Tensor) -> Tensor:
         return scores.exp_()
 
@@ -82,6 +88,7 @@ class _Softplus(Rule):
     whose scores are all below SOFTPLUS_IS_EXP comes shifted by their maximum, and is exp(s).
     """
 
+    shifts = True
     shift_below = SOFTPLUS_IS_EXP
 
     def shifted(self, scores: Tensor, offset: Float[Tensor, "g R"]) -> tuple[Tensor, Tensor]:

@@ -17,10 +17,10 @@ from coefdyn.dynamics import readout as readouts
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Diagonal, DiagonalPlusRankOne
 from coefdyn.execution import parallel
-from coefdyn.execution.growth import erases, grows
+from coefdyn.execution.growth import erases
 from coefdyn.execution.inputs import can_read, tensors_of
 from coefdyn.execution.problem import flips
-from coefdyn.execution.recurrent import checkpointed, step_cache
+from coefdyn.execution.recurrent import checkpointed
 from coefdyn.execution.restrictions import allowed
 from coefdyn.execution.rows import averaged, loud, read, rest
 from coefdyn.shapes import Float, Tensor
@@ -37,8 +37,6 @@ def apply_rows(
     dynamics: CoefficientDynamics, v: Float[Tensor, "*batch L dv"], rows: int
 ) -> Float[Tensor, "*batch L dv"]:
     """y, the rows of each tile by ``rows.read`` like those of every other method."""
-    if grows(dynamics):
-        return step_cache(dynamics, v, None, rows)[0]  # loses nothing where A_t grows
     raw = _raw(dynamics)
     tiles = [
         (start, min(start + rows, dynamics.length)) for start in range(0, dynamics.length, rows)

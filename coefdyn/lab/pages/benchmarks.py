@@ -20,6 +20,7 @@ __all__ = [
     "gpu_markdown",
     "growth_markdown",
     "load_benchmark",
+    "masks_markdown",
     "times_markdown",
     "verification_markdown",
 ]
@@ -83,6 +84,24 @@ def growth_markdown(found: Found) -> str:
     lines = table(heads, [[plain(name.replace("_", " ")), *cells] for name, cells in rows.items()])
     words = "Microseconds per token, forward and backward, one sequence, one head, n = d_v = 64"
     return _with_caption(lines, [words, *_machine(found)])
+
+
+def masks_markdown(found: Found) -> str:
+    """Time under a window over that without a mask, by structure and readout."""
+    if found is None or "masks" not in found:
+        return NOT_MEASURED["cpu"]
+    kept = found["masks"]["rows"]
+    columns = list(dict.fromkeys((row["readout"], row["window"]) for row in kept))
+    rows: dict[str, list[str]] = {}
+    for row in sorted(kept, key=lambda row: columns.index((row["readout"], row["window"]))):
+        rows.setdefault(row["structure"], []).append(f"{row['ratio']:.2f}")
+    heads = ["evolution", *(f"{phi}, window {size}" for phi, size in columns)]
+    lines = table(heads, [[plain(name.replace("_", " ")), *cells] for name, cells in rows.items()])
+    words = (
+        f"Forward and backward under a window over the same without a mask, L = "
+        f"{kept[0]['length']:,}, 2 x 4 heads, n = d_v = 32"
+    )
+    return _with_caption(lines, [words, *_machine(found["masks"])])
 
 
 def gpu_markdown(found: Found, length: int = 4096) -> str:
