@@ -17,7 +17,15 @@ from pathlib import Path
 
 from book.tools.chapters import BOOK, Chapter, find_chapters, read
 
-__all__ = ["MOST_CHAPTERS", "PARTS", "Survey", "repeated_sentences", "sentences", "survey"]
+__all__ = [
+    "MOST_CHAPTERS",
+    "PARTS",
+    "Survey",
+    "repeated_sentences",
+    "sentences",
+    "survey",
+    "teaches",
+]
 
 #: largest number of chapters that may contain a sentence
 MOST_CHAPTERS = 2
@@ -57,6 +65,10 @@ PARTS = (
     "design/",
     "lens/",
 )
+#: pages among them that only collect what the chapters derive
+COLLECTIONS = ("architectures/checks",)
+#: end of the title of an exercise that a course keeps when it drops the others
+CORE = " · core"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +94,11 @@ class Survey:
     movable: int
     checks: int
     exercises: dict[str, int]
+
+
+def teaches(name: str) -> bool:
+    """Return whether a chapter of this name needs a question, a self-check and exercises."""
+    return name.startswith(PARTS) and name not in COLLECTIONS
 
 
 def survey(chapter: Chapter) -> Survey:
@@ -141,7 +158,8 @@ def _open_code(text: str) -> float:
 def _exercises(text: str) -> dict[str, int]:
     found = dict.fromkeys((*KINDS, "other"), 0)
     for title in EXERCISE.findall(text):
-        found[next((kind for kind in KINDS if title.endswith(kind)), "other")] += 1
+        kind = title.removesuffix(CORE)
+        found[next((one for one in KINDS if kind.endswith(one)), "other")] += 1
     return found
 
 
@@ -170,7 +188,7 @@ def missing(found: list[Survey]) -> list[str]:
     """Describe what chapters of the teaching parts lack."""
     lacking = []
     for one in found:
-        if not one.name.startswith(PARTS):
+        if not teaches(one.name):
             continue
         needs = [kind for kind in KINDS if not one.exercises[kind]]
         needs += [] if one.checks else ["self-check"]

@@ -9,11 +9,19 @@ from pathlib import Path
 import pytest
 
 from book.tools.chapters import Chapter, find_chapters
-from book.tools.survey import KINDS, PARTS, main, missing, repeated_sentences, sentences, survey
+from book.tools.survey import (
+    KINDS,
+    main,
+    missing,
+    repeated_sentences,
+    sentences,
+    survey,
+    teaches,
+)
 from coefdyn.lab.exercises import EXERCISES
 
-TAUGHT = [one for one in find_chapters() if one.name.startswith(PARTS)]
-ROWS = [one for one in TAUGHT if "check_row(" in one.source.read_text("utf-8")]
+TAUGHT = [one for one in find_chapters() if teaches(one.name)]
+ROWS = [one for one in TAUGHT if "\n## Checks\n" in one.source.read_text("utf-8")]
 BLOCK = re.compile(r"^(:{3,})\{admonition\} Exercise ([^\n]*)\n(.*?)^\1$", re.S | re.M)
 BOX = re.compile(r"^::::\{admonition\} Check yourself\n:class: selfcheck\n(.*?)^::::$", re.S | re.M)
 
@@ -50,7 +58,9 @@ def test_an_exercise_says_its_minutes_and_folds_its_answer(chapter: Chapter) -> 
     exercises = BLOCK.findall(chapter.source.read_text("utf-8"))
     assert exercises
     for _, title, text in exercises:
-        kind = re.fullmatch(r"\d+ · ★{1,3} · \d+ min(?: · (write it|find the bug|open))?", title)
+        kind = re.fullmatch(
+            r"\d+ · ★{1,3} · \d+ min(?: · (write it|find the bug|open))?(?: · core)?", title
+        )
         assert kind, title
         if kind[1] != "write it":  # its answer is a folded cell
             answer = "Discussion" if kind[1] == "open" else "Solution"
@@ -74,11 +84,21 @@ def test_a_section_of_the_critical_chapter_is_cited_by_its_number() -> None:
         assert f"(../{name}.ipynb)" in statement, (name, number)
 
 
-def test_each_row_folds_its_checks_into_one_block() -> None:
-    assert len(ROWS) == 8
+def test_the_checks_of_every_row_stand_on_one_page() -> None:
+    page = next(one for one in find_chapters() if one.name == "architectures/checks")
+    text = page.source.read_text("utf-8")
+    table = re.findall(r"^\| \[([^\]]+)\]\((\w+)\.ipynb\) \|(.*)\|$", text, re.MULTILINE)
+    assert {f"architectures/{name}" for _, name, _ in table} == {one.name for one in ROWS}
+    assert len(table) == len(ROWS) == 8 and text.count("check_row(") == 1
+    assert all(entries.count(" | ") == 5 for *_, entries in table)
     for chapter in ROWS:
-        text = chapter.source.read_text("utf-8")
-        assert text.count("\n## Checks\n") == 1 and text.count("check_row(") == 1
+        source = chapter.source.read_text("utf-8")
+        assert source.count("](checks.ipynb)") == 1 and "check_row(" not in source
+
+
+def test_an_exercise_of_the_core_keeps_its_kind(tmp_path: Path) -> None:
+    text = "::::{admonition} Exercise 1 · ★ · 3 min · open · core\n::::\n"
+    assert survey(chapter_of(tmp_path, "part/x", text)).exercises["open"] == 1
 
 
 def test_every_graded_exercise_has_a_place() -> None:
