@@ -11,7 +11,7 @@ from transformers import Cache
 from coefdyn.dynamics.checks import can_read
 from coefdyn.mixers import Mixer
 from coefdyn.models.hugging_face.cache import continued, layer_of
-from coefdyn.shapes import Bool, Float, Tensor
+from coefdyn.shapes import Float, Tensor
 
 __all__ = ["MixerAttention"]
 
@@ -86,8 +86,8 @@ def begin_anew(position_ids: Tensor | None, mask: Tensor | None) -> bool:
     return bool(jumps.any())
 
 
-def padding_in(mask: Any, new: int, total: int) -> Bool[Tensor, "B total"]:
-    """Padding in a mask of attention: of two axes, or causal of four (bool, or 0 and less).
+def padding_in(mask: Any, new: int, total: int) -> Tensor:
+    """Padding in a mask of attention: of two axes, or causal of four (bool or added to scores).
 
     Args:
         mask: ``(B, total)``, or ``(B, 1, new, total)``.
@@ -99,12 +99,15 @@ def padding_in(mask: Any, new: int, total: int) -> Bool[Tensor, "B total"]:
     """
     shape = tuple(getattr(mask, "shape", ()))
     if isinstance(mask, Tensor) and shape[1:] == (total,):
-        return mask != 0
+        return mask
     if isinstance(mask, Tensor) and shape[1:] == (1, new, total):
-        seen = mask[:, 0] if mask.dtype == torch.bool else mask[:, 0] == 0
+        seen = (mask if mask.dtype == torch.bool else mask == 0)[:, 0]
+        additive = mask.is_floating_point()
+        hidden = (mask <= torch.finfo(mask.dtype).min)[:, 0] if additive else ~seen
         real = seen[:, -1]
         causal = torch.ones(new, total, dtype=torch.bool, device=mask.device).tril(total - new)
-        if torch.equal(seen, causal & real[:, None]):  # rows of padding too: packing differs there
+        # the rows of padding are compared too: packed documents differ from it there alone
+        if torch.equal(hidden, ~seen) and torch.equal(seen, causal & real[:, None]):
             return real
     raise ValueError(
         f"the attention_mask {type(mask).__name__} {shape} is not causal with padding, (B, {total})"

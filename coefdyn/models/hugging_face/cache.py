@@ -159,11 +159,11 @@ def continued(
         module: the mixer or the model.
         x: the latest tokens, ``(B, L, d)`` or ids ``(B, L)``.
         held: the layer of the cache, or None.
-        mask: bool ``(B, all tokens so far)``, False for padding; None for none.
+        mask: ``(B, all tokens so far)``, 1 for a token and 0 for padding; None for none.
 
     Raises:
-        ValueError: if the mask is not that of the tokens which the state has seen, or the cache
-            ended in padding.
+        ValueError: if the mask holds other numbers, or does not belong to the tokens which the
+            state has seen, or the cache ended in padding.
     """
     new, state = x.shape[1], None if held is None else held.state
     if held is not None and held.tokens and state is None:
@@ -171,6 +171,14 @@ def continued(
             "the cache ended in padding on the right, which a state cannot step back over: pad the "
             "prompts on the left (tokenizer.padding_side='left')."
         )
+    if mask is not None:
+        real = mask == 1
+        if not torch.equal(real, mask != 0):
+            raise ValueError(
+                "attention_mask must hold 1 (a token) and 0 (padding) only; an additive mask of 0 "
+                "and -inf becomes one by mask == 0."
+            )
+        mask = real
     if mask is not None and state is not None:
         seen, known = mask[:, :-new].sum(-1), torch.as_tensor(state.position, device=mask.device)
         if not bool((seen == known).all()):

@@ -172,7 +172,6 @@ class CoefdynForCausalLM(CompleteCheckpoint, PreTrainedModel, GenerationMixin):
                     f"and 0 for padding, got {tuple(attention_mask.shape)}; packed documents go to "
                     "CoefdynForCausalLM.model(ids, cu_seqlens=...)."
                 )
-            attention_mask = attention_mask != 0
         logits = continued(self.model, input_ids, held, attention_mask)
         if cache is not None:
             del cache.layers[1:]  # one state serves all layers of the model
