@@ -18,13 +18,14 @@ __all__ = ["CoefdynConfig", "CoefdynForCausalLM", "CompleteCheckpoint"]
 
 
 class CoefdynConfig(PreTrainedConfig):
-    """Configuration of a ``CoefdynForCausalLM``.
+    """Configuration of a ``CoefdynForCausalLM``; other keywords are those of ``PreTrainedConfig``.
 
     Args:
         model: a ``ModelConfig``, or the dict of one.
         vocab_size: number of token ids.
         length: longest input in tokens; needed for position="learned" only.
         use_cache: whether ``forward`` returns a cache where it is not told; never in training.
+        transformers_version: the version that wrote the file, filled by ``save_pretrained``.
 
     Raises:
         ValueError: for an unknown key or choice of ``model``.
