@@ -1,0 +1,28 @@
+"""Hugging Face: a model of this library as one of theirs, and a mixer in a model of theirs.
+
+``CoefdynForCausalLM`` gives a ``SequenceModel`` configurations, checkpoints and ``generate``;
+``MixerAttention`` puts a mixer in the place of an attention module. States are carried in a
+``StateLayer`` of transformers' own cache, which ``generate`` reorders for beams.
+"""
+
+from __future__ import annotations
+
+try:
+    import transformers  # noqa: F401
+except ModuleNotFoundError as missing:
+    raise ImportError(
+        "coefdyn.models.hugging_face needs transformers, an extra: pip install 'coefdyn[lens]' (in "
+        "a checkout: pip install -e '.[lens]')."
+    ) from missing
+
+from coefdyn.models.hugging_face.attention import MixerAttention
+from coefdyn.models.hugging_face.cache import StateLayer
+from coefdyn.models.hugging_face.model import CoefdynConfig, CoefdynForCausalLM, CompleteCheckpoint
+
+__all__ = [
+    "CoefdynConfig",
+    "CoefdynForCausalLM",
+    "CompleteCheckpoint",
+    "MixerAttention",
+    "StateLayer",
+]

@@ -1,0 +1,373 @@
+"""Models and mixers in Hugging Face's classes: files, caches, beams, padding, refusals."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from coefdyn.mixers import GatedDeltaNet, SoftmaxAttention
+from coefdyn.models import ModelConfig
+
+transformers = pytest.importorskip("transformers", reason="the extra lens is not installed")
+
+from transformers import LlamaConfig, LlamaForCausalLM, MistralConfig, MistralForCausalLM  # noqa: E402
+
+from coefdyn.models import hugging_face as ours  # noqa: E402
+from coefdyn.models.hugging_face import (  # noqa: E402
+    CoefdynConfig,
+    CoefdynForCausalLM,
+    CompleteCheckpoint,
+    MixerAttention,
+    StateLayer,
+)
+
+PAGE = Path(__file__).parents[2] / "book" / "api" / "hugging_face.md"
+VOCAB, PADDED = 23, 3
+HYBRID = ("GatedDeltaNet", "SoftmaxAttention")
+MODELS = {
+    "gated": {"mixer": "GatedDeltaNet", "block": "gated"},
+    "hybrid": {"mixer": HYBRID},
+    "rotary": {"mixer": "SoftmaxAttention", "position": "rotary"},
+    "learned": {"mixer": "Mamba2", "position": "learned"},
+}
+CLOSE = {"rtol": 1e-5, "atol": 1e-5}
+
+
+def build(name: str = "hybrid") -> CoefdynForCausalLM:
+    sizes = {"width": 16, "layers": 2, "mlp": 24, "options": {"n_heads": 2}, **MODELS[name]}
+    config = CoefdynConfig(model=ModelConfig(**sizes), vocab_size=VOCAB, length=40)
+    torch.manual_seed(0)
+    return CoefdynForCausalLM(config).eval()
+
+
+class MixedLlama(CompleteCheckpoint, LlamaForCausalLM):
+    """Layers 0 and 2 are mixers, one of fixed state and one that keeps keys; layer 1 is Llama's."""
+
+    def __init__(self, config: LlamaConfig) -> None:
+        super().__init__(config)
+        for index, kind in zip(config.mixed, (GatedDeltaNet, SoftmaxAttention), strict=True):
+            mixer = kind(d_model=config.hidden_size, n_heads=2)
+            self.model.layers[index].self_attn = MixerAttention(mixer, layer_idx=index)
+
+
+def small(implementation: str = "sdpa", **more: object) -> dict:
+    sizes = {"vocab_size": VOCAB, "hidden_size": 16, "intermediate_size": 24}
+    sizes |= {"num_hidden_layers": 3, "num_attention_heads": 2, "num_key_value_heads": 2}
+    return {**sizes, "attn_implementation": implementation, **more}
+
+
+def mixed(implementation: str = "sdpa") -> MixedLlama:
+    torch.manual_seed(0)
+    return MixedLlama(LlamaConfig(**small(implementation), mixed=[0, 2])).eval()
+
+
+MADE = {
+    **{name: lambda name=name: build(name) for name in MODELS},
+    "Llama, sdpa": mixed,
+    "Llama, eager": lambda: mixed("eager"),
+}
+every = pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+
+
+def prompts() -> tuple[torch.Tensor, torch.Tensor]:
+    """Two rows of ids, and a mask that pads the first one on the left."""
+    ids = torch.randint(0, VOCAB, (2, 9), generator=torch.Generator().manual_seed(1))
+    mask = torch.ones_like(ids)
+    mask[0, :PADDED] = 0
+    return ids, mask
+
+
+def generate(model: torch.nn.Module, ids: torch.Tensor, **how: object) -> torch.Tensor:
+    """The tokens that follow."""
+    how = {"max_new_tokens": 7, "do_sample": False, "pad_token_id": 0, **how}
+    how.setdefault("attention_mask", torch.ones_like(ids))
+    return model.generate(ids, **how)[:, ids.shape[1] :]
+
+
+def cached(out: object) -> object:
+    """The cache of an output, whose name changed with transformers 5.24."""
+    return out["cache"] if "cache" in out else out["past_key_values"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_logits_and_loss_are_those_of_the_model_inside(name: str) -> None:
+    model, (ids, _) = build(name), prompts()
+    torch.testing.assert_close(model(ids).logits, model.model(ids), **CLOSE)
+    labels = ids.clone()
+    labels[:, :3] = -100
+    logits = model.model(ids)[:, :-1].flatten(0, 1)
+    want = torch.nn.functional.cross_entropy(logits, labels[:, 1:].flatten())
+    torch.testing.assert_close(model(ids, labels=labels).loss, want, **CLOSE)
+    loss, logits = model(ids, labels=ids, use_cache=False, return_dict=False)
+    assert loss.ndim == 0 and logits.shape == (2, 9, VOCAB)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_weights_are_drawn_as_the_model_inside_draws_them(name: str) -> None:
+    model = build(name)
+    torch.manual_seed(0)
+    own = type(model.model)(model.model.config, vocab=VOCAB, length=40)
+    for (key, mine), (other, theirs) in zip(
+        model.model.state_dict().items(), own.state_dict().items(), strict=True
+    ):
+        assert key == other and torch.equal(mine, theirs)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_saved_model_comes_back(name: str, tmp_path: Path) -> None:
+    model, (ids, mask) = build(name), prompts()
+    transformers.AutoConfig.register("coefdyn", CoefdynConfig, exist_ok=True)
+    auto = transformers.AutoModelForCausalLM
+    auto.register(CoefdynConfig, CoefdynForCausalLM, exist_ok=True)
+    model.save_pretrained(tmp_path)
+    back = auto.from_pretrained(tmp_path)
+    assert isinstance(back, CoefdynForCausalLM)
+    assert ModelConfig.from_dict(back.config.model) == model.model.config == back.model.config
+    assert torch.equal(
+        back(ids, attention_mask=mask).logits, model(ids, attention_mask=mask).logits
+    )
+    assert back.state_dict().keys() == model.state_dict().keys()
+
+
+def test_a_saved_llama_with_mixers_comes_back(tmp_path: Path) -> None:
+    model, (ids, mask) = mixed(), prompts()
+    model.save_pretrained(tmp_path)
+    torch.manual_seed(5)
+    back, info = MixedLlama.from_pretrained(tmp_path, output_loading_info=True)
+    assert not info["missing_keys"] and not info["unexpected_keys"]
+    for key, one in model.state_dict().items():
+        assert torch.equal(back.state_dict()[key], one), key
+    assert torch.equal(
+        back(ids, attention_mask=mask).logits, model(ids, attention_mask=mask).logits
+    )
+
+
+def test_a_checkpoint_without_a_mixers_weights_is_refused(tmp_path: Path) -> None:
+    LlamaForCausalLM(LlamaConfig(**small(), mixed=[0, 2])).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"holds no weights for .*self_attn\.mixer"):
+        MixedLlama.from_pretrained(tmp_path)
+    build().save_pretrained(tmp_path / "own")
+    other = CoefdynConfig(model={**build().config.model, "mlp": 20}, vocab_size=VOCAB)
+    with pytest.raises(ValueError, match=r"holds no weights for .*mlp"):
+        CoefdynForCausalLM.from_pretrained(
+            tmp_path / "own", config=other, ignore_mismatched_sizes=True
+        )
+
+
+@every
+def test_a_padded_row_has_the_logits_that_it_has_alone(made) -> None:
+    model, (ids, left) = made(), prompts()
+    want = model(ids[:1, PADDED:]).logits[0]
+    for use_cache in (True, False):
+        got = model(ids, attention_mask=left, use_cache=use_cache).logits
+        torch.testing.assert_close(got[0, PADDED:], want, **CLOSE)
+        torch.testing.assert_close(got[1], model(ids[1:]).logits[0], **CLOSE)
+    got = model(ids, attention_mask=left.flip(-1)).logits
+    torch.testing.assert_close(got[0, :-PADDED], model(ids[:1, :-PADDED]).logits[0], **CLOSE)
+
+
+@every
+def test_pieces_with_a_cache_have_the_logits_of_the_whole(made) -> None:
+    model, (ids, mask) = made(), prompts()
+    want = model(ids, attention_mask=mask, use_cache=False).logits
+    for name in ("past_key_values", "cache") if made in list(MADE.values())[:4] else (CACHE,):
+        cache, got = None, []
+        for start, stop in ((0, 4), (4, 8), (8, 9)):
+            seen = {"attention_mask": mask[:, :stop], "use_cache": True, name: cache}
+            out = model(ids[:, start:stop], **seen)
+            cache = cached(out)
+            got.append(out.logits)
+        assert cache.get_seq_length() == 9
+        torch.testing.assert_close(torch.cat(got, 1)[0, PADDED:], want[0, PADDED:], **CLOSE)
+        torch.testing.assert_close(torch.cat(got, 1)[1], want[1], **CLOSE)
+
+
+#: the name under which models of the installed transformers take a cache
+CACHE = (
+    "cache"
+    if "cache" in inspect.signature(LlamaForCausalLM.forward).parameters
+    else "past_key_values"
+)
+
+
+@every
+@pytest.mark.parametrize("how", ["greedy", "sampling", "beams", "sampled beams"])
+def test_generation_with_a_cache_is_that_without(made, how: str) -> None:
+    model, (ids, mask) = made(), prompts()
+    options = {"num_beams": 3, "num_return_sequences": 2} if "beams" in how else {}
+    options |= {"do_sample": True, "temperature": 1.3} if "sampl" in how else {}
+    found = []
+    for use_cache in (True, False):
+        torch.manual_seed(3)
+        found.append(generate(model, ids, attention_mask=mask, use_cache=use_cache, **options))
+    assert torch.equal(*found)
+    if "sampl" not in how:
+        alone = generate(model, ids[:1, PADDED:], **options)
+        assert torch.equal(found[0][: len(alone)], alone)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_generation_is_that_of_the_model_inside(name: str) -> None:
+    model, (ids, mask) = build(name), prompts()
+    want = model.model.generate(ids, 7, attention_mask=mask)
+    assert torch.equal(generate(model, ids, attention_mask=mask), want)
+    want = model.model.generate(ids, 7, 0.8, torch.Generator().manual_seed(4), attention_mask=mask)
+    torch.manual_seed(4)
+    drawn = {"do_sample": True, "temperature": 0.8, "top_k": 0}
+    assert torch.equal(generate(model, ids, attention_mask=mask, **drawn), want)
+
+
+@every
+def test_beams_need_their_states_reordered(made, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison with beams of no cache would find a cache that leaves its rows in place."""
+    model, (ids, mask) = made(), prompts()
+    how = {"attention_mask": mask, "num_beams": 4, "max_new_tokens": 12}
+    right = generate(model, ids, **how)
+    monkeypatch.setattr(StateLayer, "reorder_cache", lambda self, beam_idx: None)
+    assert not torch.equal(generate(model, ids, **how), right)
+
+
+@every
+def test_a_conversation_goes_on_from_its_cache(made) -> None:
+    model, (ids, mask) = made(), prompts()
+    out = model.generate(
+        *(ids,), attention_mask=mask, max_new_tokens=4, do_sample=False, pad_token_id=0,
+        return_dict_in_generate=True,
+    )  # fmt: skip
+    longer = torch.cat([out.sequences, ids[:, :3]], 1)
+    mask = torch.cat([mask, mask.new_ones(2, 7)], 1)
+    name = "cache" if "cache" in out else "past_key_values"
+    want = generate(model, longer, attention_mask=mask)
+    assert torch.equal(generate(model, longer, attention_mask=mask, **{name: cached(out)}), want)
+
+
+def test_rows_of_a_state_are_chosen_repeated_and_forgotten() -> None:
+    model, (ids, _) = build(), prompts()
+    cache = cached(model(ids, use_cache=True))
+    cache.batch_repeat_interleave(2)
+    cache.batch_select_indices(torch.tensor([3, 0, 2]))
+    more = ids[:, :2]
+    got = model(more[[1, 0, 1]], **{CACHE: cache}).logits
+    want = model(torch.cat([ids, more], 1)).logits[[1, 0, 1], -2:]
+    torch.testing.assert_close(got, want, **CLOSE)
+    (layer,) = cache.layers
+    assert (layer.get_seq_length(), layer.get_mask_sizes(3), layer.get_max_length()) == (
+        *(11, (14, 0)),
+        -1,
+    )
+    cache.reset()
+    assert layer.get_seq_length() == 0 and layer.state is None
+
+
+@every
+def test_training_on_padded_rows_lowers_the_loss(made) -> None:
+    model, (ids, mask) = made().train(), prompts()
+    mask = mask.flip(-1)  # on the right, as tokenizers pad by default
+    labels = ids.masked_fill(mask == 0, -100)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(4):
+        loss = model(ids, attention_mask=mask, labels=labels).loss
+        optimizer.zero_grad()
+        loss.backward()
+        assert all(one.grad is not None for one in model.parameters())
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses == sorted(losses, reverse=True) and losses[-1] < 0.9 * losses[0]
+
+
+REFUSED = {
+    "a window in the mask": "is not causal with padding",
+    "packed, no cache": "is not causal with padding",
+    "packed, cache": "packed documents",
+    "packed, boundaries": "packed documents",
+    "bias": "is not causal with padding",
+}
+
+
+@pytest.mark.parametrize("implementation", ["sdpa", "eager"])
+@pytest.mark.parametrize("case", REFUSED)
+def test_masks_of_another_kind_are_refused(case: str, implementation: str) -> None:
+    ids, _ = prompts()
+    model, given = mixed(implementation), {"position_ids": torch.arange(9)[None] % 5}
+    if case == "a window in the mask":
+        torch.manual_seed(0)
+        model = MistralForCausalLM(MistralConfig(**small(implementation), sliding_window=4))
+        mixer = GatedDeltaNet(d_model=16, n_heads=2)
+        model.model.layers[1].self_attn = MixerAttention(mixer, layer_idx=1)
+        given = {}
+    elif case == "packed, boundaries":
+        given = {"cu_seq_lens_q": torch.tensor([0, 5, 9], dtype=torch.int32)}
+    elif case == "bias":
+        given = {"attention_mask": -torch.rand(1, 1, 9, 9)}
+    use_cache = case == "packed, cache"
+    with pytest.raises(ValueError, match=REFUSED[case]):
+        model(ids[:1], use_cache=use_cache, **given)
+
+
+def test_what_a_state_cannot_do_is_refused() -> None:
+    ids, mask = prompts()
+    for model in (build(), mixed("eager")):
+        with pytest.raises(ValueError, match="static cache"):
+            generate(model, ids, cache_implementation="static")
+        with pytest.raises(ValueError, match=r"take back|cropped"):
+            generate(model, ids[:1, [0, 1, 2] * 3], prompt_lookup_num_tokens=3)
+        cache = cached(model(ids, attention_mask=mask.flip(-1), use_cache=True))
+        name = CACHE
+        with pytest.raises(ValueError, match="padding on the right"):
+            model(ids[:, :1], **{name: cache})
+        cache = cached(LlamaForCausalLM(LlamaConfig(**small()))(ids, use_cache=True))
+        with pytest.raises(ValueError, match="keys and values of another module"):
+            model(ids[:, :1], **{name: cache})
+        cache = cached(model(ids, attention_mask=mask, use_cache=True))
+        with pytest.raises(ValueError, match=r"counts .*but the cache has seen"):
+            model(ids[:, :1], attention_mask=mask.new_ones(2, 10), **{name: cache})
+    model = build()
+    with pytest.raises(ValueError, match=r"1 \(a token\) and 0"):
+        model(ids, attention_mask=2 * mask)
+    with pytest.raises(ValueError, match="all tokens so far"):
+        model(ids, attention_mask=torch.ones(2, 1, 9, 9))
+    with pytest.raises(ValueError, match="vocabulary"):
+        model.resize_token_embeddings(30)
+    with pytest.raises(ValueError, match="takes no keys and values"):
+        StateLayer().update(ids, ids)
+    with pytest.raises(ValueError, match="did you mean 'width'"):
+        CoefdynConfig(model={"widht": 3})
+
+
+def test_missing_transformers_is_named_with_the_command_of_its_extra() -> None:
+    code = "import sys; sys.modules['transformers'] = None; import coefdyn.models.hugging_face"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode != 0
+    assert "needs transformers, an extra: pip install 'coefdyn[lens]'" in run.stderr
+
+
+def test_no_private_name_is_used() -> None:
+    for path in Path(ours.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [
+                getattr(node, "attr", ""),
+                *(x.name for x in getattr(node, "names", ()) if hasattr(x, "name")),
+            ]
+            assert not [name for name in names if re.match(r"_(?!_)", name)], path
+
+
+def test_the_page_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found: dict = {"__name__": "page"}
+    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    first = {}
+    for block in blocks:
+        exec(block, found)
+        first = first or {"loss": found["loss"]}
+    assert len(blocks) == 5
+    assert first["loss"].item() == pytest.approx(torch.tensor(256.0).log().item(), rel=0.05)
+    assert found["greedy"].shape == found["beams"].shape == (2, 20)
+    assert type(found["llama"].model.layers[0].self_attn) is MixerAttention
