@@ -81,6 +81,7 @@ def find_task(asked: Any) -> tuple[str, TaskConfig]:
         check_choice("task (or module:name)", asked, [*board, *others])
         config = board.get(asked) or TASKS[asked].config
     if isinstance(config, type) and issubclass(config, TaskConfig):
+        label = config.task_name or label
         config = config.quick() if hasattr(config, "quick") else config()  # type: ignore[attr-defined]
     if not isinstance(config, TaskConfig):
         raise ValueError(f"{label} must be the configuration of a task, got {config!r}.")
@@ -278,8 +279,8 @@ def _probe(label: str, mixer: Mixer, x: Tensor) -> None:
         except Exception as error:
             raise ValueError(f"{label} fails on x of shape {tuple(x.shape)}: {error}") from error
 
-    def differs(y: Tensor) -> bool:
-        return bool((y - want[tuple(map(slice, y.shape))]).abs().max() > LEAK * want.abs().max())
+    def differs(y: Tensor, before: Tensor) -> bool:
+        return bool((y - before).abs().max() > LEAK * want.abs().max())
 
     want = output(x)
     if not isinstance(want, Tensor) or want.shape != x.shape:
@@ -287,19 +288,20 @@ def _probe(label: str, mixer: Mixer, x: Tensor) -> None:
         raise ValueError(f"{label} must map (B, L, d) {tuple(x.shape)} to that shape, got {got}.")
     if not bool(want.isfinite().all()):
         raise ValueError(f"{label} gives NaN or infinity on random tokens.")
-    if differs(output(x)):
+    if differs(output(x), want):
         raise ValueError(f"{label} gives other outputs for equal inputs and an equal torch seed.")
     other = 3 * torch.randn_like(x)
-    if not differs(output(other)):
+    if not differs(output(other), want):
         raise ValueError(f"{label} has an output that does not depend on its input.")
-    if differs(output(torch.cat([x[:1], other[1:]]))[:1]):
+    alone = output(torch.cat([x[:1], other[1:2], x[2:]]))
+    if differs(alone[[0, 2]], want[[0, 2]]):
         raise ValueError(
             f"{label} mixes the sequences of a batch; it must map each of (B, L, d) by itself "
             "(batch_first=True where torch asks)."
         )
     for cut in sorted({1, x.shape[1] // 2, x.shape[1] - 1} - {0}):
         y = output(torch.cat([x[:, :cut], other[:, cut:]], dim=1))[:, :cut]
-        if differs(y):
+        if differs(y, want[:, :cut]):
             raise ValueError(
                 f"{label} is not causal: outputs before token {cut} change when only tokens from "
                 f"{cut} on (of {x.shape[1]}, counted from 0) are replaced. Mask what is to come."

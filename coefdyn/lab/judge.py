@@ -76,7 +76,7 @@ class Comparison:
         return [self._verdict(task, one) for task in tasks for one in designs if one != self.mine]
 
     def limits(self) -> list[str]:
-        """What so many seeds cannot decide, in sentences."""
+        """Limits of so many seeds: what they cannot decide, in sentences."""
         n, needed = self.seeds, len(headline_runs.SEEDS)
         whole, lead = rule2.share_interval(n, n), rule2.smallest_lead(n)
         shown = f"a lead of at least {round(lead * n)} seeds" if lead <= 1 else "no lead at all"
@@ -158,18 +158,20 @@ class Comparison:
         both = [one for one in found if one is not None]
         if len(both) < 2:
             return sentence, rule.NOT_RUN, "the pilot seeds are not finished"
-        if min(len(one.records) for one in both) >= self.result.fewest:
-            test = Claim(id="judged/ahead", sentence=sentence, test=Ahead(a=a, b=b), why="none")
-            return sentence, *judge_anew(test, self.result)
         (first, second) = (one.values() for one in both)
         (k, n), (other_k, other_n) = ((rule2.solved(one), len(one)) for one in (first, second))
         gap = rule2.share_difference(k, n, other_k, other_n)
         means = " against ".join(f"{statistics.fmean(one):.3f}" for one in (first, second))
-        words = f"{k} of {n} against {other_k} of {other_n} seeds solved; difference {gap}"
-        side = (
-            "the interval contains 0" if gap.low <= 0 <= gap.high else "the interval leaves 0 out"
+        told = (
+            f"{k} of {n} against {other_k} of {other_n} seeds solved; difference {gap}; mean "
+            f"accuracy {means}"
         )
-        return sentence, DESCRIBED, f"{words}: {side}; mean accuracy {means}"
+        if min(n, other_n) < self.result.fewest:
+            side = "contains" if gap.low <= 0 <= gap.high else "leaves out"
+            return sentence, DESCRIBED, f"{told}; the interval {side} 0"
+        claim = Claim(id="judged/ahead", sentence=sentence, test=Ahead(a=a, b=b), why="none")
+        status, why = judge_anew(claim, self.result)
+        return sentence, status, told if told.startswith(why) else f"{told}; {why}"
 
 
 def compare_designs(

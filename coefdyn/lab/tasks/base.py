@@ -145,8 +145,6 @@ class Task:
 
 
 TASKS: dict[str, Task] = {}
-#: names that ``register_task`` added
-_OWN: set[str] = set()
 
 
 def register(task: Task) -> None:
@@ -186,10 +184,9 @@ def register_task(
             f"{config.__name__} needs a method draw(self, n, generator, split) that returns a "
             "Batch of n sequences."
         )
-    if not name or (name in TASKS and name not in _OWN):
+    if not name or (name in TASKS and not hasattr(TASKS[name].config, "draw")):
         raise ValueError(f"{name!r} is the name of a task of the library; give yours another one.")
     config.task_name = name
-    _OWN.add(name)
     named = token_name or (lambda _, token: str(token))
     TASKS[name] = Task(name=name, config=config, sampler=draw, token_name=named, about=about)
     return config
