@@ -81,8 +81,8 @@ def find_task(asked: Any) -> tuple[str, TaskConfig]:
         check_choice("task (or module:name)", asked, [*board, *others])
         config = board.get(asked) or TASKS[asked].config
     if isinstance(config, type) and issubclass(config, TaskConfig):
-        label = config.task_name or label
-        config = config.quick() if hasattr(config, "quick") else config()  # type: ignore[attr-defined]
+        label, make = config.task_name or label, config
+        config = getattr(make, "quick", make)()
     if not isinstance(config, TaskConfig):
         raise ValueError(f"{label} must be the configuration of a task, got {config!r}.")
     if getattr(config, "task_name", "") not in TASKS:

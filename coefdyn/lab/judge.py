@@ -97,7 +97,7 @@ class Comparison:
                 "a design that fails here may only be slow."
             )
         words.append(
-            "Two layers, these tasks, at most seven learning rates, parameters and states not "
+            "Small models, these tasks, at most seven learning rates, parameters and states not "
             "matched: nothing here speaks of larger models or of language."
         )
         return words
@@ -168,7 +168,11 @@ class Comparison:
         )
         if min(n, other_n) < self.result.fewest:
             side = "contains" if gap.low <= 0 <= gap.high else "leaves out"
-            return sentence, DESCRIBED, f"{told}; the interval {side} 0"
+            return (
+                f"{task}: {self.mine} against {rival}",
+                DESCRIBED,
+                f"{told}; the interval {side} 0",
+            )
         claim = Claim(id="judged/ahead", sentence=sentence, test=Ahead(a=a, b=b), why="none")
         status, why = judge_anew(claim, self.result)
         return sentence, status, told if told.startswith(why) else f"{told}; {why}"
@@ -241,7 +245,7 @@ class _Judgement(Group):
         group = headline_runs.Group(name="judged", variants=variants, train=train)
         self._plan_ = group.plan().with_seeds([headline_runs.SEEDS[0] + one for one in seeds])
 
-    def plan(self, profile: str) -> Plan:
+    def plan(self, profile: str) -> Plan:  # type: ignore[override]
         return self._plan_
 
     def registered_claims(self) -> list[Claim]:

@@ -157,6 +157,7 @@ def test_the_page_needs_nothing_else(judged: Path) -> None:
     assert "2 seeds describe" in page and "What 2 seeds cannot decide" in page
     assert "3 steps: the protocol has 2000" in page
     assert len(re.findall("<polyline", page)) == 4, "a curve per design and seed"
+    assert "2 layers of width 64 with a SwiGLU of 128." in page
     assert "not known" in page, "the state of a module that is no Mixer"
 
 

@@ -55,14 +55,21 @@ def judged_html(comparison: Comparison) -> str:
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>{title}</title><style>{STYLE}</style>'
         f"<h1>{title}</h1><ul>{said}</ul><h2>What {comparison.seeds} seeds cannot decide</h2>"
-        f"<ul>{limits}</ul>{parts}<h2>How it was judged</h2><p>{html.escape(_protocol())}</p>"
+        f"<ul>{limits}</ul>{parts}<h2>How it was judged</h2>"
+        f"<p>{html.escape(_protocol(comparison))}</p>"
         f"<p>{html.escape(comparison.result.caption())}</p></html>"
     )
 
 
-def _protocol() -> str:
+def _protocol(comparison: Comparison) -> str:
+    models = [variant.model for variant in comparison.result.variants]
+    sizes = dict.fromkeys(
+        f"{one.layers} layers of width {one.width}"
+        + (f" with a SwiGLU of {one.mlp}" if one.mlp else "")
+        for one in models
+    )
     return (
-        "Two layers of width 64 with a SwiGLU of 128 around each design. Learning rates start at "
+        f"Around each design: {' or '.join(sizes)}. Learning rates start at "
         "three a factor of about 3 apart; the pilot seeds "
         f"{' and '.join(map(str, headline_runs.PILOT))}, which are never judged, search until both "
         "neighbours of the best are no better, or it solves the task, with at most seven rates. "
