@@ -13,6 +13,7 @@ from pathlib import Path
 
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
+from coefdyn.lab import judge
 from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD
@@ -75,6 +76,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--nice", type=int, default=0, metavar="N", help="lower the priority by N, 0 to 19"
     )
+    judge.add_parser(commands)
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
     show.add_argument("--profile", default="quick", choices=PROFILES)
@@ -150,6 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = {
         "list": _list,
         "run": _run,
+        "judge": judge.command,
         "show": _show,
         "claims": _claims,
         "repeat": _repeat,

@@ -39,6 +39,7 @@ from coefdyn.lab.tasks import (
     TaskConfig,
 )
 from coefdyn.lab.training import TrainConfig
+from coefdyn.models import ModelConfig
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,11 +48,13 @@ __all__ = [
     "EXPERIMENT",
     "FIRST_ROWS",
     "ROWS",
+    "board_cell",
     "claims",
     "figure",
     "foreseen",
     "learned",
     "load",
+    "row_model",
     "run",
     "tasks_of",
 ]
@@ -280,20 +283,34 @@ class Scoreboard(Experiment):
         return scores
 
 
-def _variant(task: str, row: str, profile: str) -> Variant:
+def board_cell(
+    facets: dict[str, str], task: TaskConfig, model: ModelConfig, steps: int = STEPS
+) -> Variant:
+    """A cell of the board at the standard size: one model on one task, by the board's protocol.
+
+    Args:
+        facets: name the cell.
+        task: which sequences; above 100 tokens in shorter batches, and chunk by chunk.
+        model: which network.
+        steps: optimiser steps.
+    """
+    long = task.seq_len > 100
+    by_chunks = long or model.mixer in ONE_PER_CHANNEL
+    train = standard_training(steps, batch=8 if long else 32)
+    method = "chunked" if by_chunks else None
+    return Variant(facets=facets, task=task, model=model, train=train, method=method)
+
+
+def row_model(row: str) -> ModelConfig:
+    """The model of a row of the board."""
     mixer, options, position = ROWS[row]
-    config = tasks_of()[task]
-    train = None
-    if profile in (STANDARD, "paper"):
-        steps = 5 * STEPS if profile == "paper" else STEPS
-        train = standard_training(steps, batch=8 if config.seq_len > 100 else 32)
-    return Variant(
-        facets={"task": task, "row": row},
-        task=config,
-        model=replace(quick_model(dict(options), position=position), mixer=mixer),
-        train=train,
-        method="chunked" if row in ONE_PER_CHANNEL or config.seq_len > 100 else None,
-    )
+    return replace(quick_model(dict(options), position=position), mixer=mixer)
+
+
+def _variant(task: str, row: str, profile: str) -> Variant:
+    steps = 5 * STEPS if profile == "paper" else STEPS
+    found = board_cell({"task": task, "row": row}, tasks_of()[task], row_model(row), steps)
+    return found if profile in (STANDARD, "paper") else replace(found, train=None)
 
 
 def _nearer(row: str) -> Variant:

@@ -154,6 +154,44 @@ def register(task: Task) -> None:
     TASKS[task.name] = task
 
 
+def register_task(
+    name: str, config: type[Config], *, about: str = "", token_name: TokenName | None = None
+) -> type[Config]:
+    """Add a task of one's own, so that every function here and the trainer know it.
+
+    Registering a name again replaces the task, so that a notebook cell can be run twice. The task
+    is known in this process only: train it with ``RunOptions(workers=1)``.
+
+    Args:
+        name: a new one; becomes ``config.task_name``.
+        config: a frozen keyword-only dataclass derived from ``TaskConfig`` with a method
+            ``draw(self, n, generator, split) -> Batch``: n sequences, ``inputs`` and ``targets``
+            (n, input_length), every random number from ``generator``. A class method ``quick`` may
+            give its size for two CPU cores; otherwise that is ``config()``.
+        about: one sentence that says what is asked.
+        token_name: ``(config, id) -> str`` for ``explain``; None for the id itself.
+
+    Returns:
+        ``config``.
+
+    Raises:
+        ValueError: for a name of a task of the library, or a class that is no such configuration.
+    """
+    if not (isinstance(config, type) and issubclass(config, TaskConfig)):
+        raise ValueError(f"register_task takes a subclass of TaskConfig, got {config!r}.")
+    if not callable(draw := getattr(config, "draw", None)):
+        raise ValueError(
+            f"{config.__name__} needs a method draw(self, n, generator, split) that returns a "
+            "Batch of n sequences."
+        )
+    if not name or (name in TASKS and not hasattr(TASKS[name].config, "draw")):
+        raise ValueError(f"{name!r} is the name of a task of the library; give yours another one.")
+    config.task_name = name
+    named = token_name or (lambda _, token: str(token))
+    TASKS[name] = Task(name=name, config=config, sampler=draw, token_name=named, about=about)
+    return config
+
+
 def get_task(name: str) -> Task:
     """The registered task of this name; ``ValueError`` names the nearest known one."""
     if name not in TASKS:

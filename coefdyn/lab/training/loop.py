@@ -284,8 +284,10 @@ class _Run:
         tally = PredictionTally(task.num_classes, self.device)
         per_sequence = task.input_length * task.num_classes
         size = max(1, min(max(self.settings.batch, 64), LOGITS_AT_ONCE // per_sequence))
+        self.model.eval()  # a module of somebody else's may drop units while it learns
         for inputs, targets in self.data.chunks(split, size):
             tally.add(self.loss.logits(inputs), targets)
+        self.model.train()
         return tally.results()
 
     def _record(self, done: int, solved: bool) -> Record:
