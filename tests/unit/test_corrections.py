@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, rule
-from coefdyn.lab.experiments.corrections import withdrawn
+from coefdyn.lab.experiments.corrections import leaks, withdrawn
 from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.tasks import ByteTextConfig
@@ -22,6 +24,17 @@ def test_every_claim_on_the_leaking_text_is_withdrawn_and_no_other_of_its_kind()
             if "word for word" in withdrawn(claim.id):
                 gone.add(claim.id)
     assert leaking == gone and len(gone) == 27
+
+
+@pytest.mark.parametrize("name", ["spectra", "spectra-mods", "dsf-table-1"])
+def test_no_figure_shows_runs_on_the_withdrawn_text(name):
+    experiment = get_experiment(name)
+    result = experiment.load(STANDARD)
+    assert any(leaks(one.facets["task"], STANDARD) for one in result.variants)
+    drawn = experiment.figure(result)
+    titles = [axes.get_title(place) for axes in drawn.axes for place in ("left", "center")]
+    assert any(titles) and not any("language" in title for title in titles)
+    assert not leaks("language", "paper")
 
 
 def test_no_headline_claim_is_withdrawn():

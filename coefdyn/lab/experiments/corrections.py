@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["withdrawn"]
+__all__ = ["leaks", "withdrawn"]
 
 _LEAK = (
     "withdrawn on 2026-11-25: 49 % of the validation text and 16 % of the test text stood word for "
@@ -22,3 +22,13 @@ _CLAIMS = {
 def withdrawn(claim: str) -> str:
     """Reason why the claim with this id is withdrawn; empty for one that stands."""
     return _TOPICS.get(claim.partition("/")[0], "") or _CLAIMS.get(claim, "")
+
+
+def leaks(task: str, profile: str) -> bool:
+    """Whether runs of this task were made on the withdrawn text, so that no figure shows them.
+
+    Args:
+        task: facet of a variant.
+        profile: of the runs; at the paper's size language is another text.
+    """
+    return task == "language" and profile != "paper"

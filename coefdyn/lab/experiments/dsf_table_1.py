@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import baseline
 from coefdyn.lab.experiments.claim import Ahead, Claim, kebab
+from coefdyn.lab.experiments.corrections import leaks
 from coefdyn.lab.experiments.figures import (
     draw_plateau,
     grouped_points,
@@ -97,6 +98,7 @@ class DsfTable1(Experiment):
 
     def draw(self, result: Result) -> Figure:
         tasks = (*_arena(result.profile), LANGUAGE)
+        tasks = tuple(task for task in tasks if not leaks(task, result.profile))
         drawn, panels = new_figure(len(tasks), width=3.6, height=3.2)
         for axes, task in zip(panels, tasks, strict=True):
             models = [model for model in MODELS if result.one(task=task, model=model) is not None]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from coefdyn.analysis.spectra import EDGES
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim
+from coefdyn.lab.experiments.corrections import leaks
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import (
     STANDARD,
@@ -275,6 +276,7 @@ class Spectra(Experiment):
 
     def draw(self, result: Result) -> Figure:
         tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
+        tasks = [task for task in tasks if not leaks(task, result.profile)]
         models = list(dict.fromkeys(v.facets["model"] for v in result.variants))
         drawn, panels = new_figure(len(tasks), len(models), width=2.1, height=1.45)
         for place, axes in enumerate(panels):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Test, kebab
+from coefdyn.lab.experiments.corrections import leaks
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
@@ -231,7 +232,8 @@ class SpectraMods(Experiment):
         return [*mods_claims(), *same_claims()]
 
     def draw(self, result: Result) -> Figure:
-        shown = [v for v in result.variants if tuple(v.facets.values()) in VARIANTS]
+        kept = [v for v in result.variants if not leaks(v.facets["task"], result.profile)]
+        shown = [v for v in kept if tuple(v.facets.values()) in VARIANTS]
         columns, count = 3, len(shown)
         drawn, panels = new_figure(columns, -(-count // columns), width=2.7, height=1.75)
         groups = list(dict.fromkeys(v.facets["group"] for v in shown))
