@@ -21,6 +21,7 @@ export function listenToAddress(app, name) {
       const { settings, notes } = decodeSettings(prefix ? hash.slice(prefix.length) : kept, app.home);
       // What the first figure has no place for, the lab shows.
       if (app.first && prefix && (settings.panel !== "none" || settings.tokens !== "facts")) settings.all = true;
+      if (prefix) app.skip?.(); // a link has set what its reader came for
       app.adopt(settings, notes.length ? [`The address was not all readable: ${notes.join("; ")}`] : []);
     }
     onShow[app.prefix] = encodeSettings(app.settings, app.home);
