@@ -63,7 +63,7 @@ const ADDRESS_PAUSE_MS = 600;
 
 function writeAddress(app) {
   const encoded = encodeSettings(app.settings, app.home);
-  if (encoded === onShow[app.prefix]) return;
+  if (app.present || encoded === onShow[app.prefix]) return; // a slide has an address of its own
   const { history, location } = window;
   const now = performance.now();
   const goesOn = now - app.wroteAddress < ADDRESS_PAUSE_MS;
