@@ -17,8 +17,8 @@
     const found = [];
     for (const key of Object.keys(localStorage).filter((name) => name.startsWith(START))) {
       try {
-        const { answer, date, question, page, truth } = JSON.parse(localStorage.getItem(key));
-        if (["rises", "stays", "falls"].includes(answer)) found.push({ key, answer, date: String(date ?? ""), question: String(question ?? ""), page: String(page ?? ""), truth });
+        const { answer, date, question, page, truth, about } = JSON.parse(localStorage.getItem(key));
+        if (["rises", "stays", "falls"].includes(answer)) found.push({ key, answer, date: String(date ?? ""), question: String(question ?? ""), page: String(page ?? ""), truth, about });
       } catch { /* not an answer */ }
     }
     return found.sort((a, b) => b.date.localeCompare(a.date) || a.page.localeCompare(b.page));
@@ -40,6 +40,35 @@
     forget.addEventListener("click", () => drop([key]));
     return make("tr", {}, make("td", { textContent: date }), make("td", {}, chapter), make("td", { textContent: question }),
       make("td", { textContent: `it ${answer}` }), make("td", { textContent: outcome }), make("td", {}, forget));
+  }
+
+  const ABOUT = { evolution: "A, what a step does to what is stored", scaling: "b, how strongly keys are written",
+    readout: "φ, what is made of a score", normalizer: "η, what a row is divided by" };
+
+  /** What more than half of the missed answers share; empty where that is nothing. */
+  function shared(missed) {
+    const most = (words) => {
+      const found = Object.keys(words).map((key) => [words[key], missed.filter((one) => one.kind(key)).length]);
+      return found.find(([, count]) => count >= 2 && count > missed.length / 2);
+    };
+    const said = [most(Object.fromEntries(Object.entries(ABOUT).map(([key, words]) => [`about:${key}`, `ask about ${words}`]))),
+      most({ "truth:stays": "expect a change where the number stays", "answer:stays": "expect no change where there is one", "turned:": "turn the change round" })];
+    return said.filter(Boolean).map(([words, count]) => `${count === missed.length ? "all" : count} of them ${words}`);
+  }
+
+  const kindOf = ({ about, truth, answer }) => (key) => [`about:${about}`, `truth:${truth}`, `answer:${answer}`, truth !== "stays" && answer !== "stays" ? "turned:" : ""].includes(key);
+
+  /** The missed answers: what they have in common, and the chapters that asked. */
+  function lesson(tried) {
+    const missed = tried.filter(({ truth, answer }) => truth !== answer).map((one) => ({ ...one, kind: kindOf(one) }));
+    if (!missed.length) return [];
+    const chapters = new Map(missed.map((one) => [titleOf(one.page), addressOf(one.key)]));
+    const links = [...chapters].flatMap(([title, address], m) => [m ? ", " : "", address ? make("a", { href: address, textContent: title }) : title]);
+    const common = missed.length > 1 ? shared(missed) : [];
+    const words = missed.length === 1 ? "One turned out otherwise." : `${missed.length} turned out otherwise${common.length ? `: ${common.join(", and ")}` : ", each in its own way"}.`;
+    const told = make("p", {}, `${words} Read again: `, ...links, ".");
+    told.dataset.cd = "lesson";
+    return [told];
   }
 
   function drop(keys) {
@@ -68,7 +97,7 @@
     heads.at(-1).append(make("span", { className: "cd-unseen", textContent: "forget one" }));
     const table = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), make("tbody", {}, ...kept.map(row)));
     const box = make("div", { className: "pst-scrollable-table-container", tabIndex: 0, role: "region", ariaLabel: "Answered predictions" }, table);
-    place.replaceChildren(make("p", { role: "status", textContent: `${kept.length} answered, ${tried.length} tried, ${right} as you said.` }), box, all);
+    place.replaceChildren(make("p", { role: "status", textContent: `${kept.length} answered, ${tried.length} tried, ${right} as you said.` }), ...lesson(tried), box, all);
   }
 
   show();

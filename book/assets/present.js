@@ -1,45 +1,53 @@
-/* Present: the page's first explorer on the whole screen, in large letters. The arrow keys step through the
-   path where the explorer has one, else through its designs. */
+/* Present: the page's first explorer as a slide that fills the window (`coefdyn/widgets/js/slide.js`). An address
+   such as #deck=3 opens the demonstrations there, which stand in the page as JSON. */
 (() => {
   "use strict";
 
   const button = document.querySelector("[data-cd=present]");
-  const explorer = () => document.querySelector("[data-cd=explorer]");
+  const root = document.documentElement;
+  const explorer = () => document.querySelector("[data-cd=explorer]:not(.cdx-unready)");
   if (!button) return;
 
-  /** The buttons that one steps through, in order. */
-  function steps() {
-    const path = explorer().querySelectorAll("[data-cd^=stop-]");
-    return [...(path.length ? path : explorer().querySelectorAll("[data-cd^=preset-]"))];
+  const tell = (detail) => explorer()?.dispatchEvent(new CustomEvent("cdx-present", { detail }));
+
+  function leave() {
+    if (!root.hasAttribute("data-present")) return;
+    root.removeAttribute("data-present");
+    tell(null);
+    if (document.fullscreenElement) document.exitFullscreen();
+    button.focus();
   }
 
-  /** From the last step to the first, and back: a class sees the path more than once. */
-  function step(by) {
-    const all = steps();
-    const at = all.findIndex((one) => one.matches("[aria-pressed=true], [aria-current=step]"));
-    const next = all[(Math.max(at, by > 0 ? -1 : 0) + by + all.length) % all.length];
-    next?.click();
-    next?.focus({ preventScroll: true });
+  function present(more = {}) {
+    root.setAttribute("data-present", "");
+    tell({ leave, ...more });
   }
 
-  function keys(event) {
-    if (event.defaultPrevented || event.target.closest("input, select, textarea, canvas, [role=application]")) return;
-    if (event.key === "ArrowRight" || (event.key === " " && !event.target.closest("button"))) step(1);
-    else if (event.key === "ArrowLeft") step(-1);
-    else return;
-    event.preventDefault();
-  }
-
-  button.addEventListener("click", () => (explorer()?.closest(".cd-room") ?? explorer())?.requestFullscreen());
-  document.addEventListener("fullscreenchange", () => {
-    const on = document.fullscreenElement?.contains(explorer()) ?? false;
-    document.documentElement.toggleAttribute("data-present", on);
-    if (on) {
-      document.addEventListener("keydown", keys);
-      (explorer().querySelector("[data-cd=path-next], [data-cd^=stop-][tabindex='0']") ?? steps()[0])?.focus();
-    } else {
-      document.removeEventListener("keydown", keys);
-      button.focus();
-    }
+  // The slide fills the window in any case; the screen as well where a hand has asked and the browser lets it.
+  button.addEventListener("click", () => {
+    present();
+    root.requestFullscreen?.().catch(() => {});
   });
+  document.addEventListener("fullscreenchange", () => {
+    if (!document.fullscreenElement) leave();
+  });
+
+  function openDeck() {
+    const at = /^#deck=(\d+)$/.exec(location.hash);
+    const deck = document.querySelector("[data-cd=deck]");
+    if (!at || !deck) return;
+    if (!explorer()) {
+      setTimeout(openDeck, 50);
+      return;
+    }
+    const told = (n) => {
+      try {
+        history.replaceState(history.state, "", `#deck=${n}`);
+      } catch { /* a page without a history shows its slides all the same */ }
+    };
+    present({ deck: JSON.parse(deck.textContent), at: Number(at[1]), told });
+  }
+
+  addEventListener("hashchange", openDeck);
+  openDeck();
 })();

@@ -12,6 +12,7 @@ Each change is a function from a page's text to its text, which changes nothing 
 - scripts wait, in order, until a page is read, so that none of them delays the page;
 - pictures state their size, so that nothing moves when they arrive;
 - code can be folded, and a page has the switches that apply to it (`code_folds`);
+- the landing has the demonstrations as slides (`deck`);
 - the style sheet receives a chapter's number, with which it numbers the figures.
 """
 
@@ -27,6 +28,7 @@ from functools import cache
 from pathlib import Path
 
 from book.tools.code_folds import fold_code, with_switches
+from book.tools.deck import with_deck
 from book.tools.programs import put_programs
 
 __all__ = ["postprocess", "postprocess_page", "rewrite"]
@@ -118,7 +120,7 @@ def postprocess_page(page: Path, site: Path) -> str:
         text = text.replace("<head>", f"<head>{STORAGE}", 1)
     if WAIT not in text:
         text = text.replace("</head>", f"{WAIT}</head>", 1)
-    text = _with_number(with_switches(fold_code(text)))
+    text = _with_number(with_deck(with_switches(fold_code(text))))
     return _with_early_font(text, "../" * (len(page.relative_to(site).parts) - 1))
 
 

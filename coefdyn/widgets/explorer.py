@@ -81,8 +81,9 @@ class Explorer(anywidget.AnyWidget):
         predict: a question that gates the controls until the reader has answered it, such as
             ``{"id": "decay", "question": "Lower the decay: which way does the share of near-zero
             coefficients move?", "number": "near-zero-fraction", "control": "decay", "direction":
-            "down"}``. Only that control is judged, moved that way (either way without a
-            ``direction``). The answer and its date stay in the reader's browser.
+            "down", "why": "Each step keeps less."}``. Only that control is judged, moved that way
+            (either way without a ``direction``); ``why`` is then shown. A link with settings opens
+            without the question. The answer and its date stay in the reader's browser.
         **settings: any other setting, such as ``length=24``; the keys of
             ``Explorer().settings`` are all of them. Positions ``column`` (j) and ``row`` (i) count
             from 1, as in the paper.

@@ -23,9 +23,9 @@ def check_question(
     if not question:
         return {}
     wanted = ("id", "question", "number", "control")
-    if set(question) - {"direction"} != set(wanted):
+    if set(question) - {"direction", "why"} != set(wanted):
         raise ValueError(
-            f"predict needs the keys {', '.join(wanted)}, and may have direction; "
+            f"predict needs the keys {', '.join(wanted)}, and may have direction and why; "
             f"got {', '.join(question)}."
         )
     if "direction" in question:

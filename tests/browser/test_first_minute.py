@@ -94,11 +94,29 @@ def test_a_teacher_opens_a_demonstration_and_presents_it(visit: Open) -> None:
     page.wait_for_function("() => document.documentElement.hasAttribute('data-present')")
     page.keyboard.press("ArrowRight")
     page.wait_for_selector("[data-cd^=stop-linear_attention][aria-current=step]")
-    caption = page.inner_text("[data-cd=path-caption]")
+    caption = page.inner_text("[data-cd=slide-caption]")
     assert len(caption.split()) > 5
     assert page.locator(EXPLORER).evaluate(LETTERS) >= 16
-    page.evaluate("() => document.exitFullscreen()")
+    page.keyboard.press("Escape")
     page.wait_for_function("() => !document.documentElement.hasAttribute('data-present')")
+
+
+def test_the_deck_opens_from_one_link_and_needs_no_mouse(visit: Open) -> None:
+    page = visit("demonstrations.html").page
+    page.locator("a[href='index.html#deck=1']").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_selector("[data-cd=slide-place]:text-is('1 of 8')")
+    assert page.evaluate("() => document.activeElement.dataset.cd") == "explorer"
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("[data-cd=slide-place]:text-is('2 of 8')")
+    assert page.evaluate("location.hash") == "#deck=2"
+    assert page.locator(EXPLORER).bounding_box()["width"] == 1280
+    page.keyboard.press("Escape")
+    page.wait_for_selector("[data-cd=all-controls]")
+    assert visit("index.html#deck=5").page.wait_for_selector(
+        "[data-cd=slide-place]:text-is('5 of 8')"
+    )
 
 
 TARGETS = """() => [...document.querySelector("[data-cd=explorer]").querySelectorAll(

@@ -20,7 +20,7 @@ from browser.explorer_pages import (  # noqa: F401
     text,
 )
 
-from coefdyn.widgets import CostView, EmptyRowView, TurningView
+from coefdyn.widgets import CostView, EmptyRowView, Explorer, TurningView
 from coefdyn.widgets.small import SmallFigure
 
 pytestmark = pytest.mark.browser
@@ -66,6 +66,66 @@ def test_a_small_figure_waits_and_judges_its_own_control(open_page: Open) -> Non
     assert "Now raise “Turn per step”" in text(page, "predict-outcome")
 
 
+WIDTHS = """async () => {
+  const bar = document.querySelector("[data-cd=predict-moved] i");
+  const seen = [];
+  for (let m = 0; m < 80; m++) {
+    seen.push(bar.getBoundingClientRect().width);
+    await new Promise((done) => requestAnimationFrame(done));
+  }
+  return seen;
+}"""
+WHY = {
+    **QUESTION,
+    "number": "half-life",
+    "control": "keep",
+    "direction": "down",
+    "why": "It fades.",
+}
+
+
+def test_a_judged_answer_shows_the_number_move_and_says_why(open_page: Open) -> None:
+    page = open_page(TurningView(keep=0.95).asking(WHY), ready="small")
+    press(page, "predict-rises")
+    assert not page.locator("[data-cd=predict-moved]").is_visible()
+    page.evaluate(SLIDE, ["keep", 0.8])
+    seen = page.evaluate(WIDTHS)
+    assert seen[0] > seen[len(seen) // 4] > seen[-1] > 0
+    said = text(page, "predict-moved").splitlines()[0]
+    assert "13.5" in said or "14" in said
+    assert text(page, "predict-outcome").endswith("It fades.")
+    assert "it falls. You said it rises" in text(page, "predict-outcome")
+
+
+def test_who_skips_the_question_plays_and_may_be_asked_later(open_page: Open) -> None:
+    page = open_page(TurningView().asking(QUESTION), ready="small")
+    press(page, "predict-skip")
+    assert page.evaluate("document.activeElement.dataset.cd") == "predict-reset"
+    slide(page, "keep", 0.8)
+    assert page.input_value("[data-cd=control-keep]") == "0.8"
+    assert not page.locator("[data-cd=predict-rises]").is_visible()
+    assert page.evaluate("localStorage.length") == 0
+    press(page, "predict-reset")
+    assert page.input_value("[data-cd=control-keep]") != "0.8"
+    assert "Say first" in text(page, "predict-outcome")
+    assert page.locator("[data-cd=predict-rises]").is_enabled()
+
+
+@pytest.mark.parametrize("view", ["first", None])
+def test_a_link_with_a_state_opens_unlocked_and_keeps_it(view: str | None, open_page: Open) -> None:
+    asked = {**QUESTION, "number": "weight", "control": "beta", "direction": "down"}
+    figure = Explorer("deltanet", view=view, predict=asked)
+    page = open_page(figure, fragment="#cd?preset=deltanet&beta=1.5")
+    settle(page)
+    control = "control" if view else "asked"
+    assert page.locator(f"[data-cd={control}-beta]").is_enabled()
+    assert page.input_value(f"[data-cd={control}-beta]") == "1.5"
+    assert page.locator("[inert]").count() == 0
+    press(page, "predict-reset")
+    assert page.input_value(f"[data-cd={control}-beta]") == "1"
+    assert "Say first" in text(page, "predict-outcome")
+
+
 def test_a_hand_cannot_answer_a_waiting_question(open_page: Open) -> None:
     page = open_page(TurningView().asking(QUESTION), ready="small")
     before = page.get_attribute("[data-cd=eigenvalue]", "data-value")
@@ -88,6 +148,7 @@ def test_every_chapter_asks_about_a_number_of_its_own(path: Path) -> None:
     for question in questions:
         assert question["direction"] in ("up", "down")
         assert question["question"].rstrip().endswith("?")
+        assert re.fullmatch(r"[A-Z].{30,160}\.", question["why"])
 
 
 def test_no_two_questions_share_a_name() -> None:
@@ -147,3 +208,41 @@ def test_what_was_answered_is_shown_and_can_be_forgotten(visit: Callable[..., Vi
     assert "No prediction is kept" in page.inner_text("[data-cd=predictions]")
     kept = page.evaluate("Object.keys(localStorage).filter((key) => key.startsWith('coefdyn'))")
     assert len(kept) == 1, "what is no answer stays"
+
+
+LESSON = "<!doctype html><title>x</title><div data-cd=predictions></div>"
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        ([("falls", "falls", "evolution")], ""),
+        ([("falls", "rises", "scaling")], "One turned out otherwise. Read again: Page 0."),
+        (
+            [("rises", "stays", "normalizer"), ("falls", "stays", "normalizer"),
+             ("rises", "falls", "readout")],
+            "3 turned out otherwise: 2 of them ask about η, what a row is divided by, and 2 of "
+            "them expect a change where the number stays. Read again: Page 0, Page 1, Page 2.",
+        ),
+        (
+            [("rises", "falls", ""), ("stays", "falls", "")],
+            "2 turned out otherwise, each in its own way. Read again: Page 0, Page 1.",
+        ),
+    ],
+)  # fmt: skip
+def test_the_missed_ones_say_what_they_share(
+    answers: list[tuple[str, str, str]], told: str, browser: Any, tmp_path: Path
+) -> None:
+    file = tmp_path / "page.html"
+    file.write_text(LESSON, encoding="utf-8")
+    page = browser.new_page()
+    page.goto(file.as_uri())
+    for m, (answer, truth, about) in enumerate(answers):
+        one = {"answer": answer, "truth": truth, "about": about, "date": f"2026-01-0{9 - m}"}
+        _kept(page, **{f"/p{m}.html:{m}": json.dumps({**one, "page": f"Page {m} — Book"})})
+    page.add_script_tag(path=BOOK / "assets" / "predictions.js")
+    lesson = page.locator("[data-cd=lesson]")
+    assert (lesson.inner_text() if told else "") == told
+    assert lesson.count() == bool(told)
+    assert len(answers) * bool(told) == 0 or lesson.locator("a").count() > 0
+    page.close()

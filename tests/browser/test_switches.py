@@ -79,7 +79,11 @@ def test_present_fills_the_screen_and_arrows_step(visit: Open) -> None:
     page = visit("index.html").page
     page.locator("[data-cd=present]").click()
     page.wait_for_function("() => document.documentElement.hasAttribute('data-present')")
+    page.wait_for_selector("[data-cd=slide-keys]")
     explorer = page.locator("[data-cd=explorer]").first
+    box = explorer.bounding_box()
+    assert (box["x"], box["y"], box["width"]) == (0, 0, 1280)
+    assert not page.locator("header").first.is_visible()
     before = explorer.inner_text()
     page.keyboard.press("ArrowRight")
     page.wait_for_function(

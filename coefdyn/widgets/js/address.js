@@ -21,6 +21,7 @@ export function listenToAddress(app, name) {
       const { settings, notes } = decodeSettings(prefix ? hash.slice(prefix.length) : kept, app.home);
       // What the first figure has no place for, the lab shows.
       if (app.first && prefix && (settings.panel !== "none" || settings.tokens !== "facts")) settings.all = true;
+      if (prefix) app.skip?.(); // a link has set what its reader came for
       app.adopt(settings, notes.length ? [`The address was not all readable: ${notes.join("; ")}`] : []);
     }
     onShow[app.prefix] = encodeSettings(app.settings, app.home);
@@ -62,7 +63,7 @@ const ADDRESS_PAUSE_MS = 600;
 
 function writeAddress(app) {
   const encoded = encodeSettings(app.settings, app.home);
-  if (encoded === onShow[app.prefix]) return;
+  if (app.present || encoded === onShow[app.prefix]) return; // a slide has an address of its own
   const { history, location } = window;
   const now = performance.now();
   const goesOn = now - app.wroteAddress < ADDRESS_PAUSE_MS;

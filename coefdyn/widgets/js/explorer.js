@@ -14,6 +14,7 @@ import { makePanels } from "./panels.js";
 import { makePath } from "./path.js";
 import { makePinned } from "./pin.js";
 import { LOOKING, makeExplorerPredict, spokenOutcome } from "./predict.js";
+import { makeSlide } from "./slide.js";
 import { homeOf, normaliseSettings } from "./state.js";
 import { formatNumber, formatPercent, titleOf } from "./text.js";
 import { listenToTheme, readTheme, sizeOf, textZoom } from "./theme.js";
@@ -84,6 +85,7 @@ function createExplorer(widget, host) {
   const status = element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" });
   app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" }, app.parts, status);
   app.onCommit.push(() => setText(status, describe(app.model) + spokenOutcome(app)));
+  app.root.addEventListener("cdx-present", ({ detail }) => present(app, detail));
   showParts(app);
   host.append(app.root);
   return app;
@@ -91,18 +93,34 @@ function createExplorer(widget, host) {
 
 // The first figure, or the lab that it opens. Either is built when it is asked for: what it shows is in the settings.
 function showParts(app) {
-  const lab = !app.first || app.settings.all;
-  if (app.lab === lab) return;
+  const lab = !app.present && (!app.first || app.settings.all);
+  const view = app.present ? "slide" : lab ? "lab" : "first";
+  if (app.view === view) return;
   const held = app.parts.contains(document.activeElement);
   const { cleanups } = app;
   app.ends.forEach((end) => end());
-  Object.assign(app, { lab, painters: [], updaters: [], cleanups: [], shownLock: undefined });
+  Object.assign(app, { lab, view, painters: [], updaters: [], cleanups: [], shownLock: undefined });
   app.parts.replaceChildren();
-  if (lab) buildParts(app, app.widget.get("parts") || ALL_PARTS);
+  if (app.present) makeSlide(app, { note: makeNote(app), plane: makeFigure(app, ...SMALL_FIGURES[1]) });
+  else if (lab) buildParts(app, app.widget.get("parts") || ALL_PARTS);
   else makeFirst(app, makeNote(app));
   Object.assign(app, { ends: app.cleanups, cleanups });
   app.root.dispatchEvent(new CustomEvent("cdx-layout", { bubbles: true })); // a page gives the lab its room
   if (held) app.parts.querySelector("[data-cd=all-controls], [data-cd=fewer-controls]")?.focus();
+}
+
+// A page makes a slide of its figure, and takes it back with null. A slide asks no question first.
+function present(app, detail) {
+  app.present = detail;
+  app.skip?.();
+  app.locked = false;
+  if (detail) app.root.tabIndex = -1;
+  else app.root.removeAttribute("tabindex");
+  app.frame();
+  app.theme = readTheme(app.root); // letters and pictures are larger there
+  app.schedule();
+  if (detail) app.root.focus();
+  else app.commit(); // the address says what is left on show
 }
 
 function listen(app) {

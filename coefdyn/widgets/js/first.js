@@ -20,11 +20,11 @@ export function makeFirst(app, note) {
   app.updaters.push(({ settings }) => setText(sentence, firstWords(settings, app.initial)));
   app.parts.append(element("div", { class: "cdx-first" },
     app.predict.id ? makeExplorerPredict(app) : null, note, makeTold(app), makeStops(app),
-    element("div", { class: "cdx-first-body" }, sentence, makeAnswer(app, true), makeMatrix(app, true), makeHand(app)), ...makeFoot(app)));
+    element("div", { class: "cdx-first-body" }, sentence, makeAnswer(app, true), makeMatrix(app, () => true), makeHand(app)), ...makeFoot(app)));
 }
 
 // The designs as stops: those of the path, and the figure's own.
-function makeStops(app) {
+export function makeStops(app) {
   const own = app.initial.preset;
   const names = Object.keys(SCHEMA.rows).filter((name) => PATH_ROWS.includes(name) || name === own);
   const here = () => (isMorphing(app.settings) ? -1 : names.indexOf(app.settings.preset));
@@ -52,7 +52,7 @@ const SLIDERS = ["decay", "beta", "spread", "fade", "own", "sink", "window", "fl
 const STRAIGHT = ["identity", "relu"]; // with these a factor on the scores is one on the answer
 
 // At most two: what the design has of A, then of the rest; the asked one in any case.
-function slidersOf(s, asked) {
+export function slidersOf(s, asked) {
   const own = SLIDERS.filter((key) => applies(key, s));
   if (s.normalizer === "gate") own.push("variation");
   if (!STRAIGHT.includes(s.readout) || own.length === 0) own.push("scale");
@@ -109,7 +109,7 @@ function makeFoot(app) {
 }
 
 // One sentence: what the row does as the figure or the row starts, or what has been changed since.
-function firstWords(s, initial) {
+export function firstWords(s, initial) {
   if (isMorphing(s)) return `${designWords(s)}.`;
   if (s.preset === "own") {
     const { label, signs } = nearestRow(s);

@@ -7,12 +7,13 @@ import { largestMagnitude } from "./math.js";
 import { cellAt, drawMatrix } from "./matrix.js";
 import { CLASS_WORDS, formatNumber, formatPercent, formatSpectrum, halfLifeWords } from "./text.js";
 
-// `plain` for the first figure: no switch, and a sentence without scores.
-export function makeMatrix(app, plain = false) {
+// `plain` says of a model whether it is shown as in the first figure: no switch, and a sentence without scores.
+export function makeMatrix(app, plain = () => false) {
+  app.plain = plain;
   const canvas = element("canvas", { class: "cdx-canvas", tabindex: "0", role: "application",
     "aria-roledescription": "coefficient matrix", "data-cd": "matrix" });
   const reading = element("p", { class: "cdx-reading", "data-cd": "reading" });
-  const legend = plain ? null : makeLegend(app);
+  const legend = makeLegend(app);
   const node = element("figure", { class: "cdx-figure cdx-figure-matrix" },
     element("div", { class: "cdx-matrix-box" }, canvas, legend), reading);
   const choose = (event) => {
@@ -40,9 +41,10 @@ export function makeMatrix(app, plain = false) {
   });
   canvas.addEventListener("pointerleave", () => hover(null));
   canvas.addEventListener("keydown", (event) => moveCell(app, event));
-  app.painters.push((model) => (plain ? drawMatrix(canvas, fadedModel(app, asShares(model)), plainTheme(app.theme)) : drawMatrix(canvas, fadedModel(app, model), app.theme)));
+  app.painters.push((model) => (plain(model) ? drawMatrix(canvas, fadedModel(app, asShares(model)), plainTheme(app.theme)) : drawMatrix(canvas, fadedModel(app, model), app.theme)));
   app.updaters.push((model) => {
-    const words = plain ? shareWords(model) : readingWords(model);
+    legend.hidden = plain(model);
+    const words = plain(model) ? shareWords(model) : readingWords(model);
     setText(reading, words);
     setAttribute(canvas, "aria-label", `${model.g.L} by ${model.g.L} coefficients. ${words} Arrow keys move.`);
   });
@@ -54,7 +56,7 @@ const FADE_MS = 320;
 // From one row of Table 1 to the next the picture fades; the numbers are the new ones at once.
 export function startFade(app) {
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) return;
-  const { shown, top } = app.lab ? app.model : asShares(app.model);
+  const { shown, top } = app.plain(app.model) ? asShares(app.model) : app.model;
   app.fade = { values: shown, top: top || 1, start: performance.now() };
 }
 

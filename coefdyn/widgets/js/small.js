@@ -81,7 +81,7 @@ function askSmall(design, app) {
   const read = (result) => design.show(result)[number].slice(1);
   const asked = smallControl(design.controls.find(({ key }) => key === control), app, "asked");
   app.updaters.push(() => asked.update(app.settings));
-  return makePredict(app, { read, baseline: Number(read(design.compute(app.initial))[1]), asked: asked.node, label: labelled });
+  return makePredict(app, { read, before: read(design.compute(app.initial)), asked: asked.node, label: labelled });
 }
 
 function smallControl(spec, app, hook = "control") {

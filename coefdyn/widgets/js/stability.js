@@ -22,13 +22,13 @@ export function makeStability(app, box) {
     element("figure", { class: "cdx-figure" }, element("figcaption", { text: "Largest |α| in row i, powers of ten" }), growth)),
   element("div", { class: "cdx-scroll", tabindex: "0", role: "region", "aria-label": "Largest weight by normalizer" }, table));
   return (model) => {
-    const points = Array.from({ length: model.g.L - 1 }, (_, t) => spectrum(model.g, t + 1)).flat();
-    const largest = points.reduce((top, point) => Math.max(top, Math.hypot(...point)), 0);
+    const points = pointsOf(model);
+    const largest = largestOf(points);
     const words = stabilityWords(model, largest);
     drawEigenvalues(plane, model, points, app.theme);
     drawGrowth(growth, model, app.theme);
     setText(verdict, words);
-    setAttribute(plane, "aria-label", `Eigenvalues of A at step ${model.row + 1}: ${formatSpectrum(model.spectrum)}. The largest over all steps is ${formatNumber(largest)}.`);
+    setAttribute(plane, "aria-label", eigenvalueWords(model, largest));
     setAttribute(growth, "aria-label", words);
     ETA_ANSWERS.forEach(([name], m) => {
       const value = largestWeight(model, name);
@@ -64,6 +64,24 @@ function largestWeight(model, name) {
 }
 
 // Eigenvalues of one structured A_t are real; those of a dense one, or of two steps together (n = 2), may turn.
+// The eigenvalues alone, for a slide.
+export function makeEigenvalues(app) {
+  const plane = element("canvas", { class: "cdx-canvas", role: "img", "data-cd": "eigenvalue-plane" });
+  const words = element("span", { "data-cd": "eigenvalues" });
+  const node = element("figure", { class: "cdx-figure cdx-figure-eigenvalues" }, element("figcaption", {}, "Eigenvalues of A: ", words), plane);
+  app.painters.push((model) => node.hidden || drawEigenvalues(plane, model, pointsOf(model), app.theme));
+  app.updaters.push((model) => {
+    setText(words, formatSpectrum(model.spectrum));
+    setAttribute(words, "data-value", model.eigenvalues.join(" "));
+    setAttribute(plane, "aria-label", eigenvalueWords(model, largestOf(pointsOf(model))));
+  });
+  return node;
+}
+
+const pointsOf = ({ g }) => Array.from({ length: g.L - 1 }, (_, t) => spectrum(g, t + 1)).flat();
+const largestOf = (points) => points.reduce((top, point) => Math.max(top, Math.hypot(...point)), 0);
+const eigenvalueWords = (model, largest) => `Eigenvalues of A at step ${model.row + 1}: ${formatSpectrum(model.spectrum)}. The largest over all steps is ${formatNumber(largest)}.`;
+
 function drawEigenvalues(canvas, model, points, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const scale = Math.min(width, height) / 2 / 1.45;
