@@ -312,6 +312,32 @@ def test_masks_of_another_kind_are_refused(case: str, implementation: str) -> No
         model(ids[:1], use_cache=use_cache, **given)
 
 
+def test_masks_of_two_and_of_four_axes_say_the_same() -> None:
+    """Attention implementations differ in the mask that a model hands to its layers."""
+    (_, mask), x = prompts(), torch.randn(2, 9, 16)
+    layer = MixerAttention(GatedDeltaNet(d_model=16, n_heads=2), layer_idx=0)
+    seen = torch.ones(9, 9, dtype=torch.bool).tril() & (mask == 1)[:, None, None]
+    low = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    want = layer.mixer(x, attention_mask=mask)
+    for one in (mask, mask == 1, seen, low, low.masked_fill(~seen, -torch.inf)):
+        assert torch.equal(layer(x, attention_mask=one)[0], want)
+    for one in (seen[..., 1:], seen.expand(2, 2, 9, 9), low.masked_fill(~seen, -3.0), seen.long()):
+        with pytest.raises(ValueError, match="is not causal with padding"):
+            layer(x, attention_mask=one)
+
+
+def test_gradient_checkpointing_changes_no_gradient() -> None:
+    ids, mask = prompts()
+    slopes = []
+    for kept in (True, False):
+        model = mixed().train()
+        if not kept:
+            model.activation_checkpointing_enable()
+        model(ids, attention_mask=mask, labels=ids, use_cache=False).loss.backward()
+        slopes.append(torch.cat([one.grad.flatten() for one in model.parameters()]))
+    torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-8)
+
+
 def test_what_a_state_cannot_do_is_refused() -> None:
     ids, mask = prompts()
     for model in (build(), mixed("eager")):
