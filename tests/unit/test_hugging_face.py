@@ -47,7 +47,7 @@ def build(name: str = "hybrid") -> CoefdynForCausalLM:
     return CoefdynForCausalLM(config).eval()
 
 
-class MixedLlama(CompleteCheckpoint, LlamaForCausalLM):
+class MixedLlamaForCausalLM(CompleteCheckpoint, LlamaForCausalLM):
     """Layers 0 and 2 are mixers, one of fixed state and one that keeps keys; layer 1 is Llama's."""
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -63,9 +63,9 @@ def small(implementation: str = "sdpa", **more: object) -> dict:
     return {**sizes, "attn_implementation": implementation, **more}
 
 
-def mixed(implementation: str = "sdpa") -> MixedLlama:
+def mixed(implementation: str = "sdpa") -> MixedLlamaForCausalLM:
     torch.manual_seed(0)
-    return MixedLlama(LlamaConfig(**small(implementation), mixed=[0, 2])).eval()
+    return MixedLlamaForCausalLM(LlamaConfig(**small(implementation), mixed=[0, 2])).eval()
 
 
 MADE = {
@@ -140,7 +140,7 @@ def test_a_saved_llama_with_mixers_comes_back(tmp_path: Path) -> None:
     model, (ids, mask) = mixed(), prompts()
     model.save_pretrained(tmp_path)
     torch.manual_seed(5)
-    back, info = MixedLlama.from_pretrained(tmp_path, output_loading_info=True)
+    back, info = MixedLlamaForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
     for key, one in model.state_dict().items():
         assert torch.equal(back.state_dict()[key], one), key
@@ -152,7 +152,7 @@ def test_a_saved_llama_with_mixers_comes_back(tmp_path: Path) -> None:
 def test_a_checkpoint_without_a_mixers_weights_is_refused(tmp_path: Path) -> None:
     LlamaForCausalLM(LlamaConfig(**small(), mixed=[0, 2])).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"holds no weights for .*self_attn\.mixer"):
-        MixedLlama.from_pretrained(tmp_path)
+        MixedLlamaForCausalLM.from_pretrained(tmp_path)
     build().save_pretrained(tmp_path / "own")
     other = CoefdynConfig(model={**build().config.model, "mlp": 20}, vocab_size=VOCAB)
     with pytest.raises(ValueError, match=r"holds no weights for .*mlp"):
@@ -332,7 +332,8 @@ def test_gradient_checkpointing_changes_no_gradient() -> None:
     for kept in (True, False):
         model = mixed().train()
         if not kept:
-            model.activation_checkpointing_enable()
+            old = "gradient_checkpointing_enable"  # the name up to 5.20
+            getattr(model, "activation_checkpointing_enable", getattr(model, old))()
         model(ids, attention_mask=mask, labels=ids, use_cache=False).loss.backward()
         slopes.append(torch.cat([one.grad.flatten() for one in model.parameters()]))
     torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-8)
