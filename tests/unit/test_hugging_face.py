@@ -47,7 +47,7 @@ def build(name: str = "hybrid") -> CoefdynForCausalLM:
     return CoefdynForCausalLM(config).eval()
 
 
-class MixedLlama(CompleteCheckpoint, LlamaForCausalLM):
+class MixedLlamaForCausalLM(CompleteCheckpoint, LlamaForCausalLM):
     """Layers 0 and 2 are mixers, one of fixed state and one that keeps keys; layer 1 is Llama's."""
 
     def __init__(self, config: LlamaConfig) -> None:
@@ -63,9 +63,9 @@ def small(implementation: str = "sdpa", **more: object) -> dict:
     return {**sizes, "attn_implementation": implementation, **more}
 
 
-def mixed(implementation: str = "sdpa") -> MixedLlama:
+def mixed(implementation: str = "sdpa") -> MixedLlamaForCausalLM:
     torch.manual_seed(0)
-    return MixedLlama(LlamaConfig(**small(implementation), mixed=[0, 2])).eval()
+    return MixedLlamaForCausalLM(LlamaConfig(**small(implementation), mixed=[0, 2])).eval()
 
 
 MADE = {
@@ -140,7 +140,7 @@ def test_a_saved_llama_with_mixers_comes_back(tmp_path: Path) -> None:
     model, (ids, mask) = mixed(), prompts()
     model.save_pretrained(tmp_path)
     torch.manual_seed(5)
-    back, info = MixedLlama.from_pretrained(tmp_path, output_loading_info=True)
+    back, info = MixedLlamaForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
     assert not info["missing_keys"] and not info["unexpected_keys"]
     for key, one in model.state_dict().items():
         assert torch.equal(back.state_dict()[key], one), key
@@ -152,7 +152,7 @@ def test_a_saved_llama_with_mixers_comes_back(tmp_path: Path) -> None:
 def test_a_checkpoint_without_a_mixers_weights_is_refused(tmp_path: Path) -> None:
     LlamaForCausalLM(LlamaConfig(**small(), mixed=[0, 2])).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"holds no weights for .*self_attn\.mixer"):
-        MixedLlama.from_pretrained(tmp_path)
+        MixedLlamaForCausalLM.from_pretrained(tmp_path)
     build().save_pretrained(tmp_path / "own")
     other = CoefdynConfig(model={**build().config.model, "mlp": 20}, vocab_size=VOCAB)
     with pytest.raises(ValueError, match=r"holds no weights for .*mlp"):
@@ -310,6 +310,33 @@ def test_masks_of_another_kind_are_refused(case: str, implementation: str) -> No
     use_cache = case == "packed, cache"
     with pytest.raises(ValueError, match=REFUSED[case]):
         model(ids[:1], use_cache=use_cache, **given)
+
+
+def test_masks_of_two_and_of_four_axes_say_the_same() -> None:
+    """Attention implementations differ in the mask that a model hands to its layers."""
+    (_, mask), x = prompts(), torch.randn(2, 9, 16)
+    layer = MixerAttention(GatedDeltaNet(d_model=16, n_heads=2), layer_idx=0)
+    seen = torch.ones(9, 9, dtype=torch.bool).tril() & (mask == 1)[:, None, None]
+    low = torch.zeros(seen.shape).masked_fill(~seen, torch.finfo(torch.float32).min)
+    want = layer.mixer(x, attention_mask=mask)
+    for one in (mask, mask == 1, seen, low, low.masked_fill(~seen, -torch.inf)):
+        assert torch.equal(layer(x, attention_mask=one)[0], want)
+    for one in (seen[..., 1:], seen.expand(2, 2, 9, 9), low.masked_fill(~seen, -3.0), seen.long()):
+        with pytest.raises(ValueError, match="is not causal with padding"):
+            layer(x, attention_mask=one)
+
+
+def test_gradient_checkpointing_changes_no_gradient() -> None:
+    ids, mask = prompts()
+    slopes = []
+    for kept in (True, False):
+        model = mixed().train()
+        if not kept:
+            old = "gradient_checkpointing_enable"  # the name up to 5.20
+            getattr(model, "activation_checkpointing_enable", getattr(model, old))()
+        model(ids, attention_mask=mask, labels=ids, use_cache=False).loss.backward()
+        slopes.append(torch.cat([one.grad.flatten() for one in model.parameters()]))
+    torch.testing.assert_close(*slopes, rtol=1e-6, atol=1e-8)
 
 
 def test_what_a_state_cannot_do_is_refused() -> None:
