@@ -1,4 +1,4 @@
-"""Exercises on recurrences: a step, a stabiliser, a chunk, several steps, a discretisation."""
+"""Exercises on recurrences: steps, a stabiliser, a chunk, a discretisation, an average."""
 
 from __future__ import annotations
 
@@ -241,6 +241,42 @@ def _held(A: Tensor, B: Tensor, delta: Tensor) -> tuple[Tensor, Tensor]:
 
 _PAIR = "(S, y): the new state (n, d_v), and the output (d_v,)"
 
+
+def _leaky_inputs(case: int) -> dict[str, Any]:
+    L, n, _ = SIZES[case]
+    x, a = draw(case, (L, n), (n,))
+    return {"x": x, "a": a.sigmoid()}
+
+
+def _leaky(
+    x: Tensor,
+    a: Tensor,
+    *,
+    weighed: bool = True,
+    swapped: bool = False,
+    early: bool = False,
+) -> Tensor:
+    """States s_t = a s_(t-1) + (1 - a) x_t, with three choices that can be made wrong."""
+    keep, write = (1 - a, a) if swapped else (a, 1 - a)
+    s, found = torch.zeros_like(a), []
+    for x_t in x:
+        before, s = s, keep * s + (write if weighed else 1) * x_t
+        found.append(before if early else s)
+    return torch.stack(found)
+
+
+def _leaky_sum(x: Tensor, a: Tensor) -> Tensor:
+    return _leaky(x, a, weighed=False)
+
+
+def _leaky_swapped(x: Tensor, a: Tensor) -> Tensor:
+    return _leaky(x, a, swapped=True)
+
+
+def _leaky_early(x: Tensor, a: Tensor) -> Tensor:
+    return _leaky(x, a, early=True)
+
+
 RECURRENCES = (
     Exercise(
         name="fading step",
@@ -334,6 +370,17 @@ RECURRENCES = (
             ),
             "the inverse multiplies B as well.": _bilinear_plain_write,
             "that is the exact step for a held input; the bilinear rule has no exponential.": _held,
+        },
+    ),
+    Exercise(
+        name="leaky average",
+        inputs=_leaky_inputs,
+        solution=_leaky,
+        returns="the states of all tokens, of shape (L, d)",
+        mistakes={
+            "that is a sum that fades; an average weighs the new token by 1 - a.": _leaky_sum,
+            "a is what is kept, and 1 - a what is written.": _leaky_swapped,
+            "the token is written before it is read.": _leaky_early,
         },
     ),
 )
