@@ -1,4 +1,4 @@
-/* Present: the page's first explorer as a slide that fills the window (`coefdyn/widgets/js/slide.js`). An address
+/* Present: the page's first explorer, or the figure that trains, as a slide that fills the window (`coefdyn/widgets/js/slide.js`). An address
    such as #deck=3 opens the demonstrations there, which stand in the page as JSON. */
 (() => {
   "use strict";
@@ -6,9 +6,10 @@
   const button = document.querySelector("[data-cd=present]");
   const root = document.documentElement;
   const explorer = () => document.querySelector("[data-cd=explorer]:not(.cdx-unready)");
+  const figure = () => explorer() ?? document.querySelector("[data-cd=trainer]");
   if (!button) return;
 
-  const tell = (detail) => explorer()?.dispatchEvent(new CustomEvent("cdx-present", { detail }));
+  const tell = (detail) => figure()?.dispatchEvent(new CustomEvent("cdx-present", { detail }));
 
   function leave() {
     if (!root.hasAttribute("data-present")) return;

@@ -32,6 +32,7 @@ TAG = re.compile(r"<[^>]+>")
 LANDING = "cd-lead"
 #: Mark of an explorer in a page's saved state.
 EXPLORER = "coefdyn.widgets.explorer.Explorer"
+TRAINER = "coefdyn.lab.train.figure.PageTraining"
 
 #: Before the first paint: the page is drawn once, as the reader last chose.
 REMEMBERED = (
@@ -80,7 +81,7 @@ def with_switches(text: str) -> str:
         return text
     parts = [READING] if 'class="cd-code' in text else []
     parts += [CONVENTION] if 'class="cv-fla"' in text and LANDING not in text else []
-    parts += [PRESENT] if EXPLORER in text else []
+    parts += [PRESENT] if EXPLORER in text or TRAINER in text else []
     if not parts:
         return text
     bar = f'<div class="cd-switches d-print-none">{"".join(parts)}</div>'

@@ -12,6 +12,7 @@ from browser.test_promises import holds, read
 
 from book.tools.deck import slides, with_deck
 from book.tools.promises import Promise, promises
+from coefdyn.lab.train import PageTraining
 from coefdyn.widgets import Explorer
 
 pytestmark = pytest.mark.browser
@@ -40,12 +41,13 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Show]:
     contexts, wrong = [], []
 
     def opener(
-        figure: Explorer,
+        figure: Any,
         fragment: str = "",
         *,
         size: tuple[int, int] = (1280, 720),
         theme: str = "light",
         motion: str = "reduce",
+        ready: str = "explorer",
     ) -> Any:
         context = browser.new_context(
             viewport={"width": size[0], "height": size[1]}, reduced_motion=motion
@@ -60,7 +62,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Show]:
         built = with_deck(built).replace("</body>", f"<script>{script}</script></body>")
         file.write_text(built, encoding="utf-8")
         page.goto(file.as_uri() + fragment)
-        page.wait_for_selector("[data-cd=explorer]:not(.cdx-unready)")
+        page.wait_for_selector(f"[data-cd={ready}]:not(.cdx-unready)")
         if fragment.startswith("#deck"):
             page.wait_for_selector("[data-cd=slide-place]:not(:empty)")
         settle(page)
@@ -224,3 +226,41 @@ def test_what_is_done_is_seen_on_its_way(show: Show) -> None:
     page.wait_for_function(
         "() => document.querySelector('[data-cd=answer-black]').dataset.value === '1'"
     )
+
+
+def test_training_has_a_slide_of_two_matrices(show: Show) -> None:
+    figure = PageTraining({"evolution": "constant", "constant": 0.85}, "softmax_attention")
+    page = show(figure, ready="trainer")
+    page.click("[data-cd=present]")
+    settle(page)
+    whole(page, (1280, 720))
+    shown = page.locator("[data-cd^=train-matrix]")
+    assert shown.count() == 2
+    for m in range(2):
+        assert shown.nth(m).bounding_box()["height"] >= 0.5 * 720
+    visible = (
+        "() => [...document.querySelectorAll('.cdx button')].filter((b) => b.checkVisibility())"
+    )
+    assert page.evaluate(visible + ".map((b) => b.dataset.cd)") == ["train-start", "slide-leave"]
+    page.keyboard.press(" ")
+    page.wait_for_function("() => document.querySelector('[data-cd=train-step]').dataset.value > 0")
+    page.keyboard.press(" ")
+    page.wait_for_selector("[data-cd=train-start][aria-pressed=false]")
+    key(page, "ArrowRight")
+    label = "document.querySelector('[data-cd=train-matrix]').ariaLabel"
+    page.wait_for_function(f"() => {label}.includes('layer 1, head 2')")
+    key(page, "Escape")
+    assert page.locator("[data-cd=train-compare]").is_visible()
+    assert page.evaluate("() => document.activeElement.dataset.cd") == "present"
+
+
+def test_given_coefficients_have_a_slide_too(show: Show) -> None:
+    figure = Explorer.from_dynamics(Explorer("gla").dynamics())
+    page = show(figure)
+    present(page)
+    whole(page, (1280, 720))
+    row = "Number(document.querySelector('[data-cd=control-row]').value)"
+    before = page.evaluate(row)
+    key(page, "ArrowLeft")
+    assert page.evaluate(row) == before - 1
+    assert "outputs" in text(page, "slide-keys")

@@ -48,3 +48,19 @@ export function oneTabStop(box, list) {
   });
   return (at) => list().forEach((button, m) => setAttribute(button, "tabindex", m === Math.max(at, 0) ? 0 : -1));
 }
+
+// What a slide does at keys, wherever the focus is, until the function that comes back is called. Keys of a button
+// that leaves stay its own; F asks for the whole screen.
+export function holdKeys(does) {
+  const all = { f: () => document.documentElement.requestFullscreen?.().catch(() => {}), ...does };
+  const hear = (event) => {
+    const act = Object.hasOwn(all, event.key) ? all[event.key] : null;
+    if (!act || event.altKey || event.ctrlKey || event.metaKey) return;
+    if (event.key === " " && event.target.closest?.("[data-cd=slide-leave]")) return;
+    event.preventDefault();
+    event.stopPropagation();
+    act(event);
+  };
+  document.addEventListener("keydown", hear, true);
+  return () => document.removeEventListener("keydown", hear, true);
+}

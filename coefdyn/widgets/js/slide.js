@@ -1,7 +1,7 @@
 // Present: one figure in the whole window, for a room. The matrix is large, the answer beside it, and keys do the rest.
 
 import { makeAnswer } from "./answer.js";
-import { element, setAttribute, setText } from "./dom.js";
+import { element, holdKeys, setAttribute, setText } from "./dom.js";
 import { makeEquation } from "./equation.js";
 import { firstWords, makeStops, slidersOf } from "./first.js";
 import { isGiven } from "./ingredients.js";
@@ -70,7 +70,7 @@ function moveSlider(app, key, by) {
   app.change({ [key]: Math.round(next / spec.step) * spec.step }, true);
 }
 
-// A row of keys for the whole window: arrows, Page Down and Page Up of a clicker, space, F and Escape.
+// Arrows, the Page Down and Page Up of a clicker, space and Escape.
 function listenToKeys(app, { deck, stops, plane }) {
   const along = (by) => {
     if (deck) return deck.go(by);
@@ -85,19 +85,8 @@ function listenToKeys(app, { deck, stops, plane }) {
     if (key) moveSlider(app, key, by);
   };
   const play = () => (isMoving(plane) ? plane.querySelector(".cdx-play") : stops?.querySelector(".cdx-play-path"))?.click();
-  const does = { ArrowRight: () => along(1), PageDown: () => along(1), ArrowLeft: () => along(-1), PageUp: () => along(-1), " ": play,
-    ArrowUp: (event) => slide(1, event), ArrowDown: (event) => slide(-1, event), Escape: app.present.leave,
-    f: () => document.documentElement.requestFullscreen?.().catch(() => {}) };
-  const hear = (event) => {
-    const act = does[event.key];
-    if (!act || event.altKey || event.ctrlKey || event.metaKey) return;
-    if (event.key === " " && event.target.closest?.("[data-cd=slide-leave]")) return;
-    event.preventDefault();
-    event.stopPropagation();
-    act(event);
-  };
-  document.addEventListener("keydown", hear, true);
-  app.cleanups.push(() => document.removeEventListener("keydown", hear, true));
+  app.cleanups.push(holdKeys({ ArrowRight: () => along(1), PageDown: () => along(1), ArrowLeft: () => along(-1), PageUp: () => along(-1), " ": play,
+    ArrowUp: (event) => slide(1, event), ArrowDown: (event) => slide(-1, event), Escape: app.present.leave }));
 }
 
 // The deck: at each demonstration what it opens, then one thing done after the other, then the next.
@@ -124,7 +113,7 @@ function makeDeck(app) {
   const next = () => {
     if (done + 1 < slides[at].states.length) {
       const [now, then] = [stateAt(at, done), stateAt(at, done + 1)];
-      const does = SCALAR_KEYS.filter((key) => key !== "preset" && now[key] !== then[key]).map((key) => `${specOf(key).label.split(", ")[0]} ${specOf(key).options?.[then[key]] ?? formatSetting(key, then)}`);
+      const does = SCALAR_KEYS.filter((key) => key !== "preset" && now[key] !== then[key]).map((key) => specOf(key).options?.[then[key]] ?? `${specOf(key).label.split(", ")[0]} ${formatSetting(key, then)}`);
       return `→ ${does.join(", ")}`;
     }
     return slides[at + 1] ? `→ ${slides[at + 1].title}` : "the last slide";

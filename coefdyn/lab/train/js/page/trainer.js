@@ -11,6 +11,7 @@ import { mindBattery, Pace } from "./pace.js";
 import { bindRuns, listenToTrainAddress, listenToVisibility } from "./run.js";
 import { trainName } from "./settings.js";
 import { trainButtons, trainContest, trainDesign, trainMore } from "./train_controls.js";
+import { trainSlide } from "./train_slide.js";
 import { sequenceWords, troubleWords } from "./words.js";
 import STYLE from "coefdyn:style";
 import TRAIN from "coefdyn:offered";
@@ -25,6 +26,7 @@ function renderTrainer({ model: widget, el }) {
   app.tell = (words) => setText(status, words);
   bindRuns(app);
   const { film, weights } = trainKeeping(app);
+  const slide = trainSlide(app);
   app.root = element("section", { class: "cdx cdx-train", "data-cd": "trainer", "aria-label": "Train in the page" },
     element("style", { text: STYLE }),
     trainContest(app), element("p", { class: "cdx-hint", "data-cd": "train-about" }),
@@ -33,7 +35,8 @@ function renderTrainer({ model: widget, el }) {
     trainMore(app, weights),
     element("div", { class: "cdx-train-stage" }, ...sides.map(({ node }) => node),
       element("figure", { class: "cdx-figure cdx-train-curves" }, element("figcaption", { text: "Loss and accuracy" }), curves)),
-    ...film);
+    ...film, slide.foot);
+  app.root.addEventListener("cdx-present", slide.hear);
   const about = app.root.querySelector("[data-cd=train-about]");
   app.updaters.push((s) => setText(about, aboutWords(app.contests[s.task], TRAIN.tasks[s.task])));
   const slowed = app.root.querySelector("[data-cd=train-pace]");
