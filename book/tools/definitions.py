@@ -10,6 +10,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 PACKAGE = "coefdyn"
+#: stands for the name of an entry that is a catalogue itself; no string of code is spelled so
+WHOLE = "\0all"
 Imported = tuple[ast.Import | ast.ImportFrom, ast.alias]
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Nested = Function | ast.ClassDef | ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -194,7 +196,7 @@ def _looked_into(node: ast.AST) -> ast.expr | None:
 
 
 def entries_of(value: ast.expr) -> Iterator[tuple[str | None, *tuple[ast.AST, ...]]]:
-    """Entries of a display, each with its name; "*" precedes another catalogue."""
+    """Entries of a display, each with its name; ``WHOLE`` precedes another catalogue."""
     match value:
         case ast.Dict(keys=keys, values=values):
             for key, one in zip(keys, values, strict=True):
@@ -215,7 +217,7 @@ def entries_of(value: ast.expr) -> Iterator[tuple[str | None, *tuple[ast.AST, ..
             yield from entries_of(over.iter)
             yield None, ast.Tuple(elts=[label, made, *over.ifs], ctx=ast.Load())
         case ast.Name() | ast.Attribute() if chain_of(value):
-            yield "*", value
+            yield WHOLE, value
         case _:
             yield None, value
 

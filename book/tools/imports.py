@@ -45,6 +45,7 @@ from typing import NamedTuple
 from book.tools.chapters import ROOT
 from book.tools.definitions import (
     PACKAGE,
+    WHOLE,
     Assignment,
     Module,
     Piece,
@@ -164,7 +165,7 @@ class Library:
     def _entry(
         self, module: Module, target: Target, name: str | None, *nodes: ast.AST
     ) -> tuple[str | None, Piece | Use]:
-        if name == "*":
+        if name == WHOLE:
             return None, Use(chain_of(nodes[0]) or (), lookup=True)
         piece = module.piece(f"{target.name}[{name!r}]", nodes[-1])
         piece.nodes = nodes  # what looks into a dict is given none of its keys
