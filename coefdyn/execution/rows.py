@@ -148,7 +148,7 @@ def _read(
 
 
 def concentrated(total: Float[Tensor, "*#batch i 1"], offset: Tensor | None) -> bool:
-    """Whether one pair holds all of every row, up to eps^(1/3), or of one with a score above LOUD.
+    """Return whether one pair holds every row up to eps^(1/3), or one with a score above LOUD.
 
     1 is the largest value of a row that was divided by exp(offset).
 
@@ -170,7 +170,7 @@ def loud(dtype: torch.dtype) -> float:
 
 
 def rest(dtype: torch.dtype) -> float:
-    """What all other pairs of a concentrated row may hold together, the largest holding 1."""
+    """Most that all other pairs of a concentrated row may hold together, the largest holding 1."""
     return torch.finfo(dtype).eps ** (1 / 3)
 
 

@@ -289,15 +289,19 @@ def has_finite_state(dynamics: CoefficientDynamics) -> bool:
 
 
 def keeps_apart(dynamics: CoefficientDynamics) -> bool:
-    """Whether an outer decay may have to stay apart from decays per channel, since eta cancels what
-    it grows by: see ``outgrows``."""
+    """Return whether an outer decay may have to stay apart from decays per channel.
+
+    eta cancels what it grows by: see ``outgrows``.
+    """
     channels = type(dynamics.evolution) in (Diagonal, DiagonalPlusRankOne)
     return channels and dynamics.outer_log_decay is not None and dynamics.normalizer.cancels_scale
 
 
 def outgrows(dynamics: CoefficientDynamics) -> bool:
-    """Whether a state would leave half the range of its dtype by an outer decay that grows faster
-    than the channels of A_t fade, where eta cancels it: A_t per channel has no place for it then.
+    """Return whether a state would leave half the range of its dtype by an outer decay.
+
+    It does where that grows faster than the channels of A_t fade and eta cancels it: A_t per
+    channel has no place for it then.
 
     False while a graph is recorded, where numbers cannot be read.
     """

@@ -42,7 +42,7 @@ LOOKED_AT = 64
 
 
 def _loaded(text: str) -> Any:
-    """What "module:Name" names, importable from the current folder, too."""
+    """Object that "module:Name" names, importable from the current folder, too."""
     module, _, name = text.partition(":")
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())

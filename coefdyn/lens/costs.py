@@ -169,7 +169,7 @@ def _most_held(allowed: Tensor) -> int:
 
 
 def _is_extended(dynamics: CoefficientDynamics) -> bool:
-    """Whether keys have one channel per token more, for a bias on the scores."""
+    """Return whether keys have one channel per token more, for a bias on the scores."""
     length = dynamics.length
     if dynamics.k.shape[-1] <= length:
         return False

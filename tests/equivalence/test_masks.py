@@ -150,6 +150,7 @@ def test_every_path_is_taken() -> None:
     grown = replace(grown, evolution=replace(grown.evolution, beta=20 * grown.evolution.beta))
     heads = replace(d.readout, fn=lambda s: s * torch.ones(2, 1, 1, dtype=F64), name="heads")
     designs = [
+        replace(d, q=1e6 * d.q),
         d,
         replace(d, mask=mask.Window(3)),
         grown,

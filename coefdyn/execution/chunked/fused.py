@@ -169,7 +169,7 @@ def tiles(
 
 
 def fused(dynamics: CoefficientDynamics, v: Float[Tensor, "*#batch L dv"]) -> bool:
-    """Whether ``fused_attention`` takes the design."""
+    """Return whether ``fused_attention`` takes the design."""
     return fused_rows(dynamics, v) is not None
 
 

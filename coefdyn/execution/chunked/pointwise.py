@@ -247,8 +247,8 @@ def _only(mask: Mask | None, batch: tuple[int, ...]) -> Only:
 
 
 def needs_rows(dynamics: CoefficientDynamics, v: Tensor) -> bool:
-    """Whether plain rows must do it (see rows.py): a readout of one's own with parameters or one
-    value per head, a mask that cannot be read while a graph is recorded."""
+    """Return whether plain rows must do it (see rows.py): a readout of one's own with parameters or
+    one value per head, a mask that cannot be read while a graph is recorded."""
     phi, mask = dynamics.readout, dynamics.mask
     if mask is not None and not all(can_read(x) for x in mask.tensors().values()):
         return True
@@ -296,7 +296,7 @@ def is_softmax(dynamics: CoefficientDynamics) -> bool:
 
 
 def is_attention(dynamics: CoefficientDynamics, v: Tensor) -> bool:
-    """Whether torch's kernel computes all of it."""
+    """Return whether torch's kernel computes all of it."""
     return is_softmax(dynamics) and dynamics.own is None and v.shape[-1] == dynamics.key_dim
 
 
@@ -313,7 +313,7 @@ def softmax_attention(dynamics: CoefficientDynamics, v: Tensor) -> Float[Tensor,
     return out.reshape(*batch, *out.shape[-2:])
 
 
-class Path(NamedTuple):
+class Route(NamedTuple):
     """One way to compute a pointwise readout: which designs it takes, and how it runs them."""
 
     name: str
@@ -323,18 +323,18 @@ class Path(NamedTuple):
 
 #: tried in order; the first that takes a design computes it, and no other
 PATHS = (
-    Path(
+    Route(
         "rows by autograd, where one pair may hold a row",
         lambda d, v: starts_concentrated(d, v) and not grows(d),
         apply_rows,
     ),
-    Path("torch's own attention", is_attention, lambda d, v, rows: softmax_attention(d, v)),
-    Path("tiles of torch's attention", fused, lambda d, v, rows: fused_attention(d, v)),
-    Path(
+    Route("torch's own attention", is_attention, lambda d, v, rows: softmax_attention(d, v)),
+    Route("tiles of torch's attention", fused, lambda d, v, rows: fused_attention(d, v)),
+    Route(
         "token by token, which loses nothing where A_t grows",
         lambda d, v: grows(d),
         lambda d, v, rows: step_cache(d, v, None, rows)[0],
     ),
-    Path("rows by autograd", needs_rows, apply_rows),
-    Path("tiles of the structure", lambda d, v: True, apply_tiles),
+    Route("rows by autograd", needs_rows, apply_rows),
+    Route("tiles of the structure", lambda d, v: True, apply_tiles),
 )

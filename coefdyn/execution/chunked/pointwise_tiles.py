@@ -133,7 +133,7 @@ class Logs:
         self.dweight = None if log_weight is None else torch.zeros_like(log_weight)
 
     def __bool__(self) -> bool:
-        """Whether any of them may differ from 0."""
+        """Return whether any of them may differ from 0."""
         return self.sums is not None or self.weight is not None
 
     def __call__(
@@ -205,7 +205,7 @@ def _row_maximum(scores: Float[Tensor, "g R columns"], below: float) -> Float[Te
 
 
 def _may_shift(scores: Tensor, allowed: Tensor, at: int, below: float) -> bool:
-    """Whether a row's largest score may be at most ``below``: its own (i, i) says when not."""
+    """Return whether a row's largest score may be at most ``below``; its own (i, i) says if not."""
     if below == torch.inf or not bool(allowed[..., at:].diagonal(dim1=-2, dim2=-1).all()):
         return True
     return bool(scores[:, :, at:].diagonal(dim1=1, dim2=2).amin() <= below)

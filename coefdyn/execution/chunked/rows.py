@@ -45,8 +45,9 @@ def apply_rows(
 
 
 def starts_concentrated(dynamics: CoefficientDynamics, v: Tensor) -> bool:
-    """Whether rows of an exp whose scale eta cancels may be ``concentrated``: where the first ones
-    are, or some score may be above LOUD.
+    """Return whether rows of an exp whose scale eta cancels may be ``concentrated``.
+
+    They may where the first ones are, or where some score may be above LOUD.
 
     Kernels do not round alike what cancels in the gradients of such a row, which matters if there
     are no others. Most designs are answered by the two scores of the second row.

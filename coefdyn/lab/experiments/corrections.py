@@ -25,7 +25,7 @@ def withdrawn(claim: str) -> str:
 
 
 def leaks(task: str, profile: str) -> bool:
-    """Whether runs of this task were made on the withdrawn text, so that no figure shows them.
+    """Return whether runs of this task were made on the withdrawn text; no figure shows them.
 
     Args:
         task: facet of a variant.
