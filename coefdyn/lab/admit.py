@@ -11,9 +11,10 @@ import importlib
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import fields, replace
 from pathlib import Path
+from types import FunctionType, ModuleType
 from typing import Any, ClassVar
 
 import torch
@@ -81,7 +82,8 @@ def find_task(asked: Any) -> tuple[str, TaskConfig]:
         check_choice("task (or module:name)", asked, [*board, *others])
         config = board.get(asked) or TASKS[asked].config
     if isinstance(config, type) and issubclass(config, TaskConfig):
-        label, make = config.task_name or label, config
+        make: Any = config
+        label = config.task_name or label
         config = getattr(make, "quick", make)()
     if not isinstance(config, TaskConfig):
         raise ValueError(f"{label} must be the configuration of a task, got {config!r}.")
@@ -176,29 +178,45 @@ def _known(label: str, design: Any, kept: bool) -> str:
 
 
 def _digest(label: str, design: Any, kept: bool) -> str:
-    """Digest of the source of a design: its module's file, and all that was loaded beside it."""
-    module = sys.modules.get(getattr(design, "__module__", None) or "")
+    """Digest of the source of a design: its module's file, and those it imports from beside it."""
+    module = _home(design)
     file = getattr(module, "__file__", None)
-    if file is None:
-        if kept:
-            raise ValueError(
-                f"{label} comes from no file, so that a kept run could not be told from one of an "
-                "earlier version: write it into a module, or use out=None."
-            )
+    whole = isinstance(design, (type, FunctionType)) and "<locals>" not in design.__qualname__
+    if not kept and (file is None or not whole):
         return "here"
-    folder = Path(file).resolve().parents[module.__name__.count(".")]  # type: ignore[union-attr]
+    if file is None or not whole:
+        raise ValueError(
+            f"{label} must be a class or function at the top of a module with a file: a kept run "
+            "of another could not be told from one of an earlier version. Write it into a module, "
+            "or use out=None."
+        )
+    assert module is not None, "what has a file is a module"
     digest = hashlib.sha256()
-    for path in sorted({Path(file).resolve(), *_sources(folder)}):
+    for path in sorted(_sources(module, Path(file).resolve().parents[module.__name__.count(".")])):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 
 
-def _sources(folder: Path) -> Iterator[Path]:
-    for one in list(sys.modules.values()):
-        path = Path(getattr(one, "__file__", None) or "/")
-        own = path.suffix == ".py" and folder in path.parents and PACKAGE not in path.parents
-        if own and "site-packages" not in path.parts and path.is_file():
-            yield path.resolve()
+def _sources(module: ModuleType, folder: Path) -> set[Path]:
+    """Files of a module and of what it imports, as far as they lie in a folder."""
+    found: set[Path] = set()
+    left = [module]
+    while left:
+        one = left.pop()
+        path = Path(getattr(one, "__file__", None) or "/").resolve()
+        own = folder in path.parents and PACKAGE not in path.parents
+        if path in found or not own or "site-packages" in path.parts:
+            continue
+        found.add(path)
+        for value in vars(one).values():
+            home = value if isinstance(value, ModuleType) else _home(value)
+            left += [] if home is None else [home]
+    return found
+
+
+def _home(value: object) -> ModuleType | None:
+    name = getattr(value, "__module__", None)
+    return sys.modules.get(name) if isinstance(name, str) else None
 
 
 class _Plain(Mixer):

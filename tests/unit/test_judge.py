@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -280,13 +281,36 @@ def test_a_design_may_be_a_row_a_class_or_fields_of_a_model(folder: Path) -> Non
         frame("a", {"mixer": "GLA", "widht": 16}, kept=True)
 
 
+def test_the_name_of_a_design_changes_with_what_it_imports_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    (tmp_path / "own_mixer.py").write_text("from own_parts import layer\n\nMade = layer\n")
+    (tmp_path / "own_unrelated.py").write_text("x = 1\n")
+
+    def name(layer: str) -> str:
+        (tmp_path / "own_parts.py").write_text(
+            f"from torch import nn\n\n\ndef layer(width):\n    return {layer}  # {len(layer)}\n"
+        )
+        for one in ("own_mixer", "own_parts"):
+            monkeypatch.delitem(sys.modules, one, raising=False)
+        return str(frame("a", "own_mixer:Made", kept=True).mixer)
+
+    first = name("nn.Linear(width, width)")
+    __import__("own_unrelated")
+    assert name("nn.Linear(width, width)") == first
+    assert name("nn.Linear(width, width, bias=False)") != first
+
+
 def test_a_design_without_a_file_is_not_kept(folder: Path) -> None:
     def typed(width: int) -> nn.Module:
         return nn.Linear(width, width)
 
     typed.__module__ = "__main__of_a_notebook"
-    with pytest.raises(ValueError, match="comes from no file"):
-        frame("typed", typed, kept=True)
+    for hidden in (typed, partial(nn.Linear, 64), module_of(lambda m, x: m.a(x), a=linear)):
+        with pytest.raises(ValueError, match="at the top of a module with a file"):
+            frame("typed", hidden, kept=True)
     assert frame("typed", typed, kept=False).mixer == "typed#here"
 
 
