@@ -295,3 +295,11 @@ def test_a_file_that_only_the_kernel_opened_counts(project: Path) -> None:
     assert with_it.data != plain.data
     seen.write_text("3\n")
     assert digests.digest(chapter, project, opened=[seen]).changes(asdict(with_it)) == ["data"]
+
+
+def test_a_key_may_be_a_star(project: Path) -> None:
+    """An entry's own name is never taken for the sign of another catalogue."""
+    write(project, letters="A = 1\nB = 2\nKINDS = {'*': A, '-': B}\ndef f(x): return KINDS[x]\n")
+    found = reached(project, "from coefdyn.letters import f\nf('*')")
+    assert {"letters:f", "letters:A"} <= found
+    assert "letters:B" not in found
