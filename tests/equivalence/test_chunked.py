@@ -12,6 +12,7 @@ from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.execution.chunked.dispatch import apply_chunked
+from coefdyn.execution.chunked.pointwise import PATHS
 
 #: around one chunk of 64 tokens, and three chunks; around one tile of 128 rows, and three tiles
 LENGTHS, ROWS = (1, 63, 64, 65, 150), (1, 65, 128, 129, 300)
@@ -162,9 +163,14 @@ def test_rows_that_do_not_fade_pay_for_none_that_would(phi: str, log_scaled: boo
     def refuse(*args: object) -> None:
         raise AssertionError("the exact path was taken")
 
-    monkeypatch.setattr("coefdyn.execution.chunked.pointwise.apply_rows", refuse)
-    monkeypatch.setattr("coefdyn.execution.chunked.pointwise_tiles._shifted", refuse)
-    check(lambda x: x.dynamics("scalar", phi, "row_sum", log_scaled), length=150)
+    monkeypatch.setattr("coefdyn.execution.chunked.pointwise_tiles.largest", refuse)
+
+    def build(x: Inputs) -> CoefficientDynamics:
+        d = x.dynamics("scalar", phi, "row_sum", log_scaled)
+        assert next(one.name for one in PATHS if one.takes(d, x.v)) == "tiles of the structure"
+        return d
+
+    check(build, length=150)
 
 
 @pytest.mark.parametrize("eta", NORMALIZERS)

@@ -58,8 +58,8 @@ def dense(d: CoefficientDynamics, t: int, n: int) -> torch.Tensor:
         diagonal = torch.diag_embed(e.log_decay[..., t, :].exp() * e.sign[..., t, :])
         return diagonal - e.left[..., t, :, None] * e.right[..., t, None, :]
     scale = torch.ones((), dtype=d.dtype)
-    if e.structure in ("scalar", "scaled_householder"):
-        scale = e.log_decay[..., t].exp() * e.sign[..., t]
+    if e.structure in ("scalar", "householder") and e.log_decay is not None:
+        scale = e.log_decay[..., t].exp() * (1.0 if e.sign is None else e.sign[..., t])
     if e.structure == "scalar":
         return scale[..., None, None] * eye
     z = e.direction[..., t, :]

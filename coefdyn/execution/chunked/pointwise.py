@@ -92,13 +92,10 @@ def _groups(
         yield group, size, admitted._replace(entries=group)
 
 
-def _logs(group: slice, v: Tensor, inside, outside, weight) -> tuple[Logs, Logs]:
+def _logs(group: slice, v: Tensor, inside, outside, weight, deep: bool) -> tuple[Logs, Logs]:
     """Of what multiplies scores, and of what multiplies their phi."""
-    inner, outer = (
-        Logs(cut(inside, group), None, v.dtype),
-        (cut(outside, group), cut(weight, group)),
-    )
-    return inner, Logs(*outer, v.dtype)
+    inner = Logs(cut(inside, group), None, v.dtype, deep)
+    return inner, Logs(cut(outside, group), cut(weight, group), v.dtype, deep)
 
 
 def forward(
@@ -111,7 +108,7 @@ def forward(
     for group, size, admitted in _groups(structure, a, v, rows, only):
         scores, logs = (
             _scores(structure, size, group, a, b, c, d),
-            _logs(group, v, inside, outside, weight),
+            _logs(group, v, inside, outside, weight, cancels),
         )
         for tile in tiled_forward(scores, rule(phi), v[group], logs, admitted, size, cancels):
             here = (group, tile.rows)
@@ -151,7 +148,7 @@ def backward(
     for group, size, admitted in _groups(structure, a, v, rows, only):
         scores, logs = (
             _scores(structure, size, group, a, b, c, d),
-            _logs(group, v, inside, outside, weight),
+            _logs(group, v, inside, outside, weight, cancels),
         )
         lifts = (offset[group], lift[group]) if cancels else None
         grads = (dout[group], dtotal[group])
@@ -213,7 +210,7 @@ def apply_tiles(
     if dynamics.own is not None:
         sums = torch.cat([out, total[..., None]], -1)
         ones = torch.ones_like(v[..., :1])
-        sums, offset = with_own(sums, offset, dynamics.own, torch.cat([v, ones], -1))
+        sums, offset = with_own(sums, offset, _own(dynamics, rows), torch.cat([v, ones], -1))
         out, total = sums[..., :-1], sums[..., -1]
     return normalize(out, total[..., None], offset, eta)
 
@@ -232,6 +229,16 @@ def _log_weights(
         return g, c, None
     both = c if g is None else g if c is None else g + c
     return None, both, dynamics.log_scaling if dynamics.normalizer.cancels_scale else None
+
+
+def _own(dynamics: CoefficientDynamics, rows: int) -> Float[Tensor, "*#batch L"]:
+    """The own terms of the tokens that a mask lets read themselves, 0 for all others."""
+    own, mask, length = dynamics.own, dynamics.mask, dynamics.length
+    if mask is None or type(mask) in (Window, Blocks):
+        return own
+    tiles = ((start, min(start + rows, length)) for start in range(0, length, rows))
+    found = [mask.rows(*tile, tile[0], own.device).diagonal(dim1=-2, dim2=-1) for tile in tiles]
+    return own * torch.cat(found, -1)
 
 
 def _only(mask: Mask | None, batch: tuple[int, ...]) -> Only:

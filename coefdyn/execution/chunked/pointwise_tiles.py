@@ -32,6 +32,8 @@ from coefdyn.shapes import Bool, Float, Tensor
 
 __all__ = ["Admitted", "Logs", "Scores", "Tile", "groups", "tiled_backward", "tiled_forward"]
 
+#: nats after which nothing is left of float64, not even of its largest number
+VANISHING = -1460.0
 #: bytes of the row buffer of one tile; two or three of them are in use at a time
 BUFFER_BYTES = 2 * 1024 * 1024
 
@@ -114,6 +116,8 @@ class Logs:
         log_decay: what c sums, or None for 0.
         log_weight: l, or None for 0.
         dtype: of the pairs.
+        deep: whether eta cancels the scale of a row, so that only a decay of ``RESET`` leaves
+            nothing of it; else one does whose exp is 0.
     """
 
     def __init__(
@@ -121,10 +125,11 @@ class Logs:
         log_decay: Float[Tensor, "g L"] | None,
         log_weight: Float[Tensor, "g L"] | None,
         dtype: torch.dtype,
+        deep: bool,
     ) -> None:
         self.sums, self.resets = None, None
         if log_decay is not None:  # in one sum, a reset would take the digits of all other decays
-            reset = log_decay < RESET
+            reset = log_decay < (RESET if deep else VANISHING)
             self.sums = log_decay.double().masked_fill(reset, 0.0).cumsum(-1)
             self.resets = reset.cumsum(-1) if bool(reset.any()) else None
         self.weight = None if log_weight is None else log_weight.double()
