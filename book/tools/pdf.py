@@ -141,7 +141,7 @@ def _moved(page: str, address: str, known: frozenset[str]) -> str:
     target = posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
     if target not in known:
         return html.escape(_from_here(page, address))
-    settings = anchor.startswith("cd?") or anchor.startswith("cd-")
+    settings = anchor.startswith(("cd?", "cd-", "deck="))
     return f"#{_name(target, '' if settings else anchor)}"
 
 

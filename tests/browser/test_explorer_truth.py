@@ -118,13 +118,16 @@ def test_a_waiting_question_locks_everything_that_could_answer_it(open_page: Ope
         assert page.evaluate(waits, hook), hook
 
 
-def test_a_link_before_the_answer_is_no_part_of_the_question(open_page: Open) -> None:
+def test_a_link_opens_a_figure_that_asks_unlocked(open_page: Open) -> None:
     page = open_page(
         Explorer("gated_deltanet", length=32, predict=QUESTION),
         fragment="#cd?preset=gated_deltanet&beta=2",
     )
     assert text(page, "value-beta") == "2"
-    assert "your answer takes it back to the question" in text(page, "predict-outcome")
+    locked = (
+        "() => document.querySelector('[data-cd=control-beta]').matches(':disabled, [inert] *')"
+    )
+    assert not page.evaluate(locked)
     press(page, "predict-rises")
     assert text(page, "value-beta") == "0.5"
     slide(page, "decay", 0.9)

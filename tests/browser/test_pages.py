@@ -96,20 +96,6 @@ def test_figures_keep_their_size_on_a_phone_and_scroll_in_their_box(visit: Open)
     assert [scroll for _, scroll in desk.evaluate(FIGURES)] == [False] * 3
 
 
-BOXED = """() => [...document.querySelectorAll("#what-changed math .cd-boxed")]
-  .map((e) => e.getBoundingClientRect().right)"""
-
-
-@pytest.mark.parametrize(
-    "path",
-    [p for p in PAGES if p.startswith("arch") and not re.search("softmax|table|around", p)],
-)
-def test_what_changed_is_in_sight_on_a_phone(path: str, visit: Open) -> None:
-    edges = visit(path, width=PHONE).page.evaluate(BOXED)
-    assert len(edges) >= 1
-    assert max(edges) <= PHONE
-
-
 @pytest.mark.parametrize("path", PAGES)
 def test_a_figure_says_in_words_what_it_shows(path: str, site: Path) -> None:
     text = (site / path).read_text(encoding="utf-8")
@@ -159,7 +145,7 @@ def test_every_internal_link_and_anchor_exists(site: Path) -> None:
             joined = source.parent / unquote(urlsplit(name).path)
             path = Path(os.path.normpath(joined)) if name else source
             known = pages.get(path)
-            settings = anchor.startswith("cd")  # an explorer's settings, read by its script
+            settings = anchor.startswith(("cd", "deck="))  # a figure's settings, read by its script
             if not exists(path) or (
                 known and unquote(anchor) not in known.anchors and not settings
             ):
