@@ -57,7 +57,7 @@ MIXERS = {
     "mlstm": "MLSTM",
 }
 #: trains another task in the page than in its cell, and says so
-ANOTHER = {"linear_attention": "The price in a size that the page itself can train: at every token"}
+ANOTHER = {"linear_attention": "The page itself can train a smaller contest: at every token"}
 
 
 @pytest.mark.parametrize("name", sorted(CONTESTS))
