@@ -134,11 +134,11 @@ def headline_counts(out: Path | str | None = None) -> str:
             zip(found, (one.kind for one in HEADLINES), strict=True)]  # fmt: skip
     decided = sum(one in (rule.HELD, rule.NOT_HELD) for one in told)
     words = ", ".join(f"{told.count(one)} {one}" for one in dict.fromkeys(told))
-    chance = rule2.wrong_by_chance(decided)
-    return (
-        f"Of {len(told)} headline claims: {words}. Of the {decided} decided ones at most "
-        f"{chance:.1f} are wrong by chance on average."
-    )
+    chance = "None is decided yet."
+    if decided:
+        wrong = rule2.wrong_by_chance(decided)
+        chance = f"Of the {decided} decided at most {wrong:.1f} are wrong by chance on average."
+    return f"Of {len(told)} headline claims: {words}. {chance}"
 
 
 def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> str:
