@@ -165,7 +165,7 @@ def test_a_file_that_the_library_opens_marks_the_chapter(book: Path, monkeypatch
     code = f"from coefdyn.lab.train.kept_runs import kept_run\nprint(kept_run({asked}))"
     chapter = add(book, "chapter", cell(code))
     assert execute.main([]) == 0
-    assert "data/trained/index.json" in recorded(chapter)["opened"]
+    assert "data/trained/gla.json" in recorded(chapter)["opened"]
     assert not execute.changed_parts(chapter)
     of = digests.digest
     elsewhere = [ROOT / "data" / "trained" / "none.json"]
