@@ -106,6 +106,7 @@ def after(place: Path) -> Path:
     before, known = contents(ROOT / "data"), [(one, dict(one)) for one in (TASKS, REGISTERED)]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
+        patch.delitem(sys.modules, "my_parts", raising=False)  # its task is registered anew
         assert main(CALL) == 0
     for registry, content in known:  # what is registered in a test is forgotten after it
         registry.clear()
