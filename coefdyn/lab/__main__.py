@@ -79,7 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     judge.add_parser(commands)
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
-    show.add_argument("--profile", default="quick", choices=PROFILES)
+    show.add_argument("--profile", default=STANDARD, choices=PROFILES)
     show.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     show.add_argument(
         "--figure", type=given.figure_file, metavar="FILE", help="write the figure (.png, .svg)"
@@ -258,25 +258,23 @@ def _claims(parsed: argparse.Namespace) -> int:
     for name in EXPERIMENTS:
         experiment = get_experiment(name)
         print(f"{name}: {experiment.title} ({experiment.source})")
-        for profile in ("quick", "standard", "paper"):
-            if profile in experiment.profiles:
-                result = _sound(experiment, profile, parsed.out)
-                if result is None:
-                    damaged = True
-                    continue
-                print(f"  {profile}: {result.caption()}")
-                if profile == STANDARD and result.records:
-                    print(f"    {registered_words(experiment, result)}")
-                counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
-                results.setdefault(profile, []).append(result)
+        for profile in (STANDARD, "paper"):
+            result = _sound(experiment, profile, parsed.out)
+            if result is None:
+                damaged = True
+                continue
+            print(f"  {profile}: {result.caption()}")
+            if profile == STANDARD and result.records:
+                print(f"    {registered_words(experiment, result)}")
+            counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
+            results.setdefault(profile, []).append(result)
     if damaged:
         print("nothing is counted while a file of results is damaged", file=sys.stderr)
         return 1
     print("claims by status")
     for profile, found in counts.items():
         words = ", ".join(f"{found[status]} {status}" for status in STATUSES)
-        note = " (without a standard profile yet; means, no interval)" if profile == "quick" else ""
-        print(f"  {profile:<8} {words}{note}")
+        print(f"  {profile:<8} {words}")
     why = ", ".join(f"{count} {reason}" for reason, count in reasons(parsed.out).items())
     print(f"no test at the standard size, by reason: {why}")
     spent = ", ".join(f"{profile} {core_hours(*found):.1f}" for profile, found in results.items())
@@ -298,10 +296,7 @@ def _some_claims(parsed: argparse.Namespace) -> int:
 
 
 def _claims_of(experiment: Experiment, result: Result) -> list[str]:
-    """Print a result's claims and return their statuses; none for a mere smoke test."""
-    if result.profile == "quick" and STANDARD in experiment.profiles:
-        print("    a smoke test of the machinery, no claims")
-        return []
+    """Print a result's claims and return their statuses."""
     found = experiment.claims(result)
     if result.records:
         _print_claims(found, indent="    ")

@@ -309,7 +309,7 @@ def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
     assert "\nclaims by status\n" in printed
     assert "registered in commit" not in printed, "nothing was run at the standard size"
     assert "\nno test at the standard size, by reason: 0 the models did not learn, 0 all" in printed
-    assert "\ncore-hours of the runs on CPUs: quick " in printed
+    assert "\ncore-hours of the runs on CPUs: standard " in printed
     assert main(["list"]) == 0
     assert "principle-5-lm" in capsys.readouterr().out
 
@@ -619,7 +619,7 @@ def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
     command = ["run", "principle-3", "--profile", "live", "--device", "cpu", "--out", str(tmp_path)]
     assert main([*command, "--workers", "1", "--method", "triton", "--quiet"]) == 1
     assert "needs tensors on a CUDA device" in capsys.readouterr().err
-    (tmp_path / "principle-3" / "quick.jsonl").write_text("7\n")
+    (tmp_path / "principle-3" / "standard.jsonl").write_text("7\n")
     assert main(["show", "principle-3", "--out", str(tmp_path)]) == 1
     assert "damaged: line 1 is" in capsys.readouterr().err
 

@@ -49,7 +49,7 @@ MARKS = {
     WITHDRAWN: "withdrawn",
 }
 #: the profiles whose results are kept, and their names in the book
-KEPT = {"quick": "quick", "standard": "standard", "paper": "paper scale"}
+KEPT = {"standard": "standard", "paper": "paper scale"}
 
 
 def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
@@ -186,8 +186,8 @@ def show_decision(experiment: Experiment, results: Mapping[str, Result]) -> None
         display(Markdown(words))  # type: ignore[no-untyped-call]
 
     say(decision_markdown(experiment, results))
-    for profile, result in results.items():
-        if profile != "quick" and result.records:
+    for result in results.values():
+        if result.records:
             show(experiment, result)
     claims = claims_markdown(experiment, results)
     say(f":::{{dropdown}} Every claim with its test, threshold and control\n{claims}\n:::")
