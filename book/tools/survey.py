@@ -69,6 +69,7 @@ PARTS = (
 COLLECTIONS = ("architectures/checks",)
 #: end of the title of an exercise that a course keeps when it drops the others
 CORE = " · core"
+CORE_EXERCISES = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,7 @@ class Survey:
         movable: figures that a reader can move.
         checks: self-checks.
         exercises: how many of each kind; "other" are shown, computed or proved.
+        core: exercises that are marked so.
     """
 
     name: str
@@ -94,6 +96,7 @@ class Survey:
     movable: int
     checks: int
     exercises: dict[str, int]
+    core: int
 
 
 def teaches(name: str) -> bool:
@@ -115,6 +118,7 @@ def survey(chapter: Chapter) -> Survey:
         movable=sum(len(WIDGET.findall(cell)) for cell in CELL.findall(text)),
         checks=len(re.findall(r"^:class: selfcheck$", text, re.MULTILINE)),
         exercises=_exercises(text),
+        core=sum(title.endswith(CORE) for title in EXERCISE.findall(text)),
     )
 
 
@@ -193,6 +197,7 @@ def missing(found: list[Survey]) -> list[str]:
         needs = [kind for kind in KINDS if not one.exercises[kind]]
         needs += [] if one.checks else ["self-check"]
         needs += [] if one.question else ["question"]
+        needs += [] if one.core == CORE_EXERCISES else [f"{CORE_EXERCISES} exercises of the core"]
         if needs:
             lacking.append(f"{one.name} has no {', no '.join(needs)}")
     return lacking

@@ -1,4 +1,4 @@
-"""Command line of the lab, ``python -m coefdyn.lab``: experiments, films and the lens's models."""
+"""Command line of the lab, ``python -m coefdyn.lab``: experiments, films, models, assignments."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pathlib import Path
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
 from coefdyn.lab import judge
+from coefdyn.lab.exercises import assignment
 from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD
@@ -77,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--nice", type=int, default=0, metavar="N", help="lower the priority by N, 0 to 19"
     )
     judge.add_parser(commands)
+    assignment.add_parser(commands)
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
     show.add_argument("--profile", default=STANDARD, choices=PROFILES)
@@ -153,6 +155,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "list": _list,
         "run": _run,
         "judge": judge.command,
+        "exercises": assignment.command,
         "show": _show,
         "claims": _claims,
         "repeat": _repeat,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from book.tools.chapters import Chapter, find_chapters
 from book.tools.survey import (
+    CORE,
     KINDS,
     main,
     missing,
@@ -125,14 +127,21 @@ def test_what_is_counted(tmp_path: Path) -> None:
         "```{code-cell} ipython3\na = 1\nb = 2\nc = 3\n```\n\n"
         "```{code-cell} ipython3\n---\ntags: [hide-cell]\n---\nd = 4\n```\n\n"
         '```{code-cell} ipython3\nExplorer(preset="gla")\n```\n\n'
-        + "".join(f"::::{{admonition}} Exercise 1 · ★ · 3 min · {kind}\n::::\n\n" for kind in KINDS)
+        + "".join(
+            f"::::{{admonition}} Exercise 1 · ★ · 3 min · {kind}{core}\n::::\n\n"
+            for kind, core in zip(KINDS, ("", CORE, CORE), strict=True)
+        )
     )
     found = survey(chapter_of(tmp_path, "architectures/x", text))
     assert (found.question, found.fails, found.mends) == ("Why?", "A thing.", "Another.")
     assert found.open_code == pytest.approx(4 / 5)
     assert found.movable == 1 and found.first_picture is not None
     assert found.exercises == {**dict.fromkeys(KINDS, 1), "other": 0}
+    assert found.core == 2
     assert missing([found]) == ["architectures/x has no self-check"]
+    assert missing([replace(found, core=1, checks=1)]) == [
+        "architectures/x has no 2 exercises of the core"
+    ]
 
 
 def test_a_sentence_in_three_chapters_is_named(

@@ -7,8 +7,11 @@
 
     grade("delta rule", step)
 
-The answer says whether the function is right on inputs that the reader does not see, and if not,
-what to look at: a known mistake is recognised by its result. It never shows the expected numbers.
+The answer says whether the function is right on hidden cases: drawn numbers, then zeros, ties,
+strong decay, and what the text asks of the way of computing. If not, it names the case, the first
+number that differs and the right one, and a hint: a known mistake is recognised by its result.
+
+``python -m coefdyn.lab exercises export --out DIR`` writes them as an assignment.
 """
 
 from coefdyn.lab.exercises.catalogue import EXERCISES

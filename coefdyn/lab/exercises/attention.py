@@ -58,8 +58,16 @@ def _row_inputs(case: int) -> dict[str, Any]:
     return {"scores": scores * (1, 1, 1, 600)[case], "v": v}
 
 
-def _softmax_row(scores: Tensor, v: Tensor) -> Tensor:
-    return scores.softmax(-1) @ v
+def _running_row(scores: Tensor, v: Tensor) -> Tensor:
+    """Softmax row in one pass: both sums are kept relative to the largest score so far."""
+    largest, total, summed = scores[0], torch.ones_like(scores[0]), v[0]
+    for s, value in zip(scores[1:], v[1:], strict=True):
+        higher = torch.maximum(largest, s)
+        shrink, weight = (largest - higher).exp(), (s - higher).exp()
+        total = shrink * total + weight
+        summed = shrink * summed + weight * value
+        largest = higher
+    return summed / total
 
 
 def _unnormalized_row(scores: Tensor, v: Tensor) -> Tensor:
@@ -192,7 +200,7 @@ ATTENTION = (
     Exercise(
         name="one pass",
         inputs=_row_inputs,
-        solution=_softmax_row,
+        solution=_running_row,
         returns="the output of one row, a tensor of shape (d_v,)",
         mistakes={
             "the weights do not sum to 1 yet.": _unnormalized_row,

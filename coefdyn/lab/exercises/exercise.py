@@ -1,14 +1,52 @@
-"""The definition of an exercise."""
+"""The definition of an exercise, and of the cases that a function is graded on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
-__all__ = ["Exercise", "Function"]
+__all__ = ["Case", "Demand", "Exercise", "Function", "Twist"]
 
 Function = Callable[..., Any]
+#: function to what its way of computing lacks, in words; None where it does as asked
+Demand = Callable[[Function], str | None]
+
+#: drawn cases of each exercise, numbered as ``inputs`` takes them; the first is the smallest
+DRAWN = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One hidden case: inputs on which results are compared.
+
+    Args:
+        words: what is special about it.
+        inputs: new arguments by name, float64.
+        hint: for a wrong result; "" where the known mistakes are asked.
+        demand: what is asked of the way of computing a right result.
+    """
+
+    words: str
+    inputs: Callable[[], dict[str, Any]]
+    hint: str = ""
+    demand: Demand | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Twist:
+    """A drawn case with some arguments replaced, on which a function may fail that is right so far.
+
+    Args:
+        change: arguments of the drawn case to those of this one.
+        hint: for a function that fails here.
+        case: number of the drawn case.
+    """
+
+    change: Callable[[dict[str, Any]], dict[str, Any]]
+    hint: str
+    case: int = 2
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +55,13 @@ class Exercise:
 
     Args:
         name: as ``grade`` is asked for it.
-        inputs: case number to arguments by name, float64; every call makes new tensors.
+        inputs: case number, 0 to 3, to arguments by name, float64; every call makes new tensors.
         solution: arguments to a tensor or a tuple of tensors.
         returns: what the function is to return, in words with shapes.
         mistakes: hint to the function that makes this mistake; a reader's function with the same
             results gets the hint. The first that fits is given.
+        hard: cases with zeros, ties, strong decay and the like, by what is special about them.
+        demands: what the text asks of the way of computing, in words, to its check.
     """
 
     name: str
@@ -29,3 +69,25 @@ class Exercise:
     solution: Function
     returns: str
     mistakes: Mapping[str, Function]
+    hard: Mapping[str, Twist] = field(default_factory=dict)
+    demands: Mapping[str, Demand] = field(default_factory=dict)
+
+    @property
+    def cases(self) -> tuple[Case, ...]:
+        """All hidden cases, in the order in which they are tried."""
+        drawn = [
+            Case(words="random numbers", inputs=partial(self.inputs, number))
+            for number in range(DRAWN)
+        ]
+        hard = [
+            Case(words=words, inputs=partial(self._twisted, twist), hint=twist.hint)
+            for words, twist in self.hard.items()
+        ]
+        demands = [
+            Case(words=words, inputs=partial(self.inputs, DRAWN - 1), demand=one)
+            for words, one in self.demands.items()
+        ]
+        return (*drawn, *hard, *demands)
+
+    def _twisted(self, twist: Twist) -> dict[str, Any]:
+        return twist.change(self.inputs(twist.case))

@@ -1,27 +1,31 @@
-"""Grading: a reader's function on hidden inputs, compared with the solution and known mistakes."""
+"""Grading: a reader's function on hidden cases, compared with the solution and known mistakes."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from coefdyn.lab.exercises.catalogue import EXERCISES
-from coefdyn.lab.exercises.exercise import Exercise, Function
+from coefdyn.lab.exercises.exercise import Case, Exercise, Function
 from coefdyn.options import check_choice
 from coefdyn.shapes import Tensor
 
 __all__ = ["Grade", "grade"]
 
-#: seeds of the hidden inputs; the first ones are the easy cases of an exercise
-CASES = (0, 1, 2, 3)
 TOLERANCE = 1e-9
+#: relative difference of a number that comes from the right formula
+NEARLY = 1e-4
+#: tensors of at most so many numbers are shown to the reader
+SHOWN = 4
 
 
 @dataclass(frozen=True)
 class Grade:
-    """Result of ``grade``: ``right``, and one sentence for the reader."""
+    """Result of ``grade``: ``right``, and a few sentences for the reader."""
 
     right: bool
     words: str
@@ -30,16 +34,19 @@ class Grade:
         return f"{'right' if self.right else 'not yet'}: {self.words}"
 
 
-def grade(name: str, function: Function) -> Grade:
-    """Grade a function for an exercise; a wrong one gets a hint.
+def grade(name: str, function: Function, *, case: int | None = None) -> Grade:
+    """Grade a function for an exercise; a wrong one is told the case, the numbers and a hint.
 
     Args:
         name: of ``EXERCISES``.
         function: the reader's, with the arguments that the chapter names. Its tensors may be
             changed in place; each case gets new ones.
+        case: the only case to try, from 1 to ``len(EXERCISES[name].cases)``; default: all, up to
+            the first that is wrong.
 
     Raises:
-        ValueError: for an unknown name, naming the nearest, or something that cannot be called.
+        ValueError: for an unknown name, naming the nearest, a case that does not exist, or
+            something that cannot be called.
     """
     check_choice("exercise", name, EXERCISES)
     if not callable(function):
@@ -48,38 +55,75 @@ def grade(name: str, function: Function) -> Grade:
             "parentheses: grade('...', my_function)."
         )
     exercise = EXERCISES[name]
-    for case in CASES:
-        wrong = _look(exercise, function, case)
-        if wrong is not None:
-            return Grade(False, wrong)
-    return Grade(True, f"{len(CASES)} of {len(CASES)} hidden cases agree to {TOLERANCE:.0e}.")
+    count = len(exercise.cases)
+    if case is not None and case not in range(1, count + 1):
+        raise ValueError(f"{name!r} has the cases 1 to {count}, got case={case!r}.")
+    for number, one in enumerate(exercise.cases, 1):
+        if case in (None, number) and (wrong := _look(exercise, function, one)) is not None:
+            return Grade(False, f"case {number} of {count}, {one.words}: {wrong}")
+    agree = f"case {case} of {count} agrees" if case else f"{count} of {count} hidden cases agree"
+    return Grade(True, f"{agree} to {TOLERANCE:.0e}.")
 
 
-def _look(exercise: Exercise, function: Function, case: int) -> str | None:
-    """Return None where the case is right, else the sentence for the reader."""
-    arguments = exercise.inputs(case)
+def _look(exercise: Exercise, function: Function, case: Case) -> str | None:
+    """Return None where the case is right, else the sentences for the reader."""
+    arguments = case.inputs()
+    given = f"given {_given(arguments)}, "
     try:
-        given = function(**arguments)
+        found = function(**arguments)
+        wrong = _compare(exercise, found, case, given)
+        return wrong or (case.demand(function) if case.demand else None)
     except Exception as error:  # a reader's code may raise anything; they are told what it raised
-        return f"the function raised {type(error).__name__}: {error}"
-    if given is None:
-        return f"the function returned None; it should return {exercise.returns}."
-    wanted = _parts(exercise.solution(**exercise.inputs(case)))
-    found = _parts(given)
+        said = f"the function raised {type(error).__name__}: {error}".rstrip(".")
+        hint = f" Hint: {case.hint}" if case.hint else ""
+        return f"{given}{said}. It should return {exercise.returns}.{hint}"
+
+
+def _compare(exercise: Exercise, answer: Any, case: Case, given: str) -> str | None:
+    """Return what is wrong with an answer; None where it agrees with the solution."""
+    wanted = _parts(exercise.solution(**case.inputs()))
+    found = _parts(answer)
+    should = f"it should return {exercise.returns}."
+    if answer is None:
+        return f"the function returned None; {should}"
     if len(found) != len(wanted) or not all(isinstance(part, Tensor) for part in found):
-        return f"the function should return {exercise.returns}."
+        return f"{given}the function returned {_kind(answer)}; {should}"
     for part in found:
         if (odd := _odd(part)) is not None:
-            return f"{odd} it should return {exercise.returns}."
+            return f"{given}{odd} {should}"
     found = tuple(part.detach().cpu() for part in found)
     for part, goal in zip(found, wanted, strict=True):
         if part.shape != goal.shape:
-            return (
-                f"it returned a shape of {tuple(part.shape)}; it should return {exercise.returns}."
-            )
+            return f"{given}it returned a shape of {tuple(part.shape)}; {should}"
     if _same(found, wanted):
         return None
-    return _hint(exercise, found, case)
+    differs, near = _difference(exercise, found, wanted)
+    return f"{given}{differs}. Hint: {_hint(exercise, found, case, near)}"
+
+
+def _kind(answer: Any) -> str:
+    if isinstance(answer, (tuple, list)):
+        return f"{len(answer)} values ({', '.join(type(part).__name__ for part in answer)})"
+    return f"a {type(answer).__name__}"
+
+
+def _given(arguments: Mapping[str, Any]) -> str:
+    """Arguments as a reader is shown them: few numbers by value, many by shape."""
+    return ", ".join(_shown(name, value) for name, value in arguments.items())
+
+
+def _shown(name: str, value: Any) -> str:
+    if not isinstance(value, Tensor):
+        return f"{name} (a function)" if callable(value) else f"{name} = {value}"
+    if value.numel() > SHOWN:
+        return f"{name} {tuple(value.shape)}"
+    return f"{name} = {_numbers(value.tolist())}"
+
+
+def _numbers(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_numbers, value))}]"
+    return f"{value:.4g}"
 
 
 def _odd(part: Tensor) -> str | None:
@@ -95,13 +139,35 @@ def _odd(part: Tensor) -> str | None:
     return None
 
 
-def _hint(exercise: Exercise, found: tuple[Any, ...], case: int) -> str:
+def _difference(
+    exercise: Exercise, found: tuple[Tensor, ...], wanted: tuple[Tensor, ...]
+) -> tuple[str, bool]:
+    """First number that differs, with its place, and whether it nearly agrees."""
+    labels = re.match(r"\((\w+(?:, \w+)+)\)", exercise.returns)
+    names = labels[1].split(", ") if labels else ["the result"] * len(wanted)
+    for name, one, two in zip(names, found, wanted, strict=True):
+        differs = ~torch.isclose(one.double(), two.double(), rtol=TOLERANCE, atol=TOLERANCE)
+        if bool(differs.any()):
+            place = tuple(int(axis) for axis in differs.nonzero()[0])
+            where = f"[{', '.join(map(str, place))}]" if place else ""
+            answer, right = float(one[place]), float(two[place])
+            digits = 6 if f"{answer:.6g}" != f"{right:.6g}" else 15
+            words = f"{name}{where} is {answer:.{digits}g} and should be {right:.{digits}g}"
+            return words, abs(answer - right) <= NEARLY * abs(right)
+    raise AssertionError("called for results that agree")
+
+
+def _hint(exercise: Exercise, found: tuple[Tensor, ...], case: Case, near: bool) -> str:
+    if case.hint:
+        return case.hint
     for hint, mistake in exercise.mistakes.items():
-        if _same(found, _parts(mistake(**exercise.inputs(case))), nan=True):
+        if _same(found, _parts(mistake(**case.inputs())), nan=True):
             return hint
     if not all(bool(part.isfinite().all()) for part in found):
         return "the result holds a number that is not finite."
-    return "the numbers differ from the solution's; try the smallest case by hand, L = 2."
+    if near:
+        return "that is nearly right; look for an epsilon, for float32 numbers, or for an inverse."
+    return "go through the formula with these numbers, one after another."
 
 
 def _parts(result: Any) -> tuple[Any, ...]:

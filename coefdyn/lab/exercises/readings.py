@@ -104,7 +104,10 @@ def _one_decay_for_all(q: Tensor, k: Tensor, gamma: Tensor) -> Tensor:
 
 
 def _weights_inputs(case: int) -> dict[str, Any]:
-    """Rows of each kind: convex, affine with negative entries, conic, with a zero, and neither."""
+    """Rows of each kind: convex, affine with negative entries, conic, with a zero, and neither.
+
+    Their numbers are multiples of 2^-20, so that sums are exact.
+    """
     L = SIZES[case][0] + 1
     (w,) = draw(case, (5, L))
     w[0] = w[0].softmax(-1)
@@ -115,6 +118,8 @@ def _weights_inputs(case: int) -> dict[str, Any]:
     w[3, -1] = w[3, -1] + w[3, 0]
     w[3, 0] = 0.0
     w[4, 0] = -1.0
+    w, whole = (w * 2**20).round() / 2**20, [0, 1, 3]
+    w[whole, -1] += 1 - w[whole].sum(-1)
     return {"w": w}
 
 
