@@ -50,7 +50,10 @@ def anchored_sums(g: Float[Tensor, "B C n"]) -> tuple[Tensor, Tensor, bool]:
     sums = g.cumsum(1)
     half = sums[:, -1:] * 0.5
     sums -= half
-    return sums, half, sums.numel() == 0 or bool(sums.abs().amax() <= SAFE)
+    if sums.numel() == 0:
+        return sums, half, True
+    low, high = sums.aminmax()  # NaN in both where one is
+    return sums, half, float(low) >= -SAFE and float(high) <= SAFE
 
 
 class _Piece(NamedTuple):

@@ -18,9 +18,8 @@ from coefdyn.execution.chunked.fused import fused, fused_attention
 from coefdyn.execution.chunked.operators import Kernel, flatten_batch, once
 from coefdyn.execution.chunked.pointwise_scores import (
     DiagonalScores,
-    HouseholderScores,
     PlainScores,
-    householder_tiles,
+    RankOneScores,
 )
 from coefdyn.execution.chunked.pointwise_tiles import (
     Admitted,
@@ -33,7 +32,7 @@ from coefdyn.execution.chunked.rank_one_tiles import rank_one_tiles
 from coefdyn.execution.chunked.readouts import rule
 from coefdyn.execution.chunked.rows import apply_rows, starts_concentrated
 from coefdyn.execution.chunked.tiles import cut
-from coefdyn.execution.growth import grows, reflects
+from coefdyn.execution.growth import erases, grows
 from coefdyn.execution.inputs import can_read
 from coefdyn.execution.problem import flipped_sides, flips, gates
 from coefdyn.execution.recurrent import step_cache
@@ -64,7 +63,7 @@ def _scores(structure: str, rows: int, group: slice, a, b, c, d):
         return PlainScores(a[group], b[group], rows)
     if structure == "diagonal":
         return DiagonalScores(a[group], b[group], c[group], rows)
-    return HouseholderScores(a[group], b[group], c[group], d[group])
+    return RankOneScores(a[group], b[group], c[group], d[group])
 
 
 def _gradients(structure: str, scores) -> tuple[Tensor, ...]:
@@ -78,11 +77,11 @@ def _gradients(structure: str, scores) -> tuple[Tensor, ...]:
 def _groups(
     structure: str, a: Tensor, v: Tensor, rows: int, only: Only
 ) -> Iterator[tuple[slice, int, Admitted]]:
-    """Groups of batch entries with their rows per tile and the pairs that count; Householder tiles
+    """Groups of batch entries with their rows per tile and the pairs that count; tiles of rank one
     come with their size."""
     batch, length, element = v.shape[0], v.shape[1], v.element_size()
-    admitted = only if isinstance(only, Admitted) else Admitted(Blocks(*only) if only else None)
-    if structure == "householder":
+    admitted = only if isinstance(only, Admitted) else Admitted(Blocks(*only) if only else None, {})
+    if structure == "rank_one":
         rows = a.shape[2]
         step = max(1, 4 * 2**20 // (rows * admitted.widest(rows, length) * element))
         sized = ((slice(s, min(s + step, batch)), rows) for s in range(0, batch, step))
@@ -250,7 +249,7 @@ def _only(mask: Mask | None, batch: tuple[int, ...]) -> Only:
             return [1, size - 1, 0]
         case Blocks() if type(mask) is Blocks:
             return [mask.size, mask.before, mask.position]
-    return Admitted(mask, batch)
+    return Admitted(mask, {}, batch)
 
 
 def needs_rows(dynamics: CoefficientDynamics, v: Tensor) -> bool:
@@ -273,20 +272,18 @@ def _structured(
     if type(evolution) is Diagonal:
         power = max(4, 1 << (rows - 1).bit_length())
         return (q, k, flatten_batch(evolution.log_decay, batch, 2), None), "diagonal", power
-    if type(evolution) is DiagonalPlusRankOne:
-        rows = max(4, 1 << (min(rows, q.shape[1]) - 1).bit_length())
-        sides = (*flipped_sides(evolution), evolution.log_decay)
-        pad = (0, 0, 0, -q.shape[1] % rows)
-        inputs = (q, k, *(flatten_batch(x, batch, 2) for x in sides))
-        tiles = (functional.pad(x, pad).unflatten(1, (-1, rows)) for x in inputs)
-        return rank_one_tiles(*tiles), "householder", rows
-    if reflects(dynamics):
+    if erases(dynamics):
+        decayed = type(evolution) is DiagonalPlusRankOne
         rows = min(rows, q.shape[1])
-        pad = -q.shape[1] % rows
-        z = flatten_batch(evolution.direction, batch, 2)
-        q, k, z = (functional.pad(x, (0, 0, 0, pad)).unflatten(1, (-1, rows)) for x in (q, k, z))
-        beta = functional.pad(flatten_batch(evolution.beta, batch, 1), (0, pad))
-        return householder_tiles(q, k, z, beta.unflatten(1, (-1, rows))), "householder", rows
+        rows = max(4, 1 << (rows - 1).bit_length()) if decayed else rows
+        if decayed:
+            sides = (*flipped_sides(evolution), evolution.log_decay)
+        else:
+            sides = (evolution.direction, evolution.beta[..., None] * evolution.direction)
+        inputs = (q, k, *(flatten_batch(x, batch, 2) for x in sides))
+        pad = (0, 0, 0, -q.shape[1] % rows)
+        tiles = [functional.pad(x, pad).unflatten(1, (-1, rows)) for x in inputs]
+        return rank_one_tiles(*tiles), "rank_one", rows
     return (q, k, None, None), "plain", rows
 
 

@@ -14,7 +14,7 @@ from coefdyn.execution.chunked.diagonal import (
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["DiagonalScores", "HouseholderScores", "PlainScores"]
+__all__ = ["DiagonalScores", "PlainScores", "RankOneScores"]
 
 #: blocks of this many tokens sum their pairs directly when decays are too strong for an anchor
 LEAF = 4
@@ -95,76 +95,95 @@ def lower_scores_backward(q: Tensor, k: Tensor, g: Tensor, grad: Tensor) -> tupl
     return dq, dk
 
 
-class DiagonalScores:
-    """A_t = diag(exp(g_t)): tiles are joined by queries and keys brought to the tile boundary.
+def _blocks(x: Float[Tensor, "g L n"], rows: int) -> Float[Tensor, "g T R n"]:
+    """Tiles of R tokens, the last one filled up with zeros."""
+    short = -x.shape[1] % rows
+    x = functional.pad(x, (0, 0, 0, short)) if short else x
+    return x.unflatten(1, (-1, rows))
 
-    ``fade`` holds, for every earlier key, its decay up to the current tile; it is multiplied by one
-    tile's decay at a time, so no long sum is ever subtracted from another.
+
+class DiagonalScores:
+    """A_t = diag(exp(g_t)): queries meet keys at the tile of the queries.
+
+    With l the inclusive sum of g in a tile, T its total and an anchor a, queries are kept as
+    q e^{l - a} and keys as k e^{a - l}. Where all exponents are safe (see diagonal.py) a = T / 2,
+    and the scores inside a tile are their product too; else a is 0 for queries and T for keys, and
+    those scores are summed apart. ``carried`` brings every earlier tile's keys to the current one;
+    it is multiplied by one tile's decay at a time, so no long sum is ever subtracted from another.
     """
 
     def __init__(self, q: Tensor, k: Tensor, g: Float[Tensor, "g L n"], rows: int) -> None:
         self.length, self.rows = q.shape[1], rows
-        pad = (0, 0, 0, -q.shape[1] % rows)
-        self.q, self.k, self.g = (functional.pad(x, pad) for x in (q, k, g.clamp(min=RESET)))
-        tiles = self.g.unflatten(1, (-1, rows))
-        sums = tiles.cumsum(2)
-        self.reach = sums.exp().flatten(1, 2)
-        self.own_fade = sums_after(tiles).exp_().flatten(1, 2)
-        self.whole = sums[:, :, -1:].exp()
-        self.fade = torch.empty_like(self.k)
-        self.inner = self._tiled(lower_scores(*self._blocks())).contiguous()
+        self.blocks = q, k, g = tuple(_blocks(x, rows) for x in (q, k, g))
+        sums, half, safe = anchored_sums(g.flatten(0, 1))
+        sums, half = sums.view_as(g), half.unflatten(0, g.shape[:2])
+        self.inner: Tensor | None = None
+        if safe:
+            self.whole, self.half = (2 * half).exp_(), half.exp_()
+            self.reach = sums.exp_()
+            self.fade = self.reach.reciprocal()
+        else:
+            g = g.clamp(min=RESET)
+            self.blocks, sums = (q, k, g), g.cumsum(2)
+            self.whole, self.half = sums[:, :, -1:].exp(), torch.ones_like(half)
+            self.reach, self.fade = sums.exp_(), sums_after(g).exp_()
+            self.inner = lower_scores(*self._flat()).unflatten(0, g.shape[:2])
+        self.q, self.k = q * self.reach, k * self.fade
+        self.carried = torch.empty_like(half)
         self.dq: Tensor | None = None
 
-    def _blocks(self) -> tuple[Tensor, Tensor, Tensor]:
-        q, k, g = (x.unflatten(1, (-1, self.rows)).flatten(0, 1) for x in (self.q, self.k, self.g))
-        return q, k, g
-
-    def _tiled(self, x: Tensor) -> Tensor:
-        return x.unflatten(0, (self.q.shape[0], -1))
-
-    def _advance(self, start: int, first: int) -> None:
-        """Bring every earlier key from ``first`` on up to the tile that starts here."""
-        if start:
-            last = start - self.rows
-            self.fade[:, first:last] *= self.whole[:, last // self.rows]
-            self.fade[:, last:start] = self.own_fade[:, last:start]
+    def _flat(self) -> tuple[Tensor, ...]:
+        return tuple(x.flatten(0, 1) for x in self.blocks)
 
     def raw(self, start: int, stop: int, first: int) -> Tensor:
-        self._advance(start, first)
-        inner = self.inner[:, start // self.rows, : stop - start, : stop - start]
-        self.reached = self.q[:, start:stop] * self.reach[:, start:stop]
-        self.faded = self.k[:, first:start] * self.fade[:, first:start]
-        return torch.cat([torch.bmm(self.reached, self.faded.transpose(1, 2)), inner], 2)
+        t, begin, size = start // self.rows, first // self.rows, stop - start
+        if t:
+            self.carried[:, begin : t - 1] *= self.whole[:, t - 1 : t]
+            self.carried[:, t - 1] = self.half[:, t - 1]
+        self.factor = self.carried[:, begin : t + 1] * self.half[:, t : t + 1]
+        self.factor[:, -1] = 1.0
+        self.keys = (self.k[:, begin : t + 1] * self.factor).flatten(1, 2)[:, : stop - first]
+        scores = torch.bmm(self.q[:, t, :size], self.keys.transpose(1, 2))
+        if self.inner is not None:
+            scores[:, :, start - first :] = self.inner[:, t, :size, :size]
+        return scores
 
     def back(self, grad: Tensor, start: int, stop: int, first: int) -> None:
+        t, begin, size = start // self.rows, first // self.rows, stop - start
         if self.dq is None:
             self.dq, self.dk = torch.zeros_like(self.q), torch.zeros_like(self.k)
-            self.dinner = torch.zeros_like(self.inner)
-        far, near = grad.split([start - first, stop - start], 2)
-        self.dinner[:, start // self.rows, : stop - start, : stop - start] = near
-        self.dq[:, start:stop] = torch.bmm(far, self.faded).mul_(self.reach[:, start:stop])
-        dk = torch.bmm(far.transpose(1, 2), self.reached)
-        self.dk[:, first:start].addcmul_(dk, self.fade[:, first:start])
+            self.own = torch.zeros_like(self.q[..., :1])
+            self.dinner = None if self.inner is None else torch.zeros_like(self.inner)
+        near = grad[:, :, start - first :]
+        own = near.diagonal(dim1=1, dim2=2)
+        self.own[:, t, :size, 0] = own
+        own.zero_()
+        if self.dinner is not None:
+            self.dinner[:, t, :size, :size] = near
+            near.zero_()
+        self.dq[:, t, :size] = torch.bmm(grad, self.keys)
+        dk = torch.bmm(grad.transpose(1, 2), self.q[:, t, :size])
+        dk = functional.pad(dk, (0, 0, 0, self.rows - size)).unflatten(1, (-1, self.rows))
+        self.dk[:, begin : t + 1].addcmul_(dk, self.factor)
 
     def finish(self) -> tuple[Tensor, Tensor, Tensor]:
         """Gradients of q, k and g; pairs (i, i) have no decay and would cancel in that of g."""
-        diagonal = self.dinner.diagonal(dim1=2, dim2=3)
-        own = diagonal.flatten(1, 2)[:, : self.length, None].clone()
-        diagonal.zero_()
-        near = lower_scores_backward(*self._blocks(), self.dinner.flatten(0, 1))
-        dq, dk = (
-            (far + x.reshape(far.shape))[:, : self.length]
-            for far, x in zip((self.dq, self.dk), near, strict=True)
-        )
-        q, k = self.q[:, : self.length], self.k[:, : self.length]
-        sums = (q * dq).sub_(k * dk).double().flip(1).cumsum(1).flip(1).to(dq.dtype)
-        return dq.addcmul_(own, k), dk.addcmul_(own, q), sums
+        q, k, _ = self.blocks
+        dq, dk = self.dq.mul_(self.reach), self.dk.mul_(self.fade)
+        if self.dinner is not None:
+            near = lower_scores_backward(*self._flat(), self.dinner.flatten(0, 1))
+            dq, dk = (x.add_(y.view_as(x)) for x, y in zip((dq, dk), near, strict=True))
+        terms = (q * dq).addcmul_(k, dk, value=-1)
+        later = sums_after(terms.sum(2, dtype=torch.float64)).to(dq.dtype)
+        dg = terms.flip(2).cumsum_(2).flip(2).add_(later[:, :, None])
+        dq, dk = dq.addcmul_(self.own, k), dk.addcmul_(self.own, q)
+        return tuple(x.flatten(1, 2)[:, : self.length] for x in (dq, dk, dg))
 
 
-class HouseholderScores:
-    """A_t = I - beta_t z_t z_t^T: queries are pulled back through whole tiles (PaTH attention).
+class RankOneScores:
+    """An A_t that erases: queries are pulled back through whole tiles (PaTH attention).
 
-    Takes, per tile of R tokens, what ``householder_tiles`` computes: queries pulled back to the
+    Takes, per tile of R tokens, what ``rank_one_tiles`` computes: queries pulled back to the
     tile's start, keys carried to its end, the tile's whole transition M and its inner scores. Then
     the query of tile t meets the keys of tile c as (q M_{t-1} ... M_{c+1}) . k.
     """
@@ -208,32 +227,3 @@ class HouseholderScores:
             self.dwhole[:, c] += torch.bmm(self.pulled[:, c - begin].transpose(1, 2), total)
             total = torch.baddbmm(direct[:, c - begin], total, self.whole[:, c].transpose(1, 2))
         self.dq[:, t, :size] = total
-
-
-def householder_tiles(
-    q: Float[Tensor, "*b R n"],
-    k: Float[Tensor, "*b R n"],
-    z: Float[Tensor, "*b R n"],
-    beta: Float[Tensor, "*b R"],
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """(pulled queries, carried keys, whole transition, inner scores) of tiles of R tokens.
-
-    With N = tril(beta Z Z^T, -1) and X = (I + N)^-1 [beta Z, tril(beta Z K^T, -1)] = [Y, E]:
-
-        q' = Q - tril(Q Z^T) Y,   k' = K - E^T Z,   M = I - Z^T Y,   inner = Q K^T - tril(Q Z^T) E
-    """
-    n = q.shape[-1]
-    zb = z * beta[..., None]
-    overlap = (zb @ z.transpose(-1, -2)).tril(-1)
-    right = torch.cat([zb, (zb @ k.transpose(-1, -2)).tril(-1)], -1)
-    y, e = torch.linalg.solve_triangular(overlap, right, upper=False, unitriangular=True).split(
-        [n, right.shape[-1] - n], -1
-    )
-    read = (q @ z.transpose(-1, -2)).tril()
-    eye = torch.eye(n, dtype=q.dtype, device=q.device)
-    return (
-        q - read @ y,
-        k - e.transpose(-1, -2) @ z,
-        eye - z.transpose(-1, -2) @ y,
-        q @ k.transpose(-1, -2) - read @ e,
-    )

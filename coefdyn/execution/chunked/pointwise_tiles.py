@@ -23,12 +23,12 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 
-from coefdyn.dynamics.mask import Mask
+from coefdyn.dynamics.mask import Blocks, Mask
 from coefdyn.execution.chunked.readouts import Rule
 from coefdyn.execution.chunked.tiles import WIDE
 from coefdyn.execution.rows import largest, log_size
 from coefdyn.execution.stabilize import RESET
-from coefdyn.shapes import Bool, Float, Tensor
+from coefdyn.shapes import Bool, Float, Int, Tensor
 
 __all__ = ["Admitted", "Logs", "Scores", "Tile", "groups", "tiled_backward", "tiled_forward"]
 
@@ -64,14 +64,24 @@ def groups(batch: int, widest: int, rows: int, element: int) -> Iterator[tuple[s
         yield slice(start, min(start + step, batch)), rows
 
 
+class Pairs(NamedTuple):
+    """Which pairs of one tile count: as booleans, and as whole numbers of the scores' size all of
+    whose bits are set where a pair does."""
+
+    allowed: Bool[Tensor, "*#g R columns"]
+    bits: Int[Tensor, "*#g R columns"]
+
+
 class Admitted(NamedTuple):
     """The pairs of some batch entries that count: causal ones, and of those what a mask says.
 
     ``batch`` are the leading axes that a mask's own are broadcast to, before they were flattened;
-    ``entries`` are the flattened ones at hand.
+    ``entries`` are the flattened ones at hand. ``last`` holds the last tile's pairs with what they
+    depend on, since most tiles of blocks are alike.
     """
 
     mask: Mask | None
+    last: dict[tuple[int, int, int], Pairs]
     batch: tuple[int, ...] = ()
     entries: slice = slice(None)
 
@@ -84,28 +94,39 @@ class Admitted(NamedTuple):
         """The most columns that a tile reads."""
         return max(min(s + rows, length) - self.first(s, rows) for s in range(0, length, rows))
 
-    def __call__(
-        self, start: int, stop: int, first: int, device: torch.device
-    ) -> Bool[Tensor, "*#g R columns"]:
+    def __call__(self, start: int, stop: int, first: int, v: Float[Tensor, "g L dv"]) -> Pairs:
         """Rows start .. stop - 1 against columns first .. stop - 1."""
-        ones = torch.ones(stop - start, stop - first, dtype=torch.bool, device=device)
-        causal = ones.tril_(start - first)
-        if self.mask is None:
-            return causal
-        found = self.mask.rows(start, stop, first, device)
-        if found.ndim > 2:  # an axis that vmap added lies in front of these
-            found = found.expand(*self.batch, *found.shape[-2:]).flatten(0, -3)
-            found = found[torch.arange(self.entries.start, self.entries.stop) % found.shape[0]]
-        return causal & found
+        if type(self.mask) is not Blocks:
+            return self._pairs(start, stop, first, v)
+        key = ((start + self.mask.position) % self.mask.size, stop - start, start - first)
+        if key not in self.last:
+            self.last.clear()
+            self.last[key] = self._pairs(start, stop, first, v)
+        return self.last[key]
+
+    def _pairs(self, start: int, stop: int, first: int, v: Tensor) -> Pairs:
+        ones = torch.ones(stop - start, stop - first, dtype=torch.bool, device=v.device)
+        allowed = ones.tril_(start - first)
+        if self.mask is not None:
+            found = self.mask.rows(start, stop, first, v.device)
+            if found.ndim > 2:  # an axis that vmap added lies in front of these
+                found = found.expand(*self.batch, *found.shape[-2:]).flatten(0, -3)
+                found = found[torch.arange(self.entries.start, self.entries.stop) % found.shape[0]]
+            allowed = allowed & found
+        return Pairs(allowed, -allowed.to(torch.int64 if v.element_size() == 8 else torch.int32))
 
     def keep(
-        self, x: Float[Tensor, "g R columns"], allowed: Tensor, at: int, other: float = 0.0
+        self, x: Float[Tensor, "g R columns"], pairs: Pairs, at: int, log: bool = False
     ) -> Tensor:
-        """x with ``other``, in place, where a pair does not count; the tile's own rows begin in
-        column ``at``."""
-        if self.mask is not None:
-            return x.masked_fill_(~allowed, other)
-        x[:, :, at:].masked_fill_(~allowed[:, at:], other) if other else x[:, :, at:].tril_()
+        """x with 0, or with -inf, in place, where a pair does not count; the tile's own rows begin
+        in column ``at``. Bits, since ``masked_fill_`` takes longer than a product of matrices."""
+        own = x if self.mask is not None else x[:, :, at:]
+        if self.mask is None:
+            own.tril_()
+        else:
+            own.view(pairs.bits.dtype).bitwise_and_(pairs.bits)
+        if log:
+            own += pairs.allowed[..., -own.shape[2] :].to(x.dtype).log_()
         return x
 
 
@@ -154,10 +175,26 @@ class Logs:
         if widest <= WIDE:  # small numbers lose nothing in float32
             rows, columns = rows.to(self.dtype), columns.to(self.dtype)
         pairs = (rows[:, :, None] - columns[:, None, :]).to(self.dtype)
+        return self._parted(pairs, start, stop, first, -torch.inf)
+
+    def weights(
+        self, start: int, stop: int, first: int, lift: Float[Tensor, "g R"] | None = None
+    ) -> Float[Tensor, "g R columns"]:
+        """exp of the same, as a product where neither factor leaves the range."""
+        rows, columns = self._apart(start, stop, first)
+        rows = rows if lift is None else rows - lift
+        low, high = columns.aminmax()
+        if max(float(rows.abs().amax()), -float(low), float(high) / 2) <= WIDE:
+            rows, columns = rows.exp().to(self.dtype), columns.neg().exp_().to(self.dtype)
+            return self._parted(rows[:, :, None] * columns[:, None, :], start, stop, first, 0.0)
+        return self(start, stop, first, lift).exp_()
+
+    def _parted(self, pairs: Tensor, start: int, stop: int, first: int, none: float) -> Tensor:
+        """The pairs, with ``none``, in place, where a reset lies between the two."""
         if self.resets is None:
             return pairs
         apart = self.resets[:, start:stop, None] != self.resets[:, None, first:stop]
-        return pairs.masked_fill_(apart, -torch.inf)
+        return pairs.masked_fill_(apart, none)
 
     def _apart(self, start: int, stop: int, first: int) -> tuple[Tensor, Tensor]:
         """c_i and c_j - l_j, both counted from row ``start``."""
@@ -234,23 +271,23 @@ def tiled_forward(
     for start in range(0, v.shape[1], rows):
         stop, first = min(start + rows, v.shape[1]), admitted.first(start, rows)
         here, tile, at = slice(start, stop), (start, stop, first), start - first
-        s, allowed = scores.raw(*tile), admitted(*tile, v.device)
+        s, pairs = scores.raw(*tile), admitted(*tile, v)
         if inside:
-            s.mul_(admitted.keep(inside(*tile).exp_(), allowed, at))
+            s.mul_(admitted.keep(inside.weights(*tile), pairs, at))
         if outside and rule.additive:
             s.add_(outside(*tile))
         offset = lift = None
-        if cancels and rule.shifts and _may_shift(s, allowed, at, rule.shift_below):
-            offset = _row_maximum(admitted.keep(s, allowed, at, -torch.inf), rule.shift_below)
+        if cancels and rule.shifts and _may_shift(s, pairs.allowed, at, rule.shift_below):
+            offset = _row_maximum(admitted.keep(s, pairs, at, log=True), rule.shift_below)
             s.sub_(offset[..., None])
         faint = offset is not None and rule.shift_below < torch.inf
         p = rule.shifted(s, offset)[0] if faint else rule.value(s)
         if outside and not rule.additive:
-            plain, p = p, p * outside(*tile).exp_()
-        total = admitted.keep(p, allowed, at).sum(-1)
+            plain, p = p, p * outside.weights(*tile)
+        total = admitted.keep(p, pairs, at).sum(-1)
         if doubtful is not None and bool((_lost(total, least) & doubtful[:, here]).any()):
-            lift = largest(outside(*tile) + log_size(plain), allowed)[..., 0]
-            p = admitted.keep(plain * outside(*tile, lift).exp_(), allowed, at)
+            lift = largest(outside(*tile) + log_size(plain), pairs.allowed)[..., 0]
+            p = admitted.keep(plain * outside.weights(*tile, lift), pairs, at)
             total = p.sum(-1)
         yield Tile(here, torch.bmm(p, v[:, first:stop]), total, offset, lift)
 
@@ -280,10 +317,10 @@ def tiled_backward(
     for start in range(0, v.shape[1], rows):
         stop, first = min(start + rows, v.shape[1]), admitted.first(start, rows)
         tile, at, grad = (start, stop, first), start - first, grads[0][:, start:stop]
-        s, allowed = scores.raw(*tile), admitted(*tile, v.device)
+        s, pairs = scores.raw(*tile), admitted(*tile, v)
         d = w = None
         if inside:
-            d = admitted.keep(inside(*tile).exp_(), allowed, at)
+            d = admitted.keep(inside.weights(*tile), pairs, at)
             s.mul_(d)
         kept = s
         m, lift = (None, None) if lifts is None else (x[:, start:stop] for x in lifts)
@@ -291,23 +328,23 @@ def tiled_backward(
             s = s + outside(*tile)
         if m is not None and rule.shifts and (rule.shift_below == torch.inf or bool((m < 0).any())):
             s = s.clone() if d is not None and s is kept else s
-            admitted.keep(s, allowed, at, -torch.inf).sub_(m[..., None])
+            admitted.keep(s, pairs, at, log=True).sub_(m[..., None])
             p, slope = rule.shifted(s, m)
         else:
             p, slope = rule.both(s)
         if outside and not rule.additive:
-            w = outside(*tile, lift).exp_()
+            w = outside.weights(*tile, lift)
             p, slope = p * w, slope * w
-        admitted.keep(p, allowed, at)
+        admitted.keep(p, pairs, at)
         dv[:, first:stop].baddbmm_(p.transpose(1, 2), grad)
         ds = torch.bmm(grad, v[:, first:stop].transpose(1, 2))
         ds.add_(grads[1][:, start:stop, None])
         if w is not None:
             outside.back(p * ds, *tile)
-        admitted.keep(ds.mul_(slope), allowed, at)
+        admitted.keep(ds.mul_(slope), pairs, at)
         if outside and rule.additive:
             outside.back(ds.clone(), *tile)
         if d is not None:
-            inside.back(admitted.keep(kept.mul_(ds), allowed, at), *tile)
+            inside.back(admitted.keep(kept.mul_(ds), pairs, at), *tile)
             ds.mul_(d)
         scores.back(ds, *tile)

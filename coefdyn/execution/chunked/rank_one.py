@@ -37,7 +37,7 @@ from coefdyn.execution.growth import LIMIT_NATS, most_rank_one_nats, rank_one_na
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["rank_one_kernel"]
+__all__ = ["adjacent_pairs", "rank_one_kernel"]
 
 
 class _Piece(NamedTuple):
@@ -272,7 +272,7 @@ def _piece_backward(inputs: _Group, piece: _Piece, state, end, grad, ds) -> _Gra
     drows = torch.bmm(r, x.values.transpose(1, 2))
     drows[:, :, :size].tril_(-1)
     drows[:, :, size:].tril_(-1)
-    own, next_to = own_pairs(dscores).unflatten(1, (2, size)), _adjacent_pairs(drows)
+    own, next_to = own_pairs(dscores).unflatten(1, (2, size)), adjacent_pairs(drows)
 
     dq, dright = torch.bmm(dscores, x.stacked), torch.bmm(drows, x.stacked)
     dstacked = torch.bmm(x.values, dend.transpose(1, 2))
@@ -308,7 +308,7 @@ def _piece_backward(inputs: _Group, piece: _Piece, state, end, grad, ds) -> _Gra
     )
 
 
-def _adjacent_pairs(drows: Tensor) -> Float[Tensor, "B 2 C 1"]:
+def adjacent_pairs(drows: Tensor) -> Float[Tensor, "B 2 C 1"]:
     """Take the entries (i, i - 1) out of two squares side by side."""
     entries = drows.unflatten(2, (2, -1)).diagonal(-1, dim1=1, dim2=3)
     taken = entries[..., None].clone()
