@@ -52,6 +52,8 @@ LIMIT_NATS = 5.0
 MOST_NATS = 1e4
 #: tokens whose log scalings count as those of what was just written
 RECENT = 8
+#: tokens that a bound takes at a time, so that what it forms stays in cache
+STRETCH = 128
 
 
 def reflects(dynamics: CoefficientDynamics) -> bool:
@@ -87,14 +89,20 @@ def most_rank_one_nats(
     log_decay: Float[Tensor, "*#batch L n"],
 ) -> float:
     """At least the largest of ``rank_one_nats``: the first of its bounds, which decides for KDA."""
-    return float(_spread(left.detach(), right.detach() * (-log_decay.detach()).exp()).amax())
+    stretches = zip(*(x.detach().split(STRETCH, -2) for x in (left, right, log_decay)), strict=True)
+    found = [_products(a, b / g.exp()) for a, b, g in stretches]
+    return float(_spread(*(torch.cat(x, -1) for x in zip(*found, strict=True))).amax())
 
 
-def _spread(a: Float[Tensor, "*#batch L n"], b: Float[Tensor, "*#batch L n"]) -> Tensor:
-    """log ||I - a b^T||, where its n is 2 or more."""
-    kept = 1 - (a * b).sum(-1)
+def _products(a: Float[Tensor, "*#b L n"], b: Float[Tensor, "*#b L n"]) -> tuple[Tensor, Tensor]:
+    """a . b and |a| |b|."""
     norm = torch.linalg.vector_norm
-    square = (norm(a, dim=-1) * norm(b, dim=-1)).square()
+    return (a * b).sum(-1), norm(a, dim=-1) * norm(b, dim=-1)
+
+
+def _spread(product: Float[Tensor, "*batch L"], sizes: Float[Tensor, "*batch L"]) -> Tensor:
+    """log ||I - a b^T|| from the two ``_products``, where its n is 2 or more."""
+    kept, square = 1 - product, sizes.square()
     spread = (square * (square + 4 * kept)).clamp(min=0.0).sqrt()
     return (kept + (square + spread) / 2).clamp(min=1.0).log() / 2
 
@@ -115,7 +123,7 @@ def rank_one_nats(
     both = (left.square().sum(-1) * right.square().sum(-1)).log() / 2
     apart = torch.logaddexp(both, largest) - largest
     for a, b in ((left, right / d), (left / d, right)):
-        apart = torch.fmin(apart, _spread(a, b))
+        apart = torch.fmin(apart, _spread(*_products(a, b)))
     return apart.nan_to_num(nan=MOST_NATS).clamp(max=MOST_NATS)
 
 

@@ -7,7 +7,7 @@ what autograd keeps of it, ``allow_mutation_on_saved_tensors`` makes copies, and
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from unittest import mock
 
@@ -18,9 +18,10 @@ from torch.autograd.graph import allow_mutation_on_saved_tensors
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.mask import Mask
 from coefdyn.execution.chunked.operators import Kernel
 
-__all__ = ["backward_rows", "print_backward"]
+__all__ = ["STRUCTURES", "backward_rows", "design", "leaves", "print_backward"]
 
 #: what an evolution and a readout make the forward pass run
 STRUCTURES = (
@@ -36,16 +37,19 @@ READOUTS = {"identity": readout.identity, "softplus": readout.softplus}
 RESET = -20.0
 
 
-def _leaves(length: int, heads: int, dim: int, reset: float | None) -> dict[str, Tensor]:
+def leaves(
+    length: int, heads: Sequence[int], dim: int, reset: float | None = None
+) -> dict[str, Tensor]:
+    """Inputs of ``design`` in float64; one token in 32 forgets ``reset`` nats."""
     generator = torch.Generator().manual_seed(0)
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(heads, length, *shape, generator=generator, dtype=torch.float64)
+        return torch.randn(*heads, length, *shape, generator=generator, dtype=torch.float64)
 
     g = -functional.softplus(normal() - 3.0)
     gates = functional.logsigmoid(normal(dim)) / 16
     if reset is not None:
-        g[:, 16::32], gates[:, 16::32] = reset, reset
+        g[..., 16::32], gates[..., 16::32, :] = reset, reset
     return {
         "q": normal(dim),
         "k": functional.normalize(normal(dim), dim=-1),
@@ -57,7 +61,10 @@ def _leaves(length: int, heads: int, dim: int, reset: float | None) -> dict[str,
     }
 
 
-def _output(structure: str, phi: readout.Pointwise, x: dict[str, Tensor], method: str) -> Tensor:
+def design(
+    structure: str, phi: readout.Pointwise, x: dict[str, Tensor], only: Mask | None = None
+) -> CoefficientDynamics:
+    """A design of one of ``STRUCTURES`` from ``leaves``."""
     direction = x["z"] if "own" in structure else x["k"]
     name = structure.split(",")[0]
     evolutions: dict[str, Callable[[], evolution.Evolution]] = {
@@ -80,13 +87,14 @@ def _output(structure: str, phi: readout.Pointwise, x: dict[str, Tensor], method
         scaling=x["beta"] * x["q"].shape[-1] ** -0.5,
         readout=phi,
         normalizer=normalizer.One() if phi.is_linear else normalizer.RowSum(),
-    ).apply(x["v"], method=method)
+        mask=only,
+    )
 
 
 def _gradients(
     structure: str, phi: readout.Pointwise, x: dict[str, Tensor], method: str = "chunked"
 ) -> list[Tensor]:
-    y = _output(structure, phi, x, method)
+    y = design(structure, phi, x).apply(x["v"], method=method)
     weights = torch.randn(y.shape, generator=torch.Generator().manual_seed(1)).to(y)
     return torch.autograd.grad(y, list(x.values()), weights, materialize_grads=True)
 
@@ -113,9 +121,7 @@ def _needs_copies(call: Callable[[], list[Tensor]]) -> bool:
 
 def _errors(structure: str, phi: readout.Pointwise) -> dict[str, float]:
     """Largest relative error of a gradient in float32, with decays that forget, by both."""
-    exact = {
-        name: x.requires_grad_() for name, x in _leaves(256, heads=4, dim=32, reset=RESET).items()
-    }
+    exact = {name: x.requires_grad_() for name, x in leaves(256, [4], 32, RESET).items()}
     want = _gradients(structure, phi, exact, method="reference")
     rounded = {name: x.detach().float().requires_grad_() for name, x in exact.items()}
 
@@ -138,7 +144,8 @@ def backward_rows(quick: bool) -> list[dict[str, object]]:
         for structure in STRUCTURES:
             sizes = {"length": 256 if quick else 2048, "heads": 2 if quick else 16, "dim": 64}
             x = {
-                name: t.float().requires_grad_() for name, t in _leaves(**sizes, reset=None).items()
+                name: t.float().requires_grad_()
+                for name, t in leaves(sizes["length"], [sizes["heads"]], sizes["dim"]).items()
             }
 
             def ours(structure: str = structure, phi=phi, x=x) -> list[Tensor]:

@@ -95,7 +95,7 @@ class _Group:
         """Of [q; right] and [k; left], through the scores."""
         if self.safe:
             drows, dcolumns = torch.bmm(dscores, self.written), torch.bmm(dscores.mT, self.read)
-            return scaled(drows, self.reach), scaled(dcolumns, self.fade)
+            return drows.mul_(self.reach), dcolumns.mul_(self.fade)
         top, bottom = dscores.split(self.size, 1)
         grad = torch.cat([*top.chunk(2, 2), *_earlier(bottom).chunk(2, 2)])
         drows, dcolumns = (x.chunk(4) for x in lower_scores_backward(*self._pairs(), grad))
@@ -158,22 +158,22 @@ def _group_backward(x: _Group, solved, dq, dk, dwhole, dinner) -> tuple[Tensor |
     dscores[:, size:, size:] = torch.bmm(r, solved.mT).neg_().tril_(-1)
     dread = torch.cat([top[:, :, :n], r[:, :, :n]], 1)
     dwritten = torch.cat([bottom[:, n:], torch.bmm(solved, bottom).neg_()], 1)
-    direct = scaled(dread, x.reach), scaled(dwritten, x.fade)
     if x.g is None:
-        drows, dcolumns = (a + b for a, b in zip(x.pair_gradients(dscores), direct, strict=True))
-        return *_ordered(drows, dcolumns), None
+        drows = torch.baddbmm(dread, dscores, x.columns)
+        return *_ordered(drows, torch.baddbmm(dwritten, dscores.mT, x.rows)), None
 
     own, next_to = own_pairs(dscores[:, :size]), adjacent_pairs(dscores[:, size:])
     drows, dcolumns = x.pair_gradients(dscores)
-    drows += direct[0]
+    drows += dread * x.reach
     terms, later = (x.rows * drows).chunk(2, 1)
     terms -= (x.columns * dcolumns).unflatten(1, (2, size)).sum(1)
     terms[:, :-1] += later[:, 1:]
-    faded = (x.columns * direct[1]).unflatten(1, (2, size)).sum(1)
+    direct = dwritten.mul_(x.fade)
+    faded = (x.columns * direct).unflatten(1, (2, size)).sum(1)
     dg = terms.flip(1).cumsum_(1).flip(1).add_(_later(faded.cumsum_(1)))
     dg += (dwhole.diagonal(dim1=1, dim2=2) * x.whole)[:, None]
 
-    dcolumns += direct[1]
+    dcolumns += direct
     (rows, earlier), columns = x.rows.chunk(2, 1), x.columns.unflatten(1, (2, size))
     own, pairs = own.unflatten(1, (2, size)), dcolumns.unflatten(1, (2, size))
     drows[:, :size] += (own * columns).sum(1)
