@@ -201,15 +201,12 @@ class RankOneScores:
 
     def raw(self, start: int, stop: int, first: int) -> Tensor:
         t, begin, size = start // self.rows, first // self.rows, stop - start
-        inner = self.inner[:, t, :size, :size]
-        if t == begin:
-            return inner.clone()
-        pulled = [self.q[:, t, :size]]
+        self.pulled = [self.q[:, t, :size]] if t > begin else []
         for c in range(t - 1, begin, -1):
-            pulled.append(torch.bmm(pulled[-1], self.whole[:, c]))
-        self.pulled = torch.stack(pulled[::-1], 1)
-        far = torch.matmul(self.pulled, self.k[:, begin:t].transpose(2, 3))
-        return torch.cat([far.transpose(1, 2).flatten(2), inner], 2)
+            self.pulled.append(torch.bmm(self.pulled[-1], self.whole[:, c]))
+        self.pulled.reverse()
+        far = (torch.bmm(q, self.k[:, begin + i].mT) for i, q in enumerate(self.pulled))
+        return torch.cat([*far, self.inner[:, t, :size, :size]], 2)
 
     def back(self, grad: Tensor, start: int, stop: int, first: int) -> None:
         if self.dq is None:
@@ -217,13 +214,15 @@ class RankOneScores:
             self.dwhole, self.dinner = torch.zeros_like(self.whole), torch.zeros_like(self.inner)
         t, begin, size = start // self.rows, first // self.rows, stop - start
         self.dinner[:, t, :size, :size] = grad[:, :, start - first :]
-        if t == begin:
-            return
-        far = grad[:, :, : start - first].unflatten(2, (t - begin, self.rows)).transpose(1, 2)
-        self.dk[:, begin:t] += torch.matmul(far.transpose(2, 3), self.pulled)
-        direct = torch.matmul(far, self.k[:, begin:t])
-        total = direct[:, 0]
-        for c in range(begin + 1, t):
-            self.dwhole[:, c] += torch.bmm(self.pulled[:, c - begin].transpose(1, 2), total)
-            total = torch.baddbmm(direct[:, c - begin], total, self.whole[:, c].transpose(1, 2))
-        self.dq[:, t, :size] = total
+        total = None
+        for c in range(begin, t):
+            far = grad[:, :, (c - begin) * self.rows : (c - begin + 1) * self.rows]
+            q = self.pulled[c - begin]
+            self.dk[:, c] += torch.bmm(far.mT, q)
+            direct = torch.bmm(far, self.k[:, c])
+            if total is not None:
+                self.dwhole[:, c] += torch.bmm(q.mT, total)
+                direct.baddbmm_(total, self.whole[:, c].mT)
+            total = direct
+        if total is not None:
+            self.dq[:, t, :size] = total
