@@ -151,3 +151,30 @@ def test_answer_and_picture_share_one_view(path: str, size: tuple[int, int], vis
       return bar + Math.max(...boxes.map((b) => b.bottom)) - Math.min(...boxes.map((b) => b.top));
     }"""
     assert page.evaluate(span) <= size[1]
+
+
+INSIDE = """(e) => {
+  const { top, bottom } = e.getBoundingClientRect();
+  return Math.max(0, Math.min(bottom, innerHeight) - Math.max(top, 0)) / (bottom - top);
+}"""
+
+
+@pytest.mark.parametrize("size", [(1280, 720), (360, 740)])
+def test_training_is_in_sight_when_it_begins(size: tuple[int, int], visit: Open) -> None:
+    page = visit("design/train.html", width=size[0]).page
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.emulate_media(reduced_motion="reduce")
+    page.click("[data-cd=train-start]")
+    settle(page)
+    for part, share in (("train-start", 1), ("train-accuracy", 1), ("train-matrix", 0.5)):
+        assert page.locator(f"[data-cd={part}]").evaluate(INSIDE) >= share, part
+
+
+def test_on_a_phone_the_path_of_the_lab_plays_in_sight(visit: Open) -> None:
+    page = visit("index.html", width=360).page
+    page.set_viewport_size({"width": 360, "height": 740})
+    page.click("[data-cd=all-controls] >> nth=0")
+    page.click("[data-cd=path-play] >> nth=0")
+    settle(page)
+    for part in ("matrix", "answer-words", "path-play"):
+        assert page.locator(f"[data-cd={part}] >> nth=0").evaluate(INSIDE) == 1, part

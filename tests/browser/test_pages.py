@@ -316,16 +316,30 @@ def test_what_people_type_finds_the_page_that_answers(visit: Open) -> None:
     queries = yaml.safe_load((Path(__file__).parent / "queries.yml").read_text(encoding="utf-8"))
     assert len(queries) >= 40
     missed = {}
+    page = visit("search.html").page
+    home = page.url
     for asked, answers in queries.items():
-        page = visit(f"search.html?q={quote(asked)}").page
+        page.goto(f"{home}?q={quote(asked)}")
         page.wait_for_function(LISTED)
         found = page.evaluate(FOUND)
         if not {*found[:2]} & {*answers}:
             missed[asked] = found[:3]
         kinds = [one.startswith("api/") for one in found]
         assert kinds == sorted(kinds), f"{asked}: the reference stands before a chapter"
-        page.close()
     assert missed == {}
+
+
+def test_the_book_in_a_folder_is_searched_and_shown(visit: Open, site: Path) -> None:
+    """As one folder, opened from a disk: nothing is fetched there."""
+    home = site.as_uri() + "/"
+    page = visit("search.html?q=delta+rule", base=home).whole().page
+    page.wait_for_function(LISTED)
+    assert page.evaluate(FOUND)[0].endswith("architectures/deltanet")
+    page = visit("demonstrations.html", base=home).page
+    page.click("a[href='index.html#deck=1']")
+    page.wait_for_selector("[data-cd=slide-place]:text-is('1 of 8')")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => !document.querySelector('[data-cd=slide-keys] b').textContent")
 
 
 def test_figures_work_in_a_frame_without_storage(visit: Open, address: str) -> None:
