@@ -172,8 +172,7 @@ export function encodeSettings(s, home = SHIPPED_HOME) {
   const base = withPreset(defaultSettings({ ...home, tokens: s.tokens, text: s.text }), s.preset);
   Object.assign(base, { tokens: home.tokens, length, text: s.tokens === "facts" ? home.text : s.text });
   const parts = [`preset=${s.preset}`];
-  const tells = (key) => s[key] !== base[key] && (s.morph_to || applies(key, s)); // what a design does not use is not told
-  for (const key of SCALAR_KEYS) if (tells(key)) parts.push(`${key}=${encodeURIComponent(s[key])}`);
+  for (const key of SCALAR_KEYS) if (s[key] !== base[key]) parts.push(`${key}=${encodeURIComponent(s[key])}`);
   if (s.morph_to) parts.push(`morph_to=${s.morph_to}`);
   for (const [name, values] of Object.entries(s.points)) parts.push(`${name}=${values.join(",")}`);
   return parts.join("&");
