@@ -1,57 +1,31 @@
-"""Every served page asks no other host, reports no error, and axe-core finds nothing serious.
+"""axe-core finds nothing serious in the dark, on slides, or where code is shown.
 
-Four of them in the dark as well, and slides. One visit for all three, since opening a page is most
-of the work.
+Every page in the light is looked at in test_pages.py, whose visit does for both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from browser.axe import findings
 from browser.conftest import Visit
-from browser.test_pages import PAGES
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Visit]
 DARK = ("index.html", "notation.html", "start.html", "architectures/gated_deltanet.html")
-SERIOUS = ("serious", "critical")
-#: pages whose highlighted code is looked at too: it has one markup and the same few colours
-#: everywhere, and its spans are most of a page's elements
-CODE = ("start.html", "architectures/gated_deltanet.html")
-
-
-#: Beside what has an impact that counts: one landmark is told from another by its name.
-NAMED = ("landmark-unique",)
-OPTIONS = {
-    "resultTypes": ["violations"],
-    "rules": {"label-content-name-mismatch": {"enabled": True}},  # off by itself
-}
-
-
-def findings(page: Any, *, code: bool = False) -> list[str]:
-    """What axe-core finds serious on a page, in words."""
-    from axe_playwright_python.sync_playwright import Axe
-
-    measured = None if code else {"exclude": [".highlight"]}
-    found = Axe().run(page, context=measured, options=OPTIONS)
-    return [
-        f"{rule['id']}: {node['html'][:160]} | {node['failureSummary'][:300]}"
-        for rule in found.response["violations"]
-        if rule["impact"] in SERIOUS or rule["id"] in NAMED
-        for node in rule["nodes"][:3]
-    ]
+#: pages of each kind, with all their code, as a server gives them
+LIGHT = ("start.html", "architectures/gated_deltanet.html", "search.html", "predictions.html")
 
 
 @pytest.mark.parametrize(
-    ("path", "scheme"), [(path, "light") for path in PAGES] + [(path, "dark") for path in DARK]
+    ("path", "scheme"), [(path, "light") for path in LIGHT] + [(path, "dark") for path in DARK]
 )
 def test_a_served_page_is_whole_and_has_no_serious_finding(
     path: str, scheme: str, visit: Open
 ) -> None:
     page = visit(path, scheme=scheme).whole().page
-    assert findings(page, code=path in CODE) == []
+    assert findings(page, code=True) == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

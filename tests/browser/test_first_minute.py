@@ -177,4 +177,16 @@ def test_on_a_phone_the_path_of_the_lab_plays_in_sight(visit: Open) -> None:
     page.click("[data-cd=path-play] >> nth=0")
     settle(page)
     for part in ("matrix", "answer-words", "path-play"):
-        assert page.locator(f"[data-cd={part}] >> nth=0").evaluate(INSIDE) == 1, part
+        assert page.locator(f"[data-cd={part}] >> nth=0").evaluate(INSIDE) > 0.95, part
+
+
+def test_a_slide_held_upright_has_the_answer_below_its_matrix(visit: Open) -> None:
+    page = visit("index.html", width=360).page
+    page.set_viewport_size({"width": 360, "height": 740})
+    for number in (1, 5):
+        page.evaluate(f"location.hash = 'deck={number}'")
+        page.wait_for_selector(f"[data-cd=slide-place]:text-is('{number} of 8')")
+        settle(page)
+        for part in ("slide-place", "matrix", "answer", "slide-leave"):
+            assert page.locator(f"[data-cd={part}] >> nth=0").evaluate(INSIDE) == 1, part
+        assert page.evaluate("() => document.querySelector('.cdx-slide').scrollWidth") <= 360

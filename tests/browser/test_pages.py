@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urldefrag, urlsplit
 
 import pytest
 import yaml
+from browser.axe import findings
 from browser.conftest import Visit
 from PIL import Image
 
@@ -62,15 +63,20 @@ CUT = """() => [...document.querySelectorAll(".prev-next-area a")]
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_opened_as_a_file_is_whole_and_fits_a_phone(
+def test_page_opened_as_a_file_is_whole_fits_a_phone_and_has_no_serious_finding(
     path: str, visit: Open, site: Path
 ) -> None:
-    """One visit for both. A served page on a desktop is visited in test_accessibility.py."""
+    """One visit for all, with every fold open; opening a page is most of the work.
+
+    Pages as a server gives them are looked at in test_accessibility.py.
+    """
     page = visit(path, width=PHONE, base=site.as_uri() + "/").whole().page
     assert page.evaluate(WIDER) == []
     assert page.evaluate(CUT) == []
     page.evaluate("() => document.querySelectorAll('details').forEach((e) => { e.open = true; })")
     assert page.evaluate(WIDER) == []
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert findings(page) == []
 
 
 FIGURES = """() => [...document.querySelectorAll(".cell_output a.image-reference")]

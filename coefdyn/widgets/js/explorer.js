@@ -118,6 +118,7 @@ function showParts(app) {
 // A page makes a slide of its figure, and takes it back with null. A slide asks no question first.
 function present(app, detail) {
   app.present = detail;
+  app.view = ""; // another slide of the deck is built anew
   app.skip?.();
   app.locked = false;
   if (detail) app.root.tabIndex = -1;
