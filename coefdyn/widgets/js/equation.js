@@ -50,7 +50,7 @@ const INGREDIENT_WORDS = {
 };
 
 // What stands where an ingredient does nothing.
-const NOTHING = { structure: "I", scaling: "1", readout: "id", beside: "", normalizer: "1" };
+const NOTHING = { structure: "I", scaling: "1", readout: "id", beside: "·", normalizer: "1" };
 const PICTURE_OF = { evolution: "plane", scaling: "impulse", readout: "readout", normalizer: "matrix" };
 
 // "β|t|/√n" to β with a small t: every other piece between bars is small and low, ^ lifts.
