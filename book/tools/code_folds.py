@@ -1,7 +1,8 @@
-"""The two ways to read a page: Ideas folds all code, Code opens the code that is worth reading.
+"""The two ways to read a page: Ideas has no code, Code opens the code that is worth reading.
 
-Code that only draws a figure, prints a table or starts an explorer is folded either way. A cell
-tagged `key` is never folded: it is a step of a derivation.
+Code that only draws a figure, prints a table or starts an explorer is folded in Code. A cell tagged
+`key` is not: it is a step of a derivation. In Ideas the style sheet leaves out code, folded or not,
+and what it prints.
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ CELL = re.compile(
     r'(?P<input><div class="cell_input docutils container">\s*'
     r'<div class="highlight-[^"]*"><div class="highlight"><pre>(?P<code>.*?)</pre></div>\s*'
     r"</div>\s*</div>)",
+    re.DOTALL,
+)
+#: A cell that its author has folded, with the name that MyST-NB gives it.
+HIDDEN = re.compile(
+    r'(<p class="collapsed admonition-title">)Show code cell \w+(</p>\s*'
+    r'<p class="expanded admonition-title">)Hide code cell \w+(</p>\s*</summary>\s*)'
+    r'(?=<div class="cell_input[^>]*>\s*<div[^>]*><div class="highlight"><pre>(?P<code>.*?)</pre>)',
     re.DOTALL,
 )
 #: Calls in code that only displays: figures, tables, explorers.
@@ -43,7 +51,7 @@ REMEMBERED = (
 )
 READING = (
     '<fieldset class="cd-reading"><legend>Read</legend>'
-    '<label title="Text, formulas and figures; code is folded"><input type="radio" '
+    '<label title="Text, formulas and figures, without code"><input type="radio" '
     'name="cd-reading" value="ideas"><span>Ideas</span></label>'
     '<label title="Code as well"><input type="radio" name="cd-reading" value="code" checked>'
     "<span>Code</span></label></fieldset>"
@@ -59,18 +67,24 @@ LEFT_OUT = '<p class="cd-left-out" role="status" data-cd="left-out"></p>'
 
 def fold_code(text: str) -> str:
     """Page with each cell's code in a fold of its own that states its length."""
+    text = HIDDEN.sub(lambda found: _length(found)[1].join(found.group(1, 2, 3)), text)
     return CELL.sub(_folded, text)
+
+
+def _length(found: re.Match[str]) -> tuple[str, str]:
+    """A cell's code, and the name of its fold."""
+    code = html.unescape(TAG.sub("", found["code"])).strip()
+    lines = code.count("\n") + 1
+    return code, f"Code, {lines} {'line' if lines == 1 else 'lines'}"
 
 
 def _folded(found: re.Match[str]) -> str:
     if "tag_key" in found["kind"] or "hide" in found["kind"]:
         return found[0]
-    code = html.unescape(TAG.sub("", found["code"])).strip()
-    lines = code.count("\n") + 1
+    code, name = _length(found)
     only_shows = SHOWS.search(code) and not SAYS.search(code)
     kind, state = ("cd-shows", "") if only_shows else ("cd-says", " open")
-    words = "line" if lines == 1 else "lines"
-    summary = f"<summary>Code, {lines} {words}</summary>"
+    summary = f"<summary>{name}</summary>"
     fold = f'<details class="cd-code {kind}"{state}>{summary}{found["input"]}</details>'
     return f"{found[1]}{fold}"
 

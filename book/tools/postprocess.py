@@ -13,6 +13,7 @@ Each change is a function from a page's text to its text, which changes nothing 
 - pictures state their size, so that nothing moves when they arrive;
 - code can be folded, and a page has the switches that apply to it (`code_folds`);
 - the landing has the demonstrations as slides (`deck`);
+- figures have their words as captions, and provenance is one quiet line (`captions`);
 - the style sheet receives a chapter's number, with which it numbers the figures.
 """
 
@@ -27,6 +28,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
+from book.tools.captions import caption_figures, fold_provenance
 from book.tools.code_folds import fold_code, with_switches
 from book.tools.deck import with_deck
 from book.tools.programs import put_programs
@@ -39,6 +41,10 @@ STATE = re.compile(
 #: Characters; shorter texts are not worth a reference.
 LONG = 500
 FOLD = re.compile(r'<summary aria-label="Toggle hidden content">')
+#: the box to search in has a text of its own, which is its name
+SEARCH = re.compile(
+    r'(<button class="btn search-button-field [^>]*?) title="Search" [^>]*?="Search"'
+)
 BRANCH = re.compile(r'(<li class="toctree-l\d[^"]*"><a [^>]*>)([^<]*)(</a><details[^>]*><summary)>')
 #: its entries are no list items in the sense of ARIA
 CITATIONS = re.compile(r'<div role="list" class="citation-list">')
@@ -107,6 +113,7 @@ def postprocess_page(page: Path, site: Path) -> str:
     """Text of one page with its last changes."""
     text = page.read_text(encoding="utf-8")
     text = FOLD.sub("<summary>", text)
+    text = SEARCH.sub(r"\1", text)
     text = BRANCH.sub(r'\1\2\3 aria-label="Pages of \2">', text)
     text = CITATIONS.sub('<div class="citation-list">', text)
     text = GOAL.sub(r"\1", text)
@@ -120,6 +127,7 @@ def postprocess_page(page: Path, site: Path) -> str:
         text = text.replace("<head>", f"<head>{STORAGE}", 1)
     if WAIT not in text:
         text = text.replace("</head>", f"{WAIT}</head>", 1)
+    text = fold_provenance(caption_figures(text))
     text = _with_number(with_deck(with_switches(fold_code(text))))
     return _with_early_font(text, "../" * (len(page.relative_to(site).parts) - 1))
 

@@ -70,6 +70,8 @@ def _names(thing: object) -> set[str]:
 
 
 def _process(app: Any, what: str, name: str, thing: object, options: Any, lines: list[str]) -> None:
+    if lines and lines[0].startswith("Alias for field number"):  # its named tuple says more
+        lines.clear()
     lines[:] = readable(lines, _names(thing))
 
 

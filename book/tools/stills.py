@@ -97,6 +97,10 @@ def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:
     return count
 
 
+#: What is left out of an own design's name, which has to fit above a panel.
+REST = re.compile(r", eta \w+, b \w+")
+
+
 def still_of(record: Mapping[str, Any]) -> Still | None:
     """Still of a widget's saved record; None for a widget outside the library."""
     from coefdyn import widgets
@@ -115,8 +119,10 @@ def still_of(record: Mapping[str, Any]) -> Still | None:
         from coefdyn.lab.train.kept_runs import kept_run, kept_still
 
         kept = kept_run(state["settings"])
+        for run in kept.runs if kept else ():
+            run["name"] = REST.sub("", run["name"])
         draw = None if kept is None else lambda: kept_still(kept)
-        return Still(PageTraining.from_state(state).words(), draw)
+        return Still(REST.sub("", PageTraining.from_state(state).words()), draw)
     figure = getattr(widgets, name, None)
     if isinstance(figure, type) and issubclass(figure, SmallFigure):
         return Still(figure.from_state(state).words())

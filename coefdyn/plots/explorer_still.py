@@ -32,6 +32,9 @@ __all__ = ["VIEWS", "Still", "explorer_still", "take_still"]
 VIEWS: tuple[str, ...] = ("matrix", "impulse", "plane", "readout")
 """Parts of an explorer that a still can show."""
 
+TEXT = "#3A4554"
+"""Colour of words along the axes, as in the style file."""
+
 _WIDTH = 7.6
 
 
@@ -48,6 +51,9 @@ class _Shown(Protocol):
     readout_range: tuple[float, float, float, float]
 
     def curve(self, scores: Tensor) -> Tensor: ...
+
+    @property
+    def labels(self) -> Sequence[str]: ...
 
     def words(self) -> str: ...
 
@@ -73,6 +79,7 @@ class Still:
         epsilon: threshold of the near-zero set.
         normalized: whether ``coefficients`` are divided by eta.
         summary: design, settings and numbers in words.
+        words: of the text along both axes of the matrix; none for tokens that are no text.
     """
 
     coefficients: Float[Tensor, "L L"]
@@ -87,6 +94,7 @@ class Still:
     epsilon: float
     normalized: bool
     summary: str
+    words: tuple[str, ...] = ()
 
 
 def take_still(shown: _Shown) -> Still:
@@ -106,6 +114,7 @@ def take_still(shown: _Shown) -> Still:
         epsilon=shown.settings["epsilon"],
         normalized=shown.normalized,
         summary=shown.words(),
+        words=tuple(shown.labels) if shown.settings["tokens"] == "facts" else (),
     )
 
 
@@ -183,6 +192,12 @@ def draw_matrix(axis: Axes, still: Still) -> None:
         axis.add_patch(plt.Rectangle(corner, width, height, fill=False, ec=color, lw=1.2))
     axis.set_xticks([column], [f"j = {column + 1}"], color=INGREDIENT_COLORS["evolution"])
     axis.set_yticks([row], [f"i = {row + 1}"], color=INGREDIENT_COLORS["normalizer"])
+    if still.words:
+        places = range(len(still.words))
+        axis.set_xticks(places, still.words, rotation=90, fontsize=7, color=TEXT)
+        axis.set_yticks(places, still.words, fontsize=7, color=TEXT)
+        axis.get_xticklabels()[column].set(color=INGREDIENT_COLORS["evolution"], weight="bold")
+        axis.get_yticklabels()[row].set(color=INGREDIENT_COLORS["normalizer"], weight="bold")
     axis.set_title(r"$\alpha_{ij}/\eta_i$" if still.normalized else r"$\alpha_{ij}$")
     axis.spines[:].set_visible(False)
     axis.grid(False)

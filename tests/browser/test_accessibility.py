@@ -1,6 +1,6 @@
-"""Every served page asks no other host, reports no error, and axe-core finds nothing serious.
+"""axe-core finds nothing serious in the dark, on slides, or where code is shown.
 
-Four of them in the dark as well. One visit for all three, since opening a page is most of the work.
+Every page in the light is looked at in test_pages.py, whose visit does for both.
 """
 
 from __future__ import annotations
@@ -8,36 +8,40 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from browser.axe import findings
 from browser.conftest import Visit
-from browser.test_pages import PAGES
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Visit]
 DARK = ("index.html", "notation.html", "start.html", "architectures/gated_deltanet.html")
-SERIOUS = ("serious", "critical")
-#: pages whose highlighted code is looked at too: it has one markup and the same few colours
-#: everywhere, and its spans are most of a page's elements
-CODE = ("start.html", "architectures/gated_deltanet.html")
+#: pages of each kind, with all their code, as a server gives them
+LIGHT = ("start.html", "architectures/gated_deltanet.html", "search.html", "predictions.html")
 
 
 @pytest.mark.parametrize(
-    ("path", "scheme"), [(path, "light") for path in PAGES] + [(path, "dark") for path in DARK]
+    ("path", "scheme"), [(path, "light") for path in LIGHT] + [(path, "dark") for path in DARK]
 )
 def test_a_served_page_is_whole_and_has_no_serious_finding(
     path: str, scheme: str, visit: Open
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     page = visit(path, scheme=scheme).whole().page
-    measured = None if path in CODE else {"exclude": [".highlight"]}
-    found = Axe().run(page, context=measured, options={"resultTypes": ["violations"]})
-    told = [
-        f"{rule['id']}: {node['html'][:160]} | {node['failureSummary'][:300]}"
-        for rule in found.response["violations"]
-        if rule["impact"] in SERIOUS
-        for node in rule["nodes"][:3]
-    ]
-    assert told == []
+    assert findings(page, code=True) == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_slides_have_no_serious_finding(scheme: str, visit: Open) -> None:
+    page = visit("index.html", scheme=scheme).page
+    for number in (1, 5):
+        page.evaluate(f"location.hash = 'deck={number}'")
+        page.wait_for_selector(f"[data-cd=slide-place]:text-is('{number} of 8')")
+        assert findings(page) == [], number
+    page.keyboard.press("Escape")
+    page.click("[data-cd=all-controls]")
+    assert findings(page) == [], "the lab"
+    page = visit("design/train.html", scheme=scheme).page
+    page.click("[data-cd=present]")
+    page.wait_for_selector(".cdx-train[data-layout=slide]")
+    assert findings(page) == [], "training"
 
 
 def test_everything_on_the_landing_page_is_reached_by_keyboard(visit: Open) -> None:

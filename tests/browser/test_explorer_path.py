@@ -85,9 +85,9 @@ def test_the_equation_has_the_chosen_ingredients(open_page: Open) -> None:
     def parts() -> list[str]:
         return [text(page, f"symbol-{name}") for name in names]
 
-    assert parts() == ["∏ at (I − βt ztztᵀ)", "βj/√n", "·", "·"]
+    assert parts() == ["∏ at (I − βt ztztᵀ)", "βj/√n", "id", "1"]
     press(page, "preset-softmax_attention")
-    assert parts() == ["·", "1/√n", "exp", "Σj αij"]
+    assert parts() == ["I", "1/√n", "exp", "Σj αij"]
     page.hover("[data-cd=symbol-readout]")
     settle(page)
     lit = "n => n.map(e => e.className).filter(c => c.includes('cdx-lit')).length"

@@ -14,6 +14,7 @@ from urllib.parse import quote, unquote, urldefrag, urlsplit
 
 import pytest
 import yaml
+from browser.axe import findings
 from browser.conftest import Visit
 from PIL import Image
 
@@ -62,15 +63,20 @@ CUT = """() => [...document.querySelectorAll(".prev-next-area a")]
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_page_opened_as_a_file_is_whole_and_fits_a_phone(
+def test_page_opened_as_a_file_is_whole_fits_a_phone_and_has_no_serious_finding(
     path: str, visit: Open, site: Path
 ) -> None:
-    """One visit for both. A served page on a desktop is visited in test_accessibility.py."""
+    """One visit for all, with every fold open; opening a page is most of the work.
+
+    Pages as a server gives them are looked at in test_accessibility.py.
+    """
     page = visit(path, width=PHONE, base=site.as_uri() + "/").whole().page
     assert page.evaluate(WIDER) == []
     assert page.evaluate(CUT) == []
     page.evaluate("() => document.querySelectorAll('details').forEach((e) => { e.open = true; })")
     assert page.evaluate(WIDER) == []
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert findings(page) == []
 
 
 FIGURES = """() => [...document.querySelectorAll(".cell_output a.image-reference")]
@@ -316,16 +322,30 @@ def test_what_people_type_finds_the_page_that_answers(visit: Open) -> None:
     queries = yaml.safe_load((Path(__file__).parent / "queries.yml").read_text(encoding="utf-8"))
     assert len(queries) >= 40
     missed = {}
+    page = visit("search.html").page
+    home = page.url
     for asked, answers in queries.items():
-        page = visit(f"search.html?q={quote(asked)}").page
+        page.goto(f"{home}?q={quote(asked)}")
         page.wait_for_function(LISTED)
         found = page.evaluate(FOUND)
         if not {*found[:2]} & {*answers}:
             missed[asked] = found[:3]
         kinds = [one.startswith("api/") for one in found]
         assert kinds == sorted(kinds), f"{asked}: the reference stands before a chapter"
-        page.close()
     assert missed == {}
+
+
+def test_the_book_in_a_folder_is_searched_and_shown(visit: Open, site: Path) -> None:
+    """As one folder, opened from a disk: nothing is fetched there."""
+    home = site.as_uri() + "/"
+    page = visit("search.html?q=delta+rule", base=home).whole().page
+    page.wait_for_function(LISTED)
+    assert page.evaluate(FOUND)[0].endswith("architectures/deltanet")
+    page = visit("demonstrations.html", base=home).page
+    page.click("a[href='index.html#deck=1']")
+    page.wait_for_selector("[data-cd=slide-place]:text-is('1 of 8')")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_function("() => !document.querySelector('[data-cd=slide-keys] b').textContent")
 
 
 def test_figures_work_in_a_frame_without_storage(visit: Open, address: str) -> None:

@@ -66,6 +66,23 @@ def test_a_chosen_cell_shows_curves_reason_and_the_way_to_the_explorer(visit: Op
     assert "preset=gated_deltanet" in page.url
 
 
+@pytest.mark.parametrize("size", [(360, 740), (1280, 720)])
+def test_the_answer_of_a_cell_is_in_sight_beside_it(size: tuple[int, int], visit: Open) -> None:
+    page = visit(PAGE, width=size[0]).page
+    page.set_viewport_size({"width": size[0], "height": size[1]})
+    below = page.locator(".cd-scoreboard ~ *, .bd-article section").last
+    before = below.evaluate("(e) => e.getBoundingClientRect().bottom + scrollY")
+    for row in ("softmax attention", "Gated DeltaNet"):
+        cell = page.locator(".cd-scoreboard tbody tr", has_text=row).first.locator("summary").first
+        cell.click()
+        seen, chosen = cell.bounding_box(), page.locator(".cd-chosen").bounding_box()
+        assert seen["y"] > 0 and seen["y"] + seen["height"] <= chosen["y"] + 1
+        assert chosen["y"] + chosen["height"] <= size[1] + 1
+    assert below.evaluate("(e) => e.getBoundingClientRect().bottom + scrollY") == before
+    cell.click()
+    assert page.locator(".cd-scoreboard[data-chosen]").count() == 0
+
+
 def test_the_board_fits_its_column_and_scrolls_alone_on_a_phone(visit: Open) -> None:
     page = visit(PAGE).page
     box = page.locator(".cd-scoreboard .cd-scroll")

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from book.tools.bundle import bundle
+from book.tools.captions import caption_figures, fold_provenance
 from book.tools.code_folds import fold_code, with_switches
 from book.tools.postprocess import STATE, _modules_once, postprocess_page
 from book.tools.styles import without_unused
@@ -157,3 +158,47 @@ def test_a_page_asks_for_one_sheet_and_one_script(tmp_path: Path) -> None:
         )
     bundle(tmp_path)
     assert (tmp_path / "part/page.html").read_text(encoding="utf-8") == text
+
+
+def test_a_cell_that_its_author_folds_is_called_as_every_other() -> None:
+    summary = (
+        '<details class="admonition hide above-input">\n<summary>\n'
+        '<p class="collapsed admonition-title">Show code cell source</p>\n'
+        '<p class="expanded admonition-title">Hide code cell source</p>\n</summary>\n'
+    )
+    inner = cell("a = 1\nb = 2").partition("\n")[2]
+    page = f'<div class="cell tag_hide-input docutils container">\n{summary}{inner}'
+    folded = fold_code(page)
+    assert folded.count('admonition-title">Code, 2 lines</p>') == 2
+    assert fold_code(folded) == folded
+    named = page.replace("Show code cell source", "The layer").replace("Hide code cell source", "")
+    assert fold_code(named) == named
+
+
+CAPTION = (
+    "<p><em>parity, profile standard: 24 runs, seeds 0, 1, cpu (AMD EPYC), torch 2.13.0+cpu, "
+    "code 8aa74597d799, 2026-11-22.</em></p>"
+)
+
+
+def test_provenance_is_one_quiet_line() -> None:
+    folded = fold_provenance(CAPTION)
+    summary = "<summary>24 runs: how they were made</summary>"
+    assert folded.startswith(f'<details class="cd-made">{summary}<p>parity, profile')
+    assert "8aa74597d799, 2026-11-22.</p></details>" in folded and "<em>" not in folded
+    assert fold_provenance(folded) == folded
+    table = "<p><em>Batch 4, n = 64, AMD EPYC, 1 thread, torch 2.13.0+cpu, 2026-11-23.</em></p>"
+    assert fold_provenance(table).startswith("<p><em>Batch 4, n = 64.</em></p><details")
+    for kept in ("<p><em>A word</em> in a text.</p>", "<p><em>parity: not yet run.</em></p>"):
+        assert fold_provenance(kept) == kept
+
+
+def test_the_words_of_a_drawn_figure_are_its_caption() -> None:
+    link = '<a class="reference internal image-reference" href="../_images/a.png">'
+    picture = '<img alt="A line that falls." src="../_images/a.png" style="width: 9px;" />'
+    page = f"{link}{picture}\n</a>"
+    told = caption_figures(page)
+    assert told == f'{page}<p class="cd-caption" aria-hidden="true">A line that falls.</p>'
+    assert caption_figures(told) == told
+    other = page.replace("_images", "_static")
+    assert caption_figures(other) == other

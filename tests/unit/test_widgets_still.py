@@ -53,6 +53,17 @@ def test_still_is_drawn_between_two_designs() -> None:
     plt.close(explorer_still(explorer))
 
 
+def test_a_text_stands_along_both_axes_of_its_still() -> None:
+    explorer = Explorer("gated_deltanet")
+    figure = explorer_still(explorer)
+    matrix = figure.axes[0]
+    words = explorer.shown().labels
+    assert [label.get_text() for label in matrix.get_xticklabels()] == words
+    assert [label.get_text() for label in matrix.get_yticklabels()] == words
+    assert take_still(Explorer("gla", length=8).shown()).words == ()
+    plt.close(figure)
+
+
 def test_still_counts_positions_like_the_explorer() -> None:
     explorer = Explorer("gla", length=8, column=3, row=5)
     still = take_still(explorer.shown())

@@ -188,8 +188,8 @@ def _cell(task: str, row: str, outcome: Outcome | None) -> str:
         f"[{interval.low:.2f}, {interval.high:.2f}], learning rate {rate:g}. {reached}.</p>"
         f"{curves_svg(outcome)}<p>{said}</p>"
     )
-    shown = f'<b>{interval.mean:.2f}</b><small class="cd-came">{mark}</small>'
-    label = f'aria-label="{name}: {interval.mean:.2f}, forecast {mark}"'
+    shown = f'<b>{interval.mean:.2f}</b> <small class="cd-came">{mark}</small>'
+    label = f'aria-label="{name} and its forecast: {interval.mean:.2f} {mark}"'
     return (
         f'<td data-value="{interval.mean:.4f}" data-came="{came}" '
         f'style="--cd-share:{100 * max(interval.mean, 0):.0f}%"><details>'
@@ -265,7 +265,10 @@ SCRIPT = """
     const cell = event.target.closest("summary")?.parentElement;
     if (!cell) return;
     event.preventDefault();
+    const again = cell.open;
     for (const other of body.querySelectorAll("details[open]")) other.open = false;
+    board.toggleAttribute("data-chosen", !again); // a second press lets go of the answer
+    if (again) return;
     cell.open = true;
     chosen.replaceChildren(...cell.querySelector("div").cloneNode(true).childNodes);
     const design = cell.closest("tr").querySelector("th a");
@@ -276,6 +279,9 @@ SCRIPT = """
       line.append(link);
       chosen.append(line);
     }
+    chosen.scrollTop = 0;
+    const hidden = cell.getBoundingClientRect().bottom - chosen.getBoundingClientRect().top;
+    if (hidden > 0) scrollBy(0, hidden + 8);
   });
 })();
 """

@@ -49,6 +49,8 @@ const INGREDIENT_WORDS = {
   },
 };
 
+// What stands where an ingredient does nothing.
+const NOTHING = { structure: "I", scaling: "1", readout: "id", beside: "·", normalizer: "1" };
 const PICTURE_OF = { evolution: "plane", scaling: "impulse", readout: "readout", normalizer: "matrix" };
 
 // "β|t|/√n" to β with a small t: every other piece between bars is small and low, ^ lifts.
@@ -81,7 +83,7 @@ function equationPart(app, key, ingredient, fallback) {
     const name = mixed ? `mixed ${s.morph_to}` : kind;
     if (shown === name) return;
     const [text, words] = mixed || kind === "given" ? [fallback, "in general"] : INGREDIENT_WORDS[key][kind];
-    node.replaceChildren(...typeset(text || "·"));
+    node.replaceChildren(...typeset(text || NOTHING[key]));
     node.hidden = key === "beside" && text === "";
     setAttribute(node, "data-empty", text === "");
     setAttribute(node, "title", words);

@@ -83,12 +83,18 @@ function createExplorer(widget, host) {
   app.home = homeOf(app.settings);
   app.parts = element("div", {});
   const status = element("p", { class: "cdx-sr", role: "status", "aria-live": "polite", "data-cd": "status" });
-  app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": "Coefficient dynamics explorer" }, app.parts, status);
+  app.root = element("section", { class: "cdx", "data-cd": "explorer", "aria-label": rootName() }, app.parts, status);
   app.onCommit.push(() => setText(status, describe(app.model) + spokenOutcome(app)));
   app.root.addEventListener("cdx-present", ({ detail }) => present(app, detail));
   showParts(app);
   host.append(app.root);
   return app;
+}
+
+// Landmarks of one page have names of their own.
+function rootName() {
+  const before = document.querySelectorAll("[data-cd=explorer]").length;
+  return `Coefficient dynamics explorer${before ? ` ${before + 1}` : ""}`;
 }
 
 // The first figure, or the lab that it opens. Either is built when it is asked for: what it shows is in the settings.
@@ -112,6 +118,7 @@ function showParts(app) {
 // A page makes a slide of its figure, and takes it back with null. A slide asks no question first.
 function present(app, detail) {
   app.present = detail;
+  app.view = ""; // another slide of the deck is built anew
   app.skip?.();
   app.locked = false;
   if (detail) app.root.tabIndex = -1;

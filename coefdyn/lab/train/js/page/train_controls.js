@@ -96,7 +96,11 @@ export function trainButton(hook, text, onclick, more = {}) {
 
 // Train or Pause, Step, Reset, and the second design.
 export function trainButtons(app) {
-  const start = trainButton("train-start", "Train", () => (app.running ? app.pause("Paused.") : app.train()), { class: "cdx-button cdx-train-start" });
+  const start = trainButton("train-start", "Train", () => {
+    if (app.running) return app.pause("Paused.");
+    showStage(app.root, bar);
+    return app.train();
+  }, { class: "cdx-button cdx-train-start" });
   const one = trainButton("train-one", "Step", () => app.stepOnce());
   const reset = trainButton("train-reset", "Reset", () => app.reset("Reset: the weights are as the seed draws them."));
   const second = trainButton("train-compare", "", () => app.change({ right: app.settings.right ? null : app.settings.left.preset === "softmax_attention" ? { preset: "mamba2" } : { preset: "softmax_attention" } }));
@@ -107,7 +111,16 @@ export function trainButtons(app) {
     start.disabled = app.ended();
     setText(second, s.right ? "One design only" : "A second design beside it");
   });
-  return element("div", { class: "cdx-train-bar" }, start, one, reset, second);
+  const bar = element("div", { class: "cdx-train-bar" }, start, one, reset, second);
+  return bar;
+}
+
+// What training changes is in sight when it begins, and so is the button that pauses it.
+function showStage(root, bar) {
+  const { top } = root.querySelector(".cdx-train-stage").getBoundingClientRect();
+  if (root.dataset.layout === "slide" || top < window.innerHeight / 2) return;
+  const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  bar.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
 }
 
 function trainLooking(app) {
