@@ -1,9 +1,8 @@
 """Contents of each chapter in numbers, from the sources: `python -m book.tools.survey`.
 
-Per chapter: its question, what fails and what mends it; where the first picture stands; the share
-of code lines that stand open; figures that a reader can move; self-checks and exercises by kind;
-and the sentences that stand in more than two chapters. A chapter that lacks what it should have is
-named at the end, and the exit status is 1.
+Per chapter: its question, where the first picture is, the share of code lines that are open,
+figures that a reader can move, self-checks and exercises by kind, and the sentences that more than
+two chapters have. A chapter that lacks what it should have is named at the end; then it exits 1.
 """
 
 from __future__ import annotations
@@ -49,10 +48,7 @@ WIDGET = re.compile(
     re.MULTILINE,
 )
 EXERCISE = re.compile(r"^:{3,}\{admonition\} Exercise ([^\n]*)", re.MULTILINE)
-LABEL = re.compile(
-    r"\*\*(Question|What\s+fails|What\s+mends\s+it)\.\*\*\s+(.*?)(?=\s\*\*(?:Question|What)|\n:::)",
-    re.DOTALL,
-)
+QUESTION = re.compile(r"\*\*Question\.\*\*\s+(.*?)(?=\s\*\*|\n:::)", re.DOTALL)
 #: parts of every chapter that teaches
 KINDS = ("write it", "find the bug", "open")
 #: beginnings of the names of chapters that teach
@@ -78,7 +74,7 @@ class Survey:
 
     Args:
         name: as in ``find_chapters``.
-        question, fails, mends: from the box at its top; "" where it says none.
+        question: from the box at its top, else the first heading that is one.
         first_picture: screens above the first picture, an estimate; None without one.
         open_code: share of its code lines that stand open in the "Code" reading, 0 to 1.
         movable: figures that a reader can move.
@@ -89,8 +85,6 @@ class Survey:
 
     name: str
     question: str
-    fails: str
-    mends: str
     first_picture: float | None
     open_code: float
     movable: int
@@ -107,12 +101,10 @@ def teaches(name: str) -> bool:
 def survey(chapter: Chapter) -> Survey:
     """The numbers of one chapter."""
     text = HEAD.sub("", read(chapter.source), count=1)
-    said = {" ".join(key.split()): " ".join(value.split()) for key, value in LABEL.findall(text)}
+    asked = QUESTION.search(text)
     return Survey(
         name=chapter.name,
-        question=said.get("Question", "") or _first_question(text),
-        fails=said.get("What fails", ""),
-        mends=said.get("What mends it", ""),
+        question=" ".join(asked[1].split()) if asked else _first_question(text),
         first_picture=_first_picture(text),
         open_code=_open_code(text),
         movable=sum(len(WIDGET.findall(cell)) for cell in CELL.findall(text)),
@@ -215,13 +207,8 @@ def table(found: list[Survey]) -> str:
 
 
 def stories(found: list[Survey]) -> str:
-    """Question, failure and win of the chapters that name them, one chapter a paragraph."""
-    told = [one for one in found if one.question]
-    return "\n".join(
-        f"{one.name}: {one.question}"
-        + (f"\n    fails: {one.fails}\n    mends: {one.mends}" if one.fails else "")
-        for one in told
-    )
+    """The question of each chapter that has one, a line each."""
+    return "\n".join(f"{one.name}: {one.question}" for one in found if one.question)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -26,7 +26,7 @@ from coefdyn.lab.experiments.spectra_standard import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "SAME", "ahead", "claims", "figure", "interval", "load", "run"]
+__all__ = ["EXPERIMENT", "SAME", "claims", "figure", "interval", "load", "run"]
 
 GATE, CONVOLUTION = {"output_gate": "silu"}, {"short_convolution": 4}
 #: the group a variant belongs to, task, model, what was changed -> what the mixer is given
@@ -175,12 +175,6 @@ def same_claims() -> list[Claim]:
 def interval(outcome: Outcome) -> str:
     """The accuracy: mean over the seeds and the 90 % interval of the mean."""
     return str(t_interval(outcome.values()))
-
-
-def ahead(a: Outcome, b: Outcome) -> str:
-    """By how much ``a`` is more accurate than ``b``, paired by seed, with its 90 % interval."""
-    first, second = (dict(zip(one.seeds, one.values(), strict=True)) for one in (a, b))
-    return str(t_interval([first[seed] - second[seed] for seed in first if seed in second]))
 
 
 class SpectraMods(Experiment):
