@@ -281,7 +281,7 @@ SCRIPT = """
     }
     chosen.scrollTop = 0;
     const hidden = cell.getBoundingClientRect().bottom - chosen.getBoundingClientRect().top;
-    if (hidden > 0) scrollBy(0, hidden + 8);
+    if (hidden > 0) scrollBy({ top: hidden + 8, behavior: "instant" });
   });
 })();
 """
