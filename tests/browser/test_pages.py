@@ -345,7 +345,8 @@ def test_the_book_in_a_folder_is_searched_and_shown(visit: Open, site: Path) -> 
     page.click("a[href='index.html#deck=1']")
     page.wait_for_selector("[data-cd=slide-place]:text-is('1 of 8')")
     page.keyboard.press("ArrowRight")
-    page.wait_for_function("() => !document.querySelector('[data-cd=slide-keys] b').textContent")
+    page.keyboard.press("ArrowRight")
+    page.wait_for_selector("[data-cd=slide-place]:text-is('2 of 8')")
 
 
 def test_figures_work_in_a_frame_without_storage(visit: Open, address: str) -> None:
