@@ -70,6 +70,7 @@ def test_a_chosen_cell_shows_curves_reason_and_the_way_to_the_explorer(visit: Op
 def test_the_answer_of_a_cell_is_in_sight_beside_it(size: tuple[int, int], visit: Open) -> None:
     page = visit(PAGE, width=size[0]).page
     page.set_viewport_size({"width": size[0], "height": size[1]})
+    page.emulate_media(reduced_motion="reduce")
     below = page.locator(".cd-scoreboard ~ *, .bd-article section").last
     before = below.evaluate("(e) => e.getBoundingClientRect().bottom + scrollY")
     for row in ("softmax attention", "Gated DeltaNet"):

@@ -280,8 +280,9 @@ SCRIPT = """
       chosen.append(line);
     }
     chosen.scrollTop = 0;
-    const hidden = cell.getBoundingClientRect().bottom - chosen.getBoundingClientRect().top;
-    if (hidden > 0) scrollBy(0, hidden + 8);
+    // The answer takes the lower half.
+    const low = cell.getBoundingClientRect().bottom - innerHeight / 2;
+    if (low > 0) scrollBy({ top: low, behavior: "instant" });
   });
 })();
 """

@@ -25,6 +25,7 @@ export function makeSlide(app, { note, plane }) {
   const answer = !given || app.data.words ? makeAnswer(app, true) : null;
   const side = element("div", { class: "cdx-slide-side" }, answer, near, plane, eigenvalues, makeEquation(app));
   const leave = element("button", { type: "button", class: "cdx-button cdx-quiet", "data-cd": "slide-leave", text: "Leave", onclick: present.leave });
+  plane.hidden = eigenvalues.hidden = true; // until the first frame says which has room
   const readNear = NUMBERS[0][3];
   app.updaters.push((model) => {
     const { settings: s, g } = model;
