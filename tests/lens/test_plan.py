@@ -349,6 +349,14 @@ def test_the_trial_measures_every_order_and_goes_on_where_it_was(
     found = plan(model, to_plan, keep=KEEP)
     everything = replace(found, cut=4).measure(model, others)
     assert record["rows"][-1]["rises"] == pytest.approx(everything.rise, abs=1e-5)
+    drawn = next(row for row in record["rows"] if row["order"] == "random")
+    orders = [ORDERS["random"](found, number) for number in range(3)]
+    assert len({frozenset(order[:2]) for order in orders}) > 1
+    rises = [
+        replace(found.in_order(order), cut=2).measure(model, text[None]).mean
+        for order, text in zip(orders, others, strict=True)
+    ]
+    assert drawn["rises"] == pytest.approx(rises, abs=1e-5)
     one = plan(model, to_plan[:1], keep=KEEP)
     assert len(record["singles"]) == 4
     for row, head in zip(record["singles"], one.heads, strict=True):
