@@ -37,10 +37,13 @@ from coefdyn.lens.replace import Changes
 
 __all__ = ["ablations", "cases", "kept_or_trained", "switches", "write", "write_switches"]
 
-#: the heads that the figure switches, by model: layer and head
+#: the heads that the figure switches, by model: its label there, then layer and head
 SWITCHED = {
-    "qwen3_next": [(layer, head) for layer in (0, 1) for head in range(4)],
-    "mamba2": [(0, head) for head in range(8)],
+    "qwen3_next": (
+        "Gated DeltaNet (layer 0), attention (layer 1)",
+        [(layer, head) for layer in (0, 1) for head in range(4)],
+    ),
+    "mamba2": ("Mamba-2, its first layer", [(0, head) for head in range(8)]),
 }
 
 
@@ -150,9 +153,9 @@ def write(
 def write_switches(folder: Path | None = None) -> Path:
     """Write ``facts_switches.json``: the kept models with any of their heads off; returns it."""
     models = {}
-    for name, heads in SWITCHED.items():
+    for name, (label, heads) in SWITCHED.items():
         model, config = kept_or_trained(name, 0)
-        models[name] = switches(model, config, heads)
+        models[name] = {"label": label, **switches(model, config, heads)}
     words = ["<start>", *EXAMPLE.split()]
     record = {
         "story": EXAMPLE,
