@@ -116,6 +116,7 @@ def build_parser() -> argparse.ArgumentParser:
     lens.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
     heads = commands.add_parser("lens-heads", help="keep heads of SmolLM2-135M (see `make lens`)")
     heads.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
+    heads.add_argument("--effects", action="store_true", help="the loss without each head instead")
     ablation = commands.add_parser(
         "lens-ablation", help="take heads out of the small models that the lens looks into"
     )
@@ -386,8 +387,12 @@ def _lens_models(parsed: argparse.Namespace) -> int:
 
 
 def _lens_heads(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.lens_effects import write_effects
     from coefdyn.lab.lens_heads import write
 
+    if parsed.effects:
+        print(f"wrote {write_effects(parsed.out)}")
+        return 0
     print(f"wrote heads of SmolLM2-135M into {write(parsed.out)}")
     return 0
 

@@ -27,9 +27,13 @@ from coefdyn.shapes import Float, Int, Tensor
 __all__ = [
     "COLUMNS",
     "PACKAGE",
+    "REPEATED",
     "TEXT",
+    "about_file",
     "choose",
+    "load",
     "one_row_a_line",
+    "read_twice",
     "scores",
     "weights_file",
     "write",
@@ -96,6 +100,13 @@ def scores(seen: Trace, twice: Trace, tokens: Int[Tensor, "1 L"]) -> Float[Tenso
     return torch.cat([head_scores(seen), found[..., None]], -1).flatten(0, 1)
 
 
+def read_twice(vocabulary: int) -> Int[Tensor, "1 L"]:
+    """Random tokens, read twice."""
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randint(1000, vocabulary - 1000, (1, REPEATED), generator=generator)
+    return torch.cat([half, half], -1)
+
+
 def choose(table: Float[Tensor, "heads columns"]) -> dict[str, list[int]]:
     """Places in the table of the heads that are kept whole, by the reason for keeping them."""
     ranked = {
@@ -139,10 +150,7 @@ def write_heads(
     ids = tokenizer(text, return_tensors="pt").input_ids
     words = [tokenizer.decode(token).strip() for token in ids[0]]
     seen = trace(model, ids, use_cache=False)
-    half = torch.randint(
-        1000, len(tokenizer) - 1000, (1, REPEATED), generator=torch.Generator().manual_seed(0)
-    )
-    tokens = torch.cat([half, half], -1)
+    tokens = read_twice(len(tokenizer))
     table = scores(seen, trace(model, tokens, use_cache=False), tokens)
     chosen = choose(table)
     likely = seen.model_output.logits[0, -1].softmax(-1).max(-1)

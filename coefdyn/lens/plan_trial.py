@@ -7,6 +7,7 @@ loss hides what one answer shows.
 from __future__ import annotations
 
 import gzip
+import inspect
 import json
 import lzma
 import random
@@ -46,7 +47,7 @@ class TrialConfig:
         length: tokens of each text.
         sink, window: tokens that a cut head keeps.
         planned, held_out: texts to plan on, and to measure on.
-        shares: of the heads that are cut, each above 0 and at most 1.
+        shares: of the heads that are cut, each above 0 and at most 1; measured in this order.
         orders: of ``ORDERS``.
         needles: texts with a needle; 0 for none.
         seed: of the random orders, one for each text held out, and of the needles.
@@ -59,15 +60,14 @@ class TrialConfig:
     window: int = 64
     planned: int = 4
     held_out: int = 16
-    shares: tuple[float, ...] = (0.3, 0.5, 0.7, 0.8, 1.0)
+    shares: tuple[float, ...] = (0.5, 0.8, 1.0, 0.3, 0.7)
     orders: tuple[str, ...] = (
         "predicted",
+        "random",
         "first order",
         "change",
         "start share",
-        "kept share",
         "layers",
-        "random",
     )
     needles: int = 16
     seed: int = 0
@@ -181,9 +181,11 @@ def _asked(
 ) -> dict[str, Any]:
     """Needles whose whole answer is the likeliest, and the mean loss of the answers."""
     right, losses = 0, []
+    takes = inspect.signature(model.forward).parameters
     for (ids, size), one in zip(asked, cycle(plans)):
+        end = {"logits_to_keep": size + 1} if "logits_to_keep" in takes else {}
         with torch.no_grad(), replaced(model, one.changes):
-            logits = logits_of(model(ids))[0, -size - 1 : -1]
+            logits = logits_of(model(ids, **end))[0, -size - 1 : -1]
         wanted = ids[0, -size:]
         right += bool((logits.argmax(-1) == wanted).all())
         losses.append(torch.nn.functional.cross_entropy(logits.float(), wanted).item())
@@ -232,9 +234,6 @@ def run(
             "heads": found.rows(),
         }
         out.write_text(json.dumps(record, indent=1) + "\n")
-    if config.singles and "singles" not in record:
-        record["singles"] = _singles(model, to_plan[:1], config, progress)
-        out.write_text(json.dumps(record, indent=1) + "\n")
     known = {(row["order"], row["share"]) for row in record["rows"]}
     wanted = [(share, order) for share in config.shares for order in config.orders]
     with Progress(len(wanted), "plans", progress) as bar:
@@ -247,6 +246,9 @@ def run(
                 )
                 out.write_text(json.dumps(record, indent=1) + "\n")
             bar.update(done, f"{order} {share:g}")
+    if config.singles and "singles" not in record:
+        record["singles"] = _singles(model, to_plan[:1], config, progress)
+        out.write_text(json.dumps(record, indent=1) + "\n")
     return record
 
 
