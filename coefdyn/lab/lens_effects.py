@@ -36,7 +36,7 @@ from coefdyn.shapes import Float, Int, Tensor
 __all__ = ["COLUMNS", "LENGTH", "loss_changes", "write_effects"]
 
 #: tokens of the document
-LENGTH = 512
+LENGTH = 256
 #: of the table: the scores, and what the loss rises by without the head, in nats per token
 COLUMNS = (*SCORED, "loss_change", "twice_loss_change")
 
@@ -78,7 +78,7 @@ def loss_changes(
     return before, changes
 
 
-def measure(model: nn.Module, ids: Int[Tensor, "1 L"], twice: Int[Tensor, "1 L"]) -> dict[str, Any]:
+def measure(model: nn.Module, ids: Int[Tensor, "1 L"], twice: Int[Tensor, "1 two_R"]) -> dict[str, Any]:
     """The table of ``COLUMNS``, a row per head, and both losses."""
     half = twice.shape[1] // 2
     loss, changes = loss_changes(model, ids)
