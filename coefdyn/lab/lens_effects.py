@@ -78,7 +78,9 @@ def loss_changes(
     return before, changes
 
 
-def measure(model: nn.Module, ids: Int[Tensor, "1 L"], twice: Int[Tensor, "1 two_R"]) -> dict[str, Any]:
+def measure(
+    model: nn.Module, ids: Int[Tensor, "1 L"], twice: Int[Tensor, "1 two_R"]
+) -> dict[str, Any]:
     """The table of ``COLUMNS``, a row per head, and both losses."""
     half = twice.shape[1] // 2
     loss, changes = loss_changes(model, ids)
