@@ -106,7 +106,7 @@ def record(
     source: Mapping[str, str],
     length: int = LENGTH,
 ) -> dict[str, Any]:
-    """What is written: where it comes from, the text, the table."""
+    """Record with the source of the weights, the text and the table of ``measure``."""
     config = TrialConfig(length=length, planned=1, held_out=2)
     ids, _ = split_texts([text], tokenize, config)
     twice = read_twice(vocabulary)
