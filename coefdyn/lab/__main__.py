@@ -8,12 +8,12 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
-from coefdyn.lab import judge
+from coefdyn.lab import judge, lens_commands
 from coefdyn.lab.exercises import assignment
 from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
 from coefdyn.lab.experiments.base import Experiment
@@ -106,23 +106,7 @@ def build_parser() -> argparse.ArgumentParser:
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.recording.FILMS")
     film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
     film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
-    lens = commands.add_parser(
-        "lens-models", help="train the small models that the lens looks into"
-    )
-    lens.add_argument("names", nargs="*", metavar="NAME", help="qwen3_next, mamba2; default: both")
-    lens.add_argument(
-        "--steps", type=given.count, help="gradient steps; default: those of the kept model"
-    )
-    lens.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
-    heads = commands.add_parser("lens-heads", help="keep heads of SmolLM2-135M (see `make lens`)")
-    heads.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
-    ablation = commands.add_parser(
-        "lens-ablation", help="take heads out of the small models that the lens looks into"
-    )
-    ablation.add_argument(
-        "--seeds", type=int, nargs="+", default=[0], help="0 is the kept model, others are trained"
-    )
-    ablation.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/lens")
+    lens_commands.add_arguments(commands)
     speed = commands.add_parser("throughput", help="one run after another against processes")
     speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
     speed.add_argument("--steps", type=given.count, default=300)
@@ -161,9 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "repeat": _repeat,
         "throughput": _throughput,
         "film": _film,
-        "lens-models": _lens_models,
-        "lens-heads": _lens_heads,
-        "lens-ablation": _lens_ablation,
+        **lens_commands.COMMANDS,
     }
     try:
         return commands[parsed.command](parsed)
@@ -371,31 +353,6 @@ def _film(parsed: argparse.Namespace) -> int:
     print(f"{path}: {len(film.steps)} frames, {path.stat().st_size / 1000:.0f} kB, {film.source()}")
     for run in film.runs:
         print(f"  {run.name:<26} accuracy {run.accuracy[0]:.3f} to {run.accuracy[-1]:.3f}")
-    return 0
-
-
-def _lens_models(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.lens_models import CONFIGS, write
-
-    for name in parsed.names or CONFIGS:
-        check_choice("model", name, CONFIGS)
-        config = CONFIGS[name]
-        config = config if parsed.steps is None else replace(config, steps=parsed.steps)
-        print(f"wrote {name} into {write(parsed.out, config)}")
-    return 0
-
-
-def _lens_heads(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.lens_heads import write
-
-    print(f"wrote heads of SmolLM2-135M into {write(parsed.out)}")
-    return 0
-
-
-def _lens_ablation(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.lens_ablation import write
-
-    print(f"wrote {write(parsed.out, parsed.seeds)}")
     return 0
 
 

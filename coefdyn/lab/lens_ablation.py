@@ -2,7 +2,8 @@
 
 A map shows where a head looks; only taking it out shows whether the answer rests on it. Seed 0 of
 each model is the kept one, others are trained here as it was. ``python -m coefdyn.lab
-lens-ablation`` writes ``data/lens/facts_ablation.json``.
+lens-ablation`` writes ``data/lens/facts_ablation.json``, and ``facts_switches.json`` with every set
+of heads out of the kept models, for the figure whose buttons switch heads off.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from coefdyn.lab.lens_heads import one_row_a_line
 from coefdyn.lab.lens_models import (
     CONFIGS,
     EXAMPLE,
@@ -33,7 +35,16 @@ from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import replaced, torch_operations, trace
 from coefdyn.lens.replace import Changes
 
-__all__ = ["ablations", "cases", "kept_or_trained", "write"]
+__all__ = ["ablations", "cases", "kept_or_trained", "switches", "write", "write_switches"]
+
+#: the heads that the figure switches, by model: its label there, then layer and head
+SWITCHED = {
+    "qwen3_next": (
+        "Gated DeltaNet (layer 0), attention (layer 1)",
+        [(layer, head) for layer in (0, 1) for head in range(4)],
+    ),
+    "mamba2": ("Mamba-2, its first layer", [(0, head) for head in range(8)]),
+}
 
 
 def cases(model: nn.Module) -> dict[str, Changes]:
@@ -56,16 +67,51 @@ def cases(model: nn.Module) -> dict[str, Changes]:
 
 def ablations(model: nn.Module, config: FactsConfig, rounds: int = 10) -> list[dict[str, Any]]:
     """A row per case: share of right answers on new stories, and the answers of the example."""
-    ids = to_ids(EXAMPLE)
-    asked = [place for place, word in enumerate(["<start>", *EXAMPLE.split()]) if word == "?"]
+    ids, asked = to_ids(EXAMPLE), _asked()
     rows = []
     for name, changes in cases(model).items():
         with torch.no_grad(), torch_operations(model), replaced(model, changes):
             told = model(ids, use_cache=False).logits[0, asked].argmax(-1).tolist()
             right = accuracy(model, config, rounds)
-        answers = [WORDS[i] if i < len(WORDS) else "a token of text" for i in told]
-        rows.append({"case": name, "accuracy": round(right, 4), "answers": answers})
+        rows.append({"case": name, "accuracy": round(right, 4), "answers": _words(told)})
     return rows
+
+
+def _asked() -> list[int]:
+    """Positions of the example's question marks."""
+    return [place for place, word in enumerate(["<start>", *EXAMPLE.split()]) if word == "?"]
+
+
+def _words(ids: Sequence[int]) -> list[str]:
+    return [WORDS[i] if i < len(WORDS) else "a token of text" for i in ids]
+
+
+def switches(
+    model: nn.Module,
+    config: FactsConfig,
+    heads: Sequence[tuple[int, int]],
+    rounds: int = 10,
+) -> dict[str, Any]:
+    """Answers with every set of some heads out; entry m of a list is without the heads in m's bits.
+
+    Returns:
+        ``heads`` by layer and number; per set ``answers`` to the example's questions, ``shares`` of
+        probability on the right ones, and ``accuracy`` on new stories.
+    """
+    ids, asked = to_ids(EXAMPLE), _asked()
+    right = ids[0, [place + 1 for place in asked]]
+    found: dict[str, Any] = {"heads": [list(x) for x in heads]}
+    found |= {"answers": [], "shares": [], "accuracy": []}
+    for off in range(2 ** len(heads)):
+        changes: Changes = {x: "ablate" for place, x in enumerate(heads) if off >> place & 1}
+        with torch.no_grad(), torch_operations(model), replaced(model, changes):
+            told = model(ids, use_cache=False).logits[0, asked].softmax(-1)
+            accurate = accuracy(model, config, rounds)
+        shares = told.gather(-1, right[:, None])[:, 0]
+        found["answers"].append(_words(told.argmax(-1).tolist()))
+        found["shares"].append([round(share, 3) for share in shares.tolist()])
+        found["accuracy"].append(round(accurate, 4))
+    return found
 
 
 def kept_or_trained(name: str, seed: int) -> tuple[nn.Module, FactsConfig]:
@@ -101,4 +147,22 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "facts_ablation.json"
     path.write_text(json.dumps(record, indent=1) + "\n")
+    return path
+
+
+def write_switches(folder: Path | None = None) -> Path:
+    """Write ``facts_switches.json``: the kept models with any of their heads off; returns it."""
+    models = {}
+    for name, (label, heads) in SWITCHED.items():
+        model, config = kept_or_trained(name, 0)
+        models[name] = {"label": label, **switches(model, config, heads)}
+    words = ["<start>", *EXAMPLE.split()]
+    record = {
+        "story": EXAMPLE,
+        "questions": [{"who": words[x - 2], "right": words[x + 1]} for x in _asked()],
+        "models": models,
+        "provenance": provenance("cpu"),
+    }
+    path = (folder or data_folder() / "lens") / "facts_switches.json"
+    path.write_text(one_row_a_line(json.dumps(record, indent=1)) + "\n")
     return path

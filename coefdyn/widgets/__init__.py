@@ -15,6 +15,7 @@ if find_spec("anywidget") is None:
 from coefdyn.widgets.explorer import Explorer
 from coefdyn.widgets.shown import Shown
 from coefdyn.widgets.small import ChunkView, CostView, ScoreVariance, SmallFigure
+from coefdyn.widgets.small_ablation import AblationView
 from coefdyn.widgets.small_rows import (
     CapacityView,
     CombinationView,
@@ -35,6 +36,7 @@ from coefdyn.widgets.small_states import (
 from coefdyn.widgets.small_swing import SampledSwing
 
 __all__ = [
+    "AblationView",
     "CapacityView",
     "ChunkView",
     "CombinationView",

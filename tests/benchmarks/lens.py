@@ -2,7 +2,7 @@
 
     python tests/benchmarks/lens.py            all three tables
     python tests/benchmarks/lens.py classes    class, mechanism, error, error of the probe
-    python tests/benchmarks/lens.py cost       time and memory of trace and replaced at 512 tokens
+    python tests/benchmarks/lens.py cost       time and memory of trace, replaced, plan, 512 tokens
     python tests/benchmarks/lens.py contract   what `check` finds broken in each class, by how much
 
 Random weights, on this CPU, float32. Times are the least of some runs, the two kinds in turn.
@@ -25,7 +25,7 @@ from torch.profiler import ProfilerActivity, profile
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lens"))
 import zoo
 
-from coefdyn.lens import Trace, check, replaced, torch_operations, trace
+from coefdyn.lens import Trace, check, plan, replaced, torch_operations, trace
 from coefdyn.lens.replace import Changes
 
 #: one class per mechanism, wider than the tests' where the plain pass would cost next to nothing
@@ -74,11 +74,17 @@ def print_classes() -> None:
 
 def print_costs(length: int, repeats: int) -> None:
     """Time and most memory of trace beside the plain pass, and what a trace keeps of all layers."""
-    print(f"{length} tokens; times of trace, and of replaced with an ablated head, and with a new")
-    print("design of all heads, over that of the plain pass. MB at the most while it runs (weights")
-    print("aside): plain, trace, trace of one layer, new design. kB kept: all layers, one.")
+    print(
+        f"{length} tokens; times of trace, of replaced with an ablated head, of replaced with a new"
+    )
+    print("design of all heads, and of plan where there is a cache to plan, over that of the plain")
+    print(
+        "pass. MB at the most while it runs (weights aside): plain, trace, trace of one layer, new"
+    )
+    print("design. kB kept: all layers, one.")
     print(
         f"{'mechanism':<22} {'class':<26} {'plain ms':>8} {'trace':>6} {'ablate':>6} {'design':>6} "
+        f"{'plan':>6} "
         f"{'plain':>7} {'trace':>7} {'one':>7} {'design':>7} {'all kB':>7} {'one kB':>7}"
     )
     for name, (kind, options) in COSTS.items():
@@ -95,13 +101,28 @@ def print_costs(length: int, repeats: int) -> None:
         for action in (actions[4], actions[3]):
             beside, changed = alternately(actions[0], action, repeats)
             ratios.append(changed / beside)
+        ratios.append(_plan_ratio(model, ids, actions[0], repeats))
         most = " ".join(f"{most_memory(action) / 1e6:7.1f}" for action in actions[:4])
         whole, one = (kept(trace(model, ids, layers=layers)) for layers in (None, [0]))
         print(
             f"{name:<22} {kind:<26} {1e3 * plain:8.1f} "
-            f"{' '.join(f'{ratio:6.2f}' for ratio in ratios)} "
+            f"{' '.join(f'{ratio:6.2f}' if ratio else '     -' for ratio in ratios)} "
             f"{most} {whole / 1e3:7.0f} {one / 1e3:7.0f}"
         )
+
+
+def _plan_ratio(model: nn.Module, ids: torch.Tensor, plain: Callable, repeats: int) -> float | None:
+    """Time of a plan over that of the plain pass; None where no layer has a cache."""
+
+    def planned() -> None:
+        with torch_operations(model):
+            plan(model, ids, progress=False)
+
+    try:
+        beside, spent = alternately(plain, planned, repeats)
+    except ValueError:
+        return None
+    return spent / beside
 
 
 def print_contract() -> None:

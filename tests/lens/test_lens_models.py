@@ -130,6 +130,9 @@ def test_the_ablation_is_that_of_weights_set_to_zero() -> None:
 
 def test_every_case_of_the_ablation_is_on_record() -> None:
     record = json.loads((KEPT / "facts_ablation.json").read_text())
+    assert [(run["model"], run["seed"]) for run in record["runs"]] == [
+        (name, seed) for name in lens_models.CONFIGS for seed in range(3)
+    ]
     for run in record["runs"]:
         found = lens_ablation.cases(kept_model(run["model"]))
         assert list(found) == [row["case"] for row in run["rows"]]
@@ -137,6 +140,39 @@ def test_every_case_of_the_ablation_is_on_record() -> None:
     rows = lens_ablation.ablations(kept_model("qwen3_next"), config, rounds=1)
     assert rows[0] == {"case": "as it is", "accuracy": 1.0, "answers": rows[0]["answers"]}
     assert rows[0]["answers"] == ["Lima", "Oslo", "Paris", "Rome"]
+
+
+def test_the_switches_agree_with_the_ablation_and_with_weights_set_to_zero() -> None:
+    single = json.loads((KEPT / "facts_ablation.json").read_text())["runs"]
+    record = json.loads((KEPT / "facts_switches.json").read_text())
+    assert record["story"] == lens_models.EXAMPLE
+    assert [one["right"] for one in record["questions"]] == ["Lima", "Oslo", "Paris", "Rome"]
+    for name, one in record["models"].items():
+        (run,) = (run for run in single if (run["model"], run["seed"]) == (name, 0))
+        rows = {row["case"]: row for row in run["rows"]}
+        cases = [f"layer {layer}, head {head} out" for layer, head in one["heads"]]
+        for off, case in [(0, "as it is"), *((2**bit, case) for bit, case in enumerate(cases))]:
+            assert one["answers"][off] == rows[case]["answers"], case
+            assert one["accuracy"][off] == pytest.approx(rows[case]["accuracy"], abs=0.002), case
+        assert all(len(one[key]) == 256 for key in ("answers", "shares", "accuracy"))
+    clock = "backbone.layers.0.mixer.out_proj"
+    model = kept_model("mamba2")
+    columns = model.get_submodule(clock).in_features // 8
+    with torch.no_grad():
+        for head in (0, 2, 4, 5, 6, 7):
+            model.get_submodule(clock).weight[:, head * columns : (head + 1) * columns] = 0
+    found = lens_models.accuracy(model, lens_models.CONFIGS["mamba2"])
+    assert abs(found - record["models"]["mamba2"]["accuracy"][0b11110101]) < 0.01
+
+
+def test_a_set_of_switched_heads_is_the_bits_of_its_place() -> None:
+    model, config = kept_model("qwen3_next"), lens_models.FactsConfig(batch=2)
+    found = lens_ablation.switches(model, config, [(0, 1), (1, 0)], rounds=1)
+    record = json.loads((KEPT / "facts_switches.json").read_text())["models"]["qwen3_next"]
+    assert found["heads"] == [[0, 1], [1, 0]]
+    for off, among_all in enumerate((0, 0b10, 0b10000, 0b10010)):
+        assert found["answers"][off] == record["answers"][among_all]
+        assert found["shares"][off] == pytest.approx(record["shares"][among_all], abs=0.01)
 
 
 def test_the_text_is_the_task_s_behind_the_words() -> None:

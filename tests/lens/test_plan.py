@@ -13,6 +13,7 @@ import zoo
 from torch import nn
 from torch.nn import functional
 
+from coefdyn.lab.places import data_folder
 from coefdyn.lens import Change, HeadsSeen, plan, replaced, torch_operations, trace, window
 from coefdyn.lens.__main__ import main
 from coefdyn.lens.changes import NAMED
@@ -349,6 +350,14 @@ def test_the_trial_measures_every_order_and_goes_on_where_it_was(
     found = plan(model, to_plan, keep=KEEP)
     everything = replace(found, cut=4).measure(model, others)
     assert record["rows"][-1]["rises"] == pytest.approx(everything.rise, abs=1e-5)
+    drawn = next(row for row in record["rows"] if row["order"] == "random")
+    orders = [ORDERS["random"](found, number) for number in range(3)]
+    assert len({frozenset(order[:2]) for order in orders}) > 1
+    rises = [
+        replace(found.in_order(order), cut=2).measure(model, text[None]).mean
+        for order, text in zip(orders, others, strict=True)
+    ]
+    assert drawn["rises"] == pytest.approx(rises, abs=1e-5)
     one = plan(model, to_plan[:1], keep=KEEP)
     assert len(record["singles"]) == 4
     for row, head in zip(record["singles"], one.heads, strict=True):
@@ -366,6 +375,25 @@ def test_the_trial_measures_every_order_and_goes_on_where_it_was(
         run(model, _letters, [documents], out, replace(SMALL, sink=1), {"model": "small"})
     with pytest.raises(ValueError, match="'best' is no order; choose from predicted"):
         run(model, _letters, [documents], out, replace(SMALL, orders=("best",)), {})
+
+
+def test_the_kept_trial_is_of_the_default_settings_and_agrees_with_itself() -> None:
+    record = json.loads((data_folder() / "lens" / "smollm2_plan_512.json").read_text())
+    config = json.loads(json.dumps(vars(TrialConfig(singles=True))))
+    assert {name: record["settings"][name] for name in config} == config
+    assert len(record["heads"]) == 90 and not record["unsupported"]
+    assert {row["order"] for row in record["rows"] if row["share"] == 0.5} == set(config["orders"])
+    for row in record["rows"]:
+        assert len(row["rises"]) == config["held_out"]
+        assert row["rise"] == pytest.approx(sum(row["rises"]) / 16, abs=2e-5)
+        assert [row["low"], row["high"]] == pytest.approx(interval(row["rises"]), abs=2e-5)
+        assert row["bytes_measured"] == [record["bytes"]["full"], row["bytes"]]
+        assert row["cut"] == round(90 * row["share"])
+    planned = [row for row in record["rows"] if row["order"] == "predicted"]
+    for row in planned:
+        assert row["predicted"] == pytest.approx(
+            record["heads"][row["cut"] - 1]["plan_predicted"], abs=1e-5
+        )
 
 
 def test_plans_are_drawn_a_line_per_order() -> None:

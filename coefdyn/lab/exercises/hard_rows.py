@@ -215,6 +215,12 @@ HARD_ROWS: Mapping[str, Mapping[str, Twist]] = {
             hint="add the weights behind all earlier copies; token numbers are only compared.",
         ),
     },
+    "a window and a sink": {
+        "a window of 3 and no sink": Twist(
+            change=put(window=lambda x: 3, sink=lambda x: 0),
+            hint="the sizes of the window and of the sink are arguments; either may be another.",
+        ),
+    },
     "reading off": {
         "values of size 1e-7": Twist(
             change=put(v=lambda x: 1e-7 * x["v"]),

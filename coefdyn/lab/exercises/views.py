@@ -243,6 +243,45 @@ def _all_rows(alpha: Tensor, tokens: Tensor) -> Tensor:
     return (alpha * _followers(tokens).tril()).sum(-1).mean()
 
 
+# -- the change of y where a head keeps a window and a sink
+
+
+def _cut_inputs(case: int) -> dict[str, Any]:
+    length, _, d_v = SIZES[case]
+    scores, v = draw(case, (length, length), (length, d_v))
+    return {"alpha": scores.exp().tril(), "v": v, "window": 2, "sink": 1}
+
+
+def _kept(length: int, window: int, sink: int) -> Tensor:
+    place = torch.arange(length)
+    return (place[:, None] - place < window) | (place < sink)
+
+
+def _mixed(alpha: Tensor, v: Tensor) -> Tensor:
+    return alpha / alpha.sum(-1, keepdim=True) @ v
+
+
+def _change(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
+    return _mixed(alpha * _kept(len(alpha), window, sink), v) - _mixed(alpha, v)
+
+
+def _old_divisor(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
+    weights = alpha / alpha.sum(-1, keepdim=True)
+    return (weights * _kept(len(alpha), window, sink) - weights) @ v
+
+
+def _one_too_many(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
+    return _change(alpha, v, window + 1, sink)
+
+
+def _no_sink(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
+    return _change(alpha, v, window, 0)
+
+
+def _what_is_left(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
+    return _mixed(alpha * _kept(len(alpha), window, sink), v)
+
+
 VIEWS = (
     Exercise(
         name="system step",
@@ -328,6 +367,18 @@ VIEWS = (
             "rows whose token has no earlier copy have nothing to find; leave them out.": (
                 _all_rows
             ),
+        },
+    ),
+    Exercise(
+        name="a window and a sink",
+        inputs=_cut_inputs,
+        solution=_change,
+        returns="the change of y, a tensor of shape (L, d_v)",
+        mistakes={
+            "the divisor is the sum of the coefficients that are left.": _old_divisor,
+            "the token itself is one of the window's tokens.": _one_too_many,
+            "the first tokens are kept as well.": _no_sink,
+            "that is the new y; its difference to the old one is asked for.": _what_is_left,
         },
     ),
 )

@@ -1,5 +1,6 @@
 // The module of all smaller figures: a page names the one that it shows.
 
+import { renderAblation } from "./ablation.js";
 import { CHUNKS } from "./chunks.js";
 import { COST } from "./cost.js";
 import { DISTANCE, EIGENVALUES, MEMORY, STEP } from "./fading.js";
@@ -16,4 +17,9 @@ const FIGURES = {
   readout: READOUT_VIEW, capacity: CAPACITY, swing: SWING,
 };
 
-export default { render: (page) => renderSmall(FIGURES[page.model.get("figure")], page) };
+export default {
+  render(page) {
+    const name = page.model.get("figure");
+    return name === "ablation" ? renderAblation(page) : renderSmall(FIGURES[name], page);
+  },
+};
