@@ -65,8 +65,8 @@ def groups(batch: int, widest: int, rows: int, element: int) -> Iterator[tuple[s
 
 
 class Pairs(NamedTuple):
-    """Which pairs of one tile count: as booleans, and as whole numbers of the scores' size all of
-    whose bits are set where a pair does."""
+    """The pairs of one tile that count: as booleans, and as whole numbers of the scores' size all
+    of whose bits are set where a pair does."""
 
     allowed: Bool[Tensor, "*#g R columns"]
     bits: Int[Tensor, "*#g R columns"]
