@@ -140,7 +140,7 @@ def plot_effects(
     return image
 
 
-def plot_plans(axis: Axes, rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
+def plot_plans(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     """Rise of the loss for a smaller cache, a line per order in which heads are cut.
 
     Args:
@@ -148,7 +148,6 @@ def plot_plans(axis: Axes, rows: Sequence[Mapping[str, Any]], title: str = "") -
         rows: with ``order``, ``share`` of the heads that are cut, ``rise`` of the loss in nats per
             token, and its interval ``low`` to ``high``, as ``python -m coefdyn.lens plan`` writes
             them. A row with a share of 1 belongs to every order.
-        title: above the axis.
 
     Raises:
         ValueError: for no rows, or rows without one of these.
@@ -178,8 +177,7 @@ def plot_plans(axis: Axes, rows: Sequence[Mapping[str, Any]], title: str = "") -
             linewidth=1.2, elinewidth=0.8, capsize=2, label=order,
         )  # fmt: skip
     axis.set(xlabel="key-value heads cut (%)", ylabel="rise of the loss (nats per token)")
-    axis.set_title(title)
-    axis.legend()
+    axis.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
 
 
 def plot_head_maps(axes: Sequence[Axes], maps: torch.Tensor, titles: Sequence[str]) -> None:
