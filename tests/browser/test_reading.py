@@ -219,9 +219,10 @@ def test_equations_lemmas_and_figures_carry_the_chapter_s_number(site: Path) -> 
 
 def test_figures_are_numbered_in_their_order(visit: Open) -> None:
     page = visit(CHAPTER).page
-    shown = page.locator("div.cell_output > a.image-reference")
+    shown = page.locator("div.cell_output > a.image-reference + p.cd-caption")
     assert shown.count() >= 2
-    told = "e => getComputedStyle(e, '::after').content"
+    assert shown.count() == page.locator("div.cell_output > a.image-reference").count()
+    told = "e => getComputedStyle(e, '::before').content"
     assert all("Figure " in content for content in shown.evaluate_all(f"all => all.map({told})"))
 
 
