@@ -16,7 +16,7 @@ PAGES = (
     "index.html",
     "architectures/deltanet.html",
     "principles/principle_2.html",
-    "lens/heads.html",
+    "lens/trained_models.html",
     "design/train.html",
 )
 NEXT_FRAME = """() => new Promise((done) =>
@@ -24,6 +24,10 @@ NEXT_FRAME = """() => new Promise((done) =>
 RATIOS = """() => [...document.querySelectorAll(".cdx canvas")].filter((c) => c.clientWidth)
   .filter((c) => Math.abs(c.width / c.clientWidth - c.height / c.clientHeight) >= 0.03)
   .map((c) => c.dataset.cd)"""
+#: Choices that are too narrow to show a word.
+SQUEEZED = """() => [...document.querySelectorAll(".cdx select")]
+  .filter((e) => e.checkVisibility({ visibilityProperty: true }) && e.offsetWidth < 64)
+  .map((e) => `${e.dataset.cd || e.className || e.name} is ${e.offsetWidth} wide`)"""
 #: Pairs of figures, cards and controls that overlap by more than a rounding, at rest and wherever
 #: something that stays in view while the page moves meets others. What a phone keeps at the top of
 #: the screen, on a ground of its own, may hide what leaves the screen there, like the page bar.
@@ -97,6 +101,6 @@ def test_nothing_covers_anything_and_pictures_keep_their_aspect(path: str, visit
             page.set_viewport_size({"width": width, "height": 720})
             page.wait_for_timeout(150)
             settle(page)
-            if found := [*page.evaluate(RATIOS), *page.evaluate(COVERED)]:
+            if found := [*page.evaluate(RATIOS), *page.evaluate(SQUEEZED), *page.evaluate(COVERED)]:
                 wrong[f"{width}{' lab' if lab else ''}"] = found
     assert wrong == {}
