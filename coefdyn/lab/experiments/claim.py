@@ -7,9 +7,8 @@
         control=Guess(a={"layers": "1", "evolution": "identity"}),
     )
 
-A test picks outcomes of a result by their facets and applies the rule of
-``coefdyn.lab.experiments.rule``. Claims are written before the first run of a profile and name no
-number that a run produced.
+A test picks outcomes by their facets and applies ``coefdyn.lab.experiments.rule``. Claims are
+written before the first run of a profile and name no number that a run produced.
 """
 
 from __future__ import annotations
