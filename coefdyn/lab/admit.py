@@ -28,7 +28,7 @@ from coefdyn.lab.tasks import IGNORE, TASKS, Batch, Task, TaskConfig, split_gene
 from coefdyn.lab.tasks.base import SPLITS
 from coefdyn.mixers.base import Mixer
 from coefdyn.mixers.offered import offered
-from coefdyn.mixers.registry import NAMED, REGISTERED, find_mixer
+from coefdyn.mixers.registry import REGISTERED, find_mixer, own_mixer
 from coefdyn.models import ModelConfig
 from coefdyn.models.blocks import build_mixer
 from coefdyn.options import check_choice, check_known, did_you_mean
@@ -169,7 +169,7 @@ def _known(label: str, design: Any, kept: bool) -> str:
             f"{label} must be a class, or a function of the width, that makes a new module for "
             f"every layer; got {design if not isinstance(design, nn.Module) else 'one module'!r}."
         )
-    if NAMED.get(getattr(design, "__name__", "")) is design:
+    if own_mixer(getattr(design, "__name__", "")) is design:
         return design.__name__
     name = f"{label}#{_digest(label, design, kept)}"
     own = isinstance(design, type) and issubclass(design, Mixer)
@@ -273,7 +273,7 @@ def check_design(label: str, model: ModelConfig, length: int) -> None:
     Raises:
         ValueError: naming what is wrong.
     """
-    if all(one in NAMED for one in _names(model)):
+    if all(map(own_mixer, _names(model))):
         return
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(0)

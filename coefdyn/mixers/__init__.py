@@ -28,7 +28,7 @@ from coefdyn.mixers.normalized_attention import NormalizedAttention
 from coefdyn.mixers.path_attention import PaTHAttention
 from coefdyn.mixers.projections import ShortConvolution
 from coefdyn.mixers.qlstm import QLSTM
-from coefdyn.mixers.registry import NAMED, TAKEN, register_mixer
+from coefdyn.mixers.registry import register_mixer
 from coefdyn.mixers.retnet import RetNet
 from coefdyn.mixers.rglru import RGLRU
 from coefdyn.mixers.rwkv6 import RWKV6
@@ -143,7 +143,3 @@ __all__ = [
     "check_mixer",
     "register_mixer",
 ]
-TAKEN.update(__all__)
-NAMED.update(MIXERS)
-NAMED.update(ROWS_SINCE)
-NAMED.update({form.__name__: form for form in (DesignMixer, LRU, QLSTM, RGLRU, S4D, S6)})

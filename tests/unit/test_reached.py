@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import random
+import re
+import shutil
+from pathlib import Path
 
 import pytest
 
-from book.tools.chapters import Chapter, find_chapters, select
+from book.tools.chapters import ROOT, Chapter, find_chapters, select
+from book.tools.definitions import PACKAGE
 from book.tools.digest import code_cells, read_source
 from book.tools.imports import Closure, Library
 from tests.chapter_runs import Copy, constants
@@ -110,3 +114,31 @@ def test_a_constant_inside_changes_the_digest(
         now = Library(copy.folder).reached(cells)
         copy.restore()
         assert now != known, f"{one[0]}, line {one[1].lineno}"
+
+
+def test_a_new_row_makes_those_chapters_stale_that_list_the_rows(tmp_path: Path) -> None:
+    """A mixer among the rows since Table 1, exported as all of them are."""
+    listing = ["architectures/softmax_attention", "architectures/table1", "design/rows"]
+    training = ["architectures/gla", "design/train", "principles/principle_4", "evidence"]
+    chosen = select(find_chapters(), ",".join([*listing, *training]))
+    shutil.copytree(ROOT / PACKAGE, tmp_path / PACKAGE)
+    cells = {chapter.name: cells_of(chapter) for chapter in chosen}
+    library = Library(tmp_path)
+    before = {name: library.reached(each) for name, each in cells.items()}
+
+    mixers = tmp_path / PACKAGE / "mixers"
+    text = (mixers / "retnet.py").read_text()
+    (mixers / "newcomer.py").write_text(re.sub(r"\bRetNet\b", "Newcomer", text))
+    text = (mixers / "__init__.py").read_text()
+    for old, new in (
+        ("from coefdyn.mixers.retnet import RetNet\n", "from .newcomer import Newcomer\n"),
+        ("        RetNet,\n", "        Newcomer,\n"),
+        ('    "RetNet",\n', '    "Newcomer",\n'),
+    ):
+        assert old in text
+        text = text.replace(old, new + old, 1)
+    (mixers / "__init__.py").write_text(text)
+
+    library = Library(tmp_path)
+    changed = {name for name, each in cells.items() if library.reached(each) != before[name]}
+    assert changed == set(listing)
