@@ -28,9 +28,10 @@ from coefdyn.lab.tasks import IGNORE, TASKS, Batch, Task, TaskConfig, split_gene
 from coefdyn.lab.tasks.base import SPLITS
 from coefdyn.mixers.base import Mixer
 from coefdyn.mixers.offered import offered
-from coefdyn.mixers.registry import REGISTERED, find_mixer, own_mixer
+from coefdyn.mixers.registry import REGISTERED
 from coefdyn.models import ModelConfig
 from coefdyn.models.blocks import build_mixer
+from coefdyn.models.names import find_mixer, own_mixer
 from coefdyn.options import check_choice, check_known, did_you_mean
 from coefdyn.shapes import Tensor
 

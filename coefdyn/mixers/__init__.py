@@ -28,7 +28,7 @@ from coefdyn.mixers.normalized_attention import NormalizedAttention
 from coefdyn.mixers.path_attention import PaTHAttention
 from coefdyn.mixers.projections import ShortConvolution
 from coefdyn.mixers.qlstm import QLSTM
-from coefdyn.mixers.registry import register_mixer
+from coefdyn.mixers.registry import TAKEN, register_mixer
 from coefdyn.mixers.retnet import RetNet
 from coefdyn.mixers.rglru import RGLRU
 from coefdyn.mixers.rwkv6 import RWKV6
@@ -143,3 +143,4 @@ __all__ = [
     "check_mixer",
     "register_mixer",
 ]
+TAKEN.update(__all__)

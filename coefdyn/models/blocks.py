@@ -10,8 +10,8 @@ from torch.nn import functional
 
 from coefdyn import mixers
 from coefdyn.mixers.initial import Resettable
-from coefdyn.mixers.registry import find_mixer
 from coefdyn.models.config import ModelConfig
+from coefdyn.models.names import find_mixer
 from coefdyn.shapes import Float
 
 __all__ = ["Block", "Masks", "SwiGLU", "build_mixer", "build_norm"]

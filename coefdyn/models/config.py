@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from coefdyn.mixers.registry import find_mixer
+from coefdyn.models.names import find_mixer
 from coefdyn.options import check_choice, check_count, check_number, from_plain
 
 __all__ = ["BLOCKS", "NORMS", "POSITIONS", "ModelConfig"]
