@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import pytest
 import torch
+from tolerances import assert_agree
 from torch import Tensor
 
 from coefdyn.execution.chunked.pointwise_scores import DiagonalScores
 from coefdyn.execution.chunked.rank_one_tiles import rank_one_tiles
 
-#: log decay per token: none, mild, and one whose sum over a tile leaves the range of exp
-DECAYS = {"none": None, "mild": 0.2, "strong": 200.0, "mixed": "some channels only"}
+CHUNKED = {"method": "chunked", "dtype": torch.float64}
+#: largest log decay per token, of the even and the odd channels; sums of 200 leave the range of exp
+DECAYS = {"none": None, "mild": (0.2, 0.2), "strong": (200.0, 200.0), "mixed": (300.0, 1.0)}
 
 
 def log_decay(kind: str, *shape: int) -> Tensor | None:
-    strength = DECAYS[kind]
-    if strength is None:
+    if DECAYS[kind] is None:
         return None
     g = -torch.rand(shape, dtype=torch.float64)
-    if kind == "mixed":
-        g[..., ::2] *= 300.0
-        return g
-    return g * strength
+    g[..., ::2] *= DECAYS[kind][0]
+    g[..., 1::2] *= DECAYS[kind][1]
+    return g
 
 
 def products(transitions: Tensor) -> Tensor:
@@ -47,15 +47,15 @@ def tiles_by_products(q, k, left, right, g) -> tuple[Tensor, ...]:
     return pulled, carried, moves[:, :, -1, 0], inner
 
 
-def assert_alike(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...], leaves: list[Tensor]):
+def assert_all_agree(found: tuple[Tensor, ...], wanted: tuple[Tensor, ...], leaves: list[Tensor]):
     """Outputs, then gradients of every leaf through random weights of all outputs."""
     for one, other in zip(found, wanted, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-11, atol=1e-11)
+        assert_agree(one, other, **CHUNKED, quantity="output")
     weights = [torch.randn_like(x) for x in wanted]
     one = torch.autograd.grad(found, leaves, weights, retain_graph=True)
     other = torch.autograd.grad(wanted, leaves, weights)
     for x, y in zip(one, other, strict=True):
-        torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
+        assert_agree(x, y, **CHUNKED, quantity="gradient")
 
 
 @pytest.mark.parametrize("rows", [4, 16])
@@ -68,7 +68,7 @@ def test_rank_one_tiles_are_products_of_transitions(kind: str, rows: int) -> Non
     inner = torch.ones(rows, rows, dtype=torch.float64).tril()
     pulled, carried, whole, scores = rank_one_tiles(q, k, left, right, g)
     wanted = tiles_by_products(q, k, left, right, g)
-    assert_alike((pulled, carried, whole, scores * inner), wanted, leaves)
+    assert_all_agree((pulled, carried, whole, scores * inner), wanted, leaves)
 
 
 @pytest.mark.parametrize("length", [16, 21])
@@ -79,28 +79,20 @@ def test_diagonal_scores_are_sums_over_channels(kind: str, before: int, length: 
     rows, shape = 8, (2, length, 5)
     q, k = (torch.randn(shape, dtype=torch.float64) for _ in range(2))
     g = log_decay(kind, *shape)
-    grad = torch.randn(2, length, length, dtype=torch.float64).tril()
+    weights = torch.randn(2, length, length, dtype=torch.float64).tril()
     scores = DiagonalScores(q, k, g, rows)
-    found = torch.zeros_like(grad)
-    tiles = []
+    found = torch.zeros_like(weights)
+    read = torch.zeros(length, length, dtype=torch.bool)
     for start in range(0, length, rows):
         stop, first = min(start + rows, length), max(0, (start - before) // rows * rows)
-        tiles.append((start, stop, first))
-        grad[:, start:stop, :first] = 0.0
+        read[start:stop, first:stop] = True
         found[:, start:stop, first:stop] = scores.raw(start, stop, first)
-    # backward visits each tile right after its scores
-    scores = DiagonalScores(q, k, g, rows)
-    for start, stop, first in tiles:
-        scores.raw(start, stop, first)
-        scores.back(grad[:, start:stop, first:stop].clone(), start, stop, first)
+        scores.back(weights[:, start:stop, first:stop].clone(), start, stop, first)
 
     leaves = [x.requires_grad_() for x in (q, k, g)]
     moves = products(torch.diag_embed(g.exp()))[:, 1:, 1:]
-    wanted = torch.einsum("bic,bijcd,bjd->bij", q, moves, k).tril()
-    read = torch.zeros(length, length, dtype=torch.bool)
-    for start, stop, first in tiles:
-        read[start:stop, first:stop] = True
-    read = read.tril()
-    torch.testing.assert_close(found * read, wanted * read, rtol=1e-11, atol=1e-11)
-    for x, y in zip(scores.finish(), torch.autograd.grad(wanted, leaves, grad), strict=True):
-        torch.testing.assert_close(x, y, rtol=1e-10, atol=1e-10)
+    wanted = torch.einsum("bic,bijcd,bjd->bij", q, moves, k) * read.tril()
+    assert_agree(found * read.tril(), wanted, **CHUNKED, quantity="output")
+    gradients = torch.autograd.grad(wanted, leaves, weights)
+    for one, other in zip(scores.finish(), gradients, strict=True):
+        assert_agree(one, other, **CHUNKED, quantity="gradient")
