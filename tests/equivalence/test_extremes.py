@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import time
 from dataclasses import replace
 
 import pytest
@@ -243,9 +242,7 @@ def test_coefficients_have_the_leading_axes_of_eta() -> None:
 def test_a_chunk_is_never_longer_than_the_sequence() -> None:
     inputs = Inputs.draw(batch=(), length=5)
     d = inputs.dynamics("diagonal", "exp", "one")
-    begin = time.perf_counter()
-    y = apply_chunked(d, inputs.v, chunk_size=10**6)  # tiles of that size would be 10^12 numbers
-    assert time.perf_counter() - begin < 5
+    y = apply_chunked(d, inputs.v, chunk_size=10**6)  # tiles of that size would be 8 terabytes
     assert_agree(y, d.apply(inputs.v, "reference"), method="chunked", dtype=F64, quantity="output")
 
 

@@ -170,18 +170,12 @@ def test_the_first_merges_of_the_prose_are_learned_from_its_training_documents()
 
 def test_training_sequences_of_the_prose_do_not_overlap():
     config = TokenProseConfig.quick()
-    ids, length = text_ids("token-prose", "train"), config.seq_len
+    ids = text_ids("token-prose", "train")
     inputs, targets = draw(config, 2000, "train")
     assert torch.equal(inputs[:, 1:], targets[:, :-1])
-    first = int(next(i for i in range(length) if _cut(ids, i, length) >= _rows(inputs)))
     assert len(_rows(inputs)) == 2000
-    assert first != int(
-        next(
-            i
-            for i in range(length)
-            if _cut(ids, i, length) >= _rows(draw(config, 9, "train", 1)[0])
-        )
-    )
+    others, _ = draw(config, 9, "train", 1)
+    assert _first_cut(ids, inputs) != _first_cut(ids, others)
     with pytest.raises(
         ValueError, match="the training text's windows of 128 tokens, which holds 160"
     ):
@@ -192,9 +186,15 @@ def _rows(inputs):
     return set(map(tuple, inputs.tolist()))
 
 
-def _cut(ids, first, length):
-    count = (len(ids) - 1 - first) // length
-    return _rows(ids[first : first + count * length].view(count, length))
+def _first_cut(ids, inputs):
+    """Where the text is cut into the windows that the sequences are."""
+    length = inputs.shape[1]
+    for first in range(length):
+        count = (len(ids) - 1 - first) // length
+        if ids[first : first + count * length].view(count, length).eq(inputs[0]).all(1).any():
+            assert _rows(ids[first : first + count * length].view(count, length)) >= _rows(inputs)
+            return first
+    raise AssertionError("no window of the text")
 
 
 def test_kept_runs_on_the_topics_keep_their_keys():
