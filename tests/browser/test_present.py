@@ -43,7 +43,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Show]:
     def opener(
         figure: Any,
         fragment: str = "",
-        *,
+        *others: Any,
         size: tuple[int, int] = (1280, 720),
         theme: str = "light",
         motion: str = "reduce",
@@ -57,7 +57,7 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Show]:
         page.on("pageerror", lambda error: wrong.append(str(error)))
         script = (ASSETS / "present.js").read_text(encoding="utf-8")
         button = '<button data-cd="present">Present</button><p class="cd-lead"></p>'
-        built = page_html(figure, theme=theme).replace("<main>", f"{button}<main>")
+        built = page_html(figure, *others, theme=theme).replace("<main>", f"{button}<main>")
         file = tmp_path / "page.html"
         built = with_deck(built).replace("</body>", f"<script>{script}</script></body>")
         file.write_text(built, encoding="utf-8")
@@ -117,6 +117,22 @@ def test_a_slide_fills_the_window(size: tuple[int, int], view: str | None, show:
     assert page.locator(".cdx-answer").first.evaluate(letters) >= 32
     assert page.locator(".cdx-card, [data-cd=predict], [inert], :disabled").count() == 0
     assert page.locator("[data-cd=equation]").is_visible()
+
+
+def test_letters_of_a_slide_keep_their_size_beside_other_figures(show: Show) -> None:
+    """Whichever figure of the page reads its sizes last."""
+    page = show(Explorer("gla", view="first"), "", Explorer("mamba2", view="first"))
+    present(page)
+    zoom = """() => [...document.querySelectorAll("[data-cd=matrix]")].map((canvas) => {
+      const letters = getComputedStyle(canvas.closest(".cdx")).fontSize;
+      return [canvas.getContext("2d").getTransform().d, parseFloat(letters) / 13];
+    })"""
+    for theme in ("dark", "light"):
+        page.evaluate("theme => document.documentElement.dataset.theme = theme", theme)
+        settle(page)
+        (slide, large), (other, small) = page.evaluate(zoom)
+        assert large > 1.2 and slide == pytest.approx(large, rel=0.01)
+        assert small == 1 == pytest.approx(other, rel=0.01)
 
 
 def test_keys_step_move_and_leave(show: Show) -> None:

@@ -17,7 +17,7 @@ import { LOOKING, makeExplorerPredict, spokenOutcome } from "./predict.js";
 import { makeSlide } from "./slide.js";
 import { homeOf, normaliseSettings } from "./state.js";
 import { formatNumber, formatPercent, titleOf } from "./text.js";
-import { listenToTheme, readTheme, sizeOf, textZoom } from "./theme.js";
+import { listenToTheme, readTheme, sizeOf, zoomOf } from "./theme.js";
 import { drawImpulse, drawPlane, drawReadout, planeView } from "./views.js";
 import SCHEMA from "../schema.json" with { type: "json" };
 
@@ -239,7 +239,7 @@ function dragAlong(app, canvas) {
   const follow = (event, done) => {
     const { L } = app.model.g;
     const [width] = sizeOf(canvas);
-    const i = Math.floor(((event.offsetX / textZoom - 8) / (width - 16)) * L) + 1;
+    const i = Math.floor(((event.offsetX / zoomOf(canvas) - 8) / (width - 16)) * L) + 1;
     app.change({ row: Math.min(Math.max(i, 1), L) }, done);
   };
   canvas.addEventListener("pointerdown", (event) => {
@@ -255,7 +255,7 @@ const TIP = 16; // pixels around the tip of h
 
 function dragPlane(app, canvas) {
   let hold = null;
-  const placeOf = (event) => [event.offsetX / textZoom, event.offsetY / textZoom];
+  const placeOf = (event) => [event.offsetX, event.offsetY].map((at) => at / zoomOf(canvas));
   const change = (name, values) => app.change({ points: { ...app.settings.points, [name]: values.map((x) => Math.round(100 * x) / 100) } }, false);
   const turn = ([x, y], { cx, cy }) => {
     const { g, row } = app.model;

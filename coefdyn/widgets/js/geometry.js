@@ -4,7 +4,7 @@ import { element, setAttribute, setText } from "./dom.js";
 import { drawNormal } from "./draws.js";
 import { states } from "./math.js";
 import { formatNumber } from "./text.js";
-import { arrow, dot, openCanvas, stroke, textZoom, write } from "./theme.js";
+import { arrow, dot, openCanvas, stroke, write, zoomOf } from "./theme.js";
 import { planePoints } from "./views.js";
 
 const GEOMETRY_CASES = [
@@ -64,7 +64,8 @@ function geometryHandle(app, kind) {
   const follow = (event, done) => {
     const box = handle.parentNode.querySelector("canvas").getBoundingClientRect();
     const { cx, cy, scale } = app.geometry;
-    move(((event.clientX - box.left) / textZoom - cx) / scale, (cy - (event.clientY - box.top) / textZoom) / scale, done);
+    const zoom = zoomOf(handle);
+    move(((event.clientX - box.left) / zoom - cx) / scale, (cy - (event.clientY - box.top) / zoom) / scale, done);
   };
   handle.addEventListener("pointerdown", (event) => handle.setPointerCapture(event.pointerId));
   handle.addEventListener("pointermove", (event) => handle.hasPointerCapture(event.pointerId) && follow(event, false));
@@ -83,8 +84,9 @@ function placeHandle(handle, model, view, kind) {
   const point = pointOf(model, kind);
   const [x, y] = view.at(point);
   const [right, bottom] = view.corner;
-  handle.style.left = `${Math.min(Math.max(x, 0), right) * textZoom}px`;
-  handle.style.top = `${Math.min(Math.max(y, 0), bottom) * textZoom}px`;
+  const zoom = zoomOf(handle);
+  handle.style.left = `${Math.min(Math.max(x, 0), right) * zoom}px`;
+  handle.style.top = `${Math.min(Math.max(y, 0), bottom) * zoom}px`;
   const name = kind === "k" ? `Key of token ${model.column + 1}` : `Query of output ${model.row + 1}`;
   setAttribute(handle, "aria-label", `${name}: ${point.map((v) => formatNumber(v)).join(", ")}. Arrow keys move it.`);
 }

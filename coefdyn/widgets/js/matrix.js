@@ -1,6 +1,6 @@
 // The L x L picture of the coefficients, and where a pointer falls in it.
 
-import { openCanvas, packColor, parseColor, sizeOf, textZoom, write } from "./theme.js";
+import { openCanvas, packColor, parseColor, sizeOf, write, zoomOf } from "./theme.js";
 
 const MATRIX_MARGIN = { left: 20, top: 4, right: 4, bottom: 20 };
 const WORD_SPACE = { least: 8, most: 68, cell: 9 }; // of a cell: words are written along rows that have this height
@@ -128,7 +128,8 @@ function fitText(ctx, theme, text, x, y, room, style) {
 // The cell under a point of the canvas, or null above the diagonal and outside.
 export function cellAt(canvas, L, x, y) {
   const box = matrixGeometry(...sizeOf(canvas), L, canvas.margin);
-  const column = Math.floor((x / textZoom - box.x) / box.cell);
-  const row = Math.floor((y / textZoom - box.y) / box.cell);
+  const zoom = zoomOf(canvas);
+  const column = Math.floor((x / zoom - box.x) / box.cell);
+  const row = Math.floor((y / zoom - box.y) / box.cell);
   return column >= 0 && row < L && column <= row ? { row, column } : null;
 }

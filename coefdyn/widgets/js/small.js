@@ -3,7 +3,7 @@
 import { element, freshId, setAttribute, setText } from "./dom.js";
 import { makePredict } from "./predict.js";
 import { formatNumber } from "./text.js";
-import { listenToTheme, readTheme, textZoom } from "./theme.js";
+import { listenToTheme, readTheme, zoomOf } from "./theme.js";
 
 export function renderSmall(design, { model: widget, el }) {
   const app = { widget, cleanups: [], updaters: [], predict: widget.get("predict") || {}, settings: { ...design.defaults, ...widget.get("settings") } };
@@ -63,7 +63,8 @@ export function renderSmall(design, { model: widget, el }) {
 // `drag` follows the hand, one with `pointer` hears each press.
 function listenToHand({ pointer, follows }, app, canvas) {
   const hear = (event) => {
-    const patch = pointer({ x: event.offsetX / textZoom, y: event.offsetY / textZoom }, canvas, app.model);
+    const zoom = zoomOf(canvas);
+    const patch = pointer({ x: event.offsetX / zoom, y: event.offsetY / zoom }, canvas, app.model);
     if (patch) app.change(patch);
   };
   canvas.classList.add(follows ? "cdx-held" : "cdx-pressed");

@@ -3,12 +3,13 @@
 const THEME_NAMES = ["ink", "muted", "line", "surface", "panel", "evolution", "scaling", "readout", "normalizer",
   "positive", "positive-mid", "negative", "negative-mid", "zero", "near-zero", "overflow"];
 
-// How much larger than 13 pixels the reader has the text; pictures grow with it. One number: it is the page's.
-export let textZoom = 1;
+// How much larger than 13 pixels the letters of a figure are; its pictures grow with them. A slide's are larger than its page's.
+const zooms = new WeakMap();
+export const zoomOf = (node) => zooms.get(node.closest(".cdx")) ?? 1;
 
 export function readTheme(root) {
   const style = getComputedStyle(root);
-  textZoom = Math.max(1, Number.parseFloat(style.fontSize) / 13 || 1);
+  zooms.set(root, Math.max(1, Number.parseFloat(style.fontSize) / 13 || 1));
   const theme = { font: style.fontFamily };
   for (const name of THEME_NAMES) theme[name] = style.getPropertyValue(`--cdx-${name}`).trim();
   theme.ramps = { positive: ramp(theme, "positive"), negative: ramp(theme, "negative") };
@@ -37,12 +38,13 @@ export function packColor([r, g, b]) {
 
 // Width and height of a canvas in drawing units: CSS pixels, fewer of them where the text is enlarged.
 export function sizeOf(canvas) {
-  return [(canvas.clientWidth || 300) / textZoom, (canvas.clientHeight || 150) / textZoom];
+  const zoom = zoomOf(canvas);
+  return [(canvas.clientWidth || 300) / zoom, (canvas.clientHeight || 150) / zoom];
 }
 
 // Sizes the backing store to the element and returns a context in drawing units, cleared.
 export function openCanvas(canvas) {
-  const ratio = (window.devicePixelRatio || 1) * textZoom;
+  const ratio = (window.devicePixelRatio || 1) * zoomOf(canvas);
   const [width, height] = sizeOf(canvas);
   const [w, h] = [Math.round(width * ratio), Math.round(height * ratio)];
   if (canvas.width !== w || canvas.height !== h) {
@@ -101,7 +103,7 @@ export function arrow(ctx, x0, y0, x1, y1, color, width = 2) {
 // Whether a canvas that is on show has the size it was drawn at.
 function isDrawn(canvas) {
   if (!canvas.clientWidth || !canvas.clientHeight) return true;
-  const ratio = (window.devicePixelRatio || 1) * textZoom;
+  const ratio = (window.devicePixelRatio || 1) * zoomOf(canvas);
   return sizeOf(canvas).every((size, m) => [canvas.width, canvas.height][m] === Math.round(size * ratio));
 }
 
