@@ -21,7 +21,15 @@ from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.dynamics.mask import Mask
 from coefdyn.execution.chunked.operators import Kernel
 
-__all__ = ["STRUCTURES", "backward_rows", "design", "leaves", "print_backward"]
+__all__ = [
+    "READOUTS",
+    "STRUCTURES",
+    "backward_rows",
+    "design",
+    "gradient_errors",
+    "leaves",
+    "print_backward",
+]
 
 #: what an evolution and a readout make the forward pass run
 STRUCTURES = (
@@ -119,7 +127,7 @@ def _needs_copies(call: Callable[[], list[Tensor]]) -> bool:
     return False
 
 
-def _errors(structure: str, phi: readout.Pointwise) -> dict[str, float]:
+def gradient_errors(structure: str, phi: readout.Pointwise) -> dict[str, float]:
     """Largest relative error of a gradient in float32, with decays that forget, by both."""
     exact = {name: x.requires_grad_() for name, x in leaves(256, [4], 32, RESET).items()}
     want = _gradients(structure, phi, exact, method="reference")
@@ -164,7 +172,7 @@ def backward_rows(quick: bool) -> list[dict[str, object]]:
                     "copies": copies,
                     "forward_backward": paired_ms(ours, theirs, 5),
                     "peak_mib": {"ours": peak_mib(ours), "autograd": peak_mib(theirs)},
-                    "error": _errors(structure, phi),
+                    "error": gradient_errors(structure, phi),
                 }
             )
     return rows

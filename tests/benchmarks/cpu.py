@@ -141,22 +141,20 @@ def main(arguments: list[str]) -> None:
             sizes = {} if options.quick else case.sizes
             rows.append(run_case(case, replace(size, **sizes)))
             print_row(rows[-1])
-    result = {"provenance": provenance(peer_versions()), "cases": rows}
-    if options.only in "growth":
-        result["growth"] = growth_rows(quick=options.quick)
-        print_growth(result["growth"])
-    if options.only in "backward":
-        result["backward"] = backward_rows(quick=options.quick)
-        print_backward(result["backward"])
-    if options.only in "masks":
-        masks = mask_rows(quick=options.quick)
-        print_masks(masks)
-        result["masks"] = {"provenance": provenance({}), "rows": masks}
-    if options.only in "crossover":
-        result["crossover"] = crossover_rows(quick=options.quick)
-        print_crossover(result["crossover"])
-    if not options.quick:
-        write(result)
+    keep = (lambda result: None) if options.quick else write
+    keep({"provenance": provenance(peer_versions()), "cases": rows})
+    tables = {
+        "growth": (growth_rows, print_growth),
+        "backward": (backward_rows, print_backward),
+        "masks": (mask_rows, print_masks),
+        "crossover": (crossover_rows, print_crossover),
+    }
+    for name, (measured, show) in tables.items():
+        if options.only in name:
+            table = measured(quick=options.quick)
+            show(table)
+            whole = {"provenance": provenance({}), "rows": table} if name == "masks" else table
+            keep({"cases": [], name: whole})
 
 
 def peer_versions() -> dict[str, str]:
@@ -165,13 +163,13 @@ def peer_versions() -> dict[str, str]:
 
 
 def write(result: dict) -> None:
-    """Write the file; rows of cases that were not run stay."""
+    """Write the file; tables and rows of cases that were not run stay."""
     if OUTPUT.exists():
         old = json.loads(OUTPUT.read_text())
         fresh = {(row["name"], row["peer"]): row for row in result["cases"]}
         kept = [fresh.pop((row["name"], row["peer"]), row) for row in old["cases"]]
         if not result["cases"]:  # a table alone says nothing of when the cases were run
-            del result["provenance"]
+            result.pop("provenance", None)
         result = {**old, **result, "cases": [*kept, *fresh.values()]}
     OUTPUT.parent.mkdir(parents=True, exist_ok=True)
     OUTPUT.write_text(json.dumps(result, indent=1) + "\n")

@@ -81,7 +81,8 @@ class _Group:
     def scores(self) -> tuple[Float[Tensor, "N rows R"], Float[Tensor, "N rows R"]]:
         """D of [q; right] with k, and with left; only their lower parts count."""
         if self.safe:
-            return torch.bmm(self.read, self.written.mT).split(self.size, 2)
+            both = torch.bmm(self.read, self.written.mT)
+            return both[..., : self.size], both[..., self.size :]
         first, second, third, fourth = lower_scores(*self._pairs()).chunk(4)
         return torch.cat([first, _later(third)], 1), torch.cat([second, _later(fourth)], 1)
 
