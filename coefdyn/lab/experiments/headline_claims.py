@@ -338,7 +338,7 @@ HEADLINES: tuple[Headline, ...] = (
         sentence="State space models that read digits well keep a peak of eigenvalues about one.",
         source="eigenvalue paper, Figure 1, which exempts attention",
         limits="S4D and LRU have that peak before training, so that only Mamba-2's says something "
-        f"about the task. {SMALL}.",
+        "about the task. Seen in models of width 32 and in this budget of steps.",
     ),
     _trained(
         "convolution/mamba-2",

@@ -113,9 +113,9 @@ class Principle4(Experiment):
         "structure gets its parameters does matter on copying and recall, where a reflection of "
         "full strength at every step fails. Parity of 40 bits is learned with every structure, "
         "because 40 bits can be counted; on texts four times as long the designs whose steps "
-        "reflect stay right at 85 to 99 bits in 100 and the others guess. Nobody gets beyond the "
-        "sign of a product of S3. Copying is solved with every structure, with A = I after the "
-        "most steps, and on recall nobody is ahead of A = I.",
+        "reflect stay right at 85 to 99 bits in 100 and the others guess. No design gets beyond "
+        "the sign of a product of S3. Copying is solved with every structure, with A = I after "
+        "the most steps, and on recall no design is ahead of A = I.",
         held="selective-copying/parameters fuzzy-recall/parameters",
         not_held="parity/diagonal s3/householder-z fuzzy-recall/householder-z "
         "parity/negative-eigenvalue",
