@@ -212,9 +212,11 @@ def compare_designs(
     """
     check_count("seeds", seeds)
     check_count("steps", steps)
-    if not designs:
-        raise ValueError("designs must name at least one design, got none.")
+    if not isinstance(designs, Mapping) or not designs:
+        raise ValueError(f'designs maps names to designs, as {{"mine": MyMixer}}; got {designs!r}.')
     asked = task if isinstance(task, (list, tuple)) else [task]
+    if not asked:
+        raise ValueError("task must name at least one task, got an empty list.")
     tasks = dict(find_task(one) for one in asked)
     if len(tasks) < len(asked):
         raise ValueError(f"two of these tasks bear the same name: {asked}.")
@@ -290,14 +292,42 @@ def add_parser(commands: Any) -> None:
     parser = commands.add_parser("judge", help="a mixer of your own by the book's protocol")
     parser.add_argument("design", metavar="MODULE:NAME", help="a Mixer or a causal nn.Module")
     parser.add_argument("--tasks", nargs="+", default=[], help="of the scoreboard")
-    parser.add_argument("--task", action="append", default=[], metavar="MODULE:NAME")
-    parser.add_argument("--against", nargs="+", default=["GatedDeltaNet"], metavar="NAME")
+    parser.add_argument(
+        "--task",
+        action="append",
+        default=[],
+        metavar="MODULE:NAME",
+        help="a task of one's own; may be given again",
+    )
+    parser.add_argument(
+        "--against",
+        nargs="+",
+        default=["GatedDeltaNet"],
+        metavar="NAME",
+        help="mixers of the library to compare with; default: GatedDeltaNet",
+    )
     parser.add_argument("--seeds", type=given.count, default=4, help="12 give a verdict")
     parser.add_argument("--steps", type=given.count, default=STEPS, help=f"default: {STEPS}")
-    parser.add_argument("--out", type=given.folder, metavar="DIR", default=Path("judged"))
-    parser.add_argument("--device", type=given.device)
-    parser.add_argument("--mode", default="eager", choices=("eager", "compiled"))
-    parser.add_argument("--budget", type=given.seconds, metavar="SECONDS")
+    parser.add_argument(
+        "--out",
+        type=given.folder,
+        metavar="DIR",
+        default=Path("judged"),
+        help="keeps the runs, which a second call goes on with; default: judged",
+    )
+    parser.add_argument("--device", type=given.device, help="default: a GPU if there is one")
+    parser.add_argument(
+        "--mode",
+        default="eager",
+        choices=("eager", "compiled"),
+        help="compiled pays for long runs; default: eager",
+    )
+    parser.add_argument(
+        "--budget",
+        type=given.seconds,
+        metavar="SECONDS",
+        help="stop after so long; the same call goes on",
+    )
     parser.add_argument("--quiet", action="store_true", help="no progress bar")
 
 

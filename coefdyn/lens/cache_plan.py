@@ -224,8 +224,11 @@ class CachePlan:
             progress: show a bar; None for "on a terminal or in a notebook".
 
         Raises:
-            ValueError: as ``replaced``.
+            ValueError: as ``replaced``; for no texts, one of a single token, and ``before`` of
+                another number of texts.
         """
+        if before is not None and len(before) != len(tokens):
+            raise Refused(f"before holds a loss for each text: {len(before)} for {len(tokens)}.")
         runs: list[Mapping] = [{}] if before is None else []
         if self.cut or before is not None:
             runs.append(self.changes)
@@ -234,23 +237,30 @@ class CachePlan:
             for place, given in enumerate(one_by_one(tokens, attention_mask)):
                 for number, changes in enumerate(runs):
                     with replaced(model, changes):
-                        losses[number].append(losses_of(model, given).double().mean().item())
+                        found = losses_of(model, given)
+                    losses[number].append(found.double().mean().item())
                     bar.update(len(runs) * place + number + 1)
         plain = tuple(losses[0] if before is None else before)
         rise = tuple(after - loss for loss, after in zip(plain, losses[-1], strict=True))
         return MeasuredPlan(loss=plain, rise=rise)
 
-    def measure_bytes(self, model: nn.Module, tokens: Int[Tensor, "1 L"]) -> tuple[int, int]:
-        """Bytes that the model's own cache of a text takes, as it is and cut by the plan.
+    def measure_bytes(self, model: nn.Module, tokens: Int[Tensor, "B L"]) -> tuple[int, int]:
+        """Bytes that the model's own cache of one text takes, as it is and cut by the plan; B = 1.
 
         The model fills its cache, and the rows that the plan keeps are copied out of it. Its last
         rows only are kept of a head whose own window is shorter.
 
         Raises:
-            ValueError: for a model that returns no cache with ``layers[i].keys``.
+            ValueError: for more texts than one, and a model that returns no cache with
+                ``layers[i].keys``.
         """
-        with torch.no_grad():
-            cache = _cache_of(model(tokens, use_cache=True))
+        if len(tokens) != 1:
+            raise Refused(f"the cache of one text is measured, got {len(tokens)} texts.")
+        try:
+            with torch.no_grad():
+                cache = _cache_of(model(tokens, use_cache=True))
+        except TypeError:  # it takes no use_cache
+            cache = None
         cut = {(one.layer, one.head) for one in self.heads[: self.cut]}
         full = kept = 0
         for one in self.heads:
@@ -279,7 +289,16 @@ class CachePlan:
 
 
 def one_by_one(tokens: Tensor, attention_mask: Tensor | None) -> list[dict[str, Tensor]]:
-    """The texts of a batch, as arguments of a pass."""
+    """The texts of a batch, as arguments of a pass.
+
+    Raises:
+        ValueError: for no text, and one of fewer than two tokens.
+    """
+    real = [tokens.shape[1]] * len(tokens) if attention_mask is None else attention_mask.sum(1)
+    if not len(tokens) or min(real) < 2:
+        raise Refused(
+            f"a text needs at least two tokens, got {list(map(int, real))} in this batch."
+        )
     if attention_mask is None:
         return [{"ids": row[None]} for row in tokens]
     rows = zip(tokens, attention_mask, strict=True)

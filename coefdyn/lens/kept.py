@@ -83,12 +83,16 @@ def keep_heads(
         layers: a trace, or some layers of it.
         words: the tokens as text, one per position.
         about: what a reader must know of it, as plain data.
-        heads: per layer name, which heads; all of them where a layer is not named. Layers without
-            a name here are left out if this is given.
+        heads: per layer name, which heads; layers that it does not name are left out. None for all
+            heads of all layers.
 
     Raises:
-        ValueError: for words that do not fit, or a readout other than identity and exp.
+        ValueError: for words that do not fit, a readout other than identity and exp, or a name
+            that no layer has.
     """
+    names = [layer.name for layer in layers]
+    if unknown := [name for name in heads or () if name not in names]:
+        raise ValueError(f"no layer is called {unknown[0]!r}; there are {', '.join(names)}.")
     arrays: dict[str, Any] = {}
     entries: list[dict[str, Any]] = []
     for layer in layers:
@@ -168,6 +172,8 @@ def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray
         return whole[:1, heads].float().cpu().numpy()
 
     named = {"q": pick(dynamics.q, 2), "k": pick(dynamics.k, 2)}
+    if layer.segments is not None:
+        named["segments"] = layer.segments[:1].cpu().numpy()
     named |= {"values": pick(layer.values, 2), "output": pick(layer.output, 2)}
     for name, value in dynamics.evolution.tensors().items():
         named[f"evolution.{name}"] = pick(value, len(dynamics.evolution.axes[name]))
@@ -186,6 +192,7 @@ def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray
         "outside": layer.outside,
         "error": layer.error,
         "probe_error": layer.probe_error,
+        "start": layer.start,
         "evolution": type(dynamics.evolution).__name__,
         "readout": phi.name,
         "normalizer": type(eta).__name__,
@@ -244,4 +251,6 @@ def _rebuild(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LayerTr
         error=entry["error"],
         outside=entry["outside"],
         probe_error=entry["probe_error"],
+        segments=tensors.get("segments"),
+        start=entry.get("start", 0),
     )

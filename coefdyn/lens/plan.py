@@ -68,8 +68,8 @@ def plan(
         mixers) are left out.
 
     Raises:
-        ValueError: as ``trace``; for another ``keep``, texts of one token, a model without softmax
-            attention that the lens reads, and a budget that cannot be met.
+        ValueError: as ``trace``; for another ``keep``, no texts or one of a single token, a model
+            without softmax attention that the lens reads, and a budget that cannot be met.
     """
     check_call(model, (tokens,), {})
     keep = window(64, sink=4) if keep is None else keep
@@ -113,8 +113,6 @@ class _Sum:
         with torch.enable_grad(), costs.listening():
             losses = losses_of(model, given)
             total = losses.sum()
-        if not len(losses):
-            raise Refused("a text to plan on needs at least two tokens, got one.")
         self.losses.append(losses.detach())
         self.unsupported |= costs.unsupported
         probes = [part.probe for part in costs.parts.values()]

@@ -78,6 +78,8 @@ class TrialConfig:
         check_count("planned", self.planned)
         check_count("held_out", self.held_out, least=2)
         check_count("needles", self.needles, least=0)
+        if wrong := [share for share in self.shares if not 0 < share <= 1]:
+            raise ValueError(f"a share of heads is above 0 and at most 1, got {wrong[0]}.")
 
 
 def _by(number: Callable[[Any], float]) -> Callable[[CachePlan, int], list[int]]:
@@ -147,7 +149,11 @@ def _read(path: Path) -> str:
 def needles(
     texts: Int[Tensor, "n L"], tokenize: Callable[[str], list[int]], count: int, seed: int
 ) -> list[tuple[Int[Tensor, "1 L"], int]]:
-    """Texts of the same length with a needle and a question, and how long the answer is."""
+    """Texts of the same length with a needle and a question, and how long the answer is.
+
+    Raises:
+        ValueError: for texts too short to hold both.
+    """
     draw = random.Random(seed)
     found = []
     for number in range(count):
@@ -157,6 +163,11 @@ def needles(
         whole = tokenize(f"\nThe secret number of {name} is {key}")
         answer = whole[len(asked) :]
         filler = texts[number % len(texts)].tolist()
+        if len(filler) <= len(fact) + len(whole):
+            raise ValueError(
+                f"a needle and its question take {len(fact) + len(whole)} tokens, the texts have "
+                f"{len(filler)}; ask for longer ones, or for no needles."
+            )
         filler = filler[: len(filler) - len(fact) - len(whole)]
         depth = draw.uniform(DEEPEST, SHALLOWEST)
         at = int(depth * len(filler))

@@ -154,7 +154,8 @@ class Recorder(Listener):
         self, model: nn.Module, wanted: Sequence[int | str] | None, probe: bool, gradients: bool
     ) -> None:
         super().__init__(model)
-        self.wanted, self.probe, self.gradients = wanted, probe, gradients
+        self.wanted = [wanted] if isinstance(wanted, (str, int)) else wanted
+        self.probe, self.gradients = probe, gradients
         self.layers: list[LayerTrace] = []
         self.unsupported: dict[str, str] = {}
         self.passes: list[Trace] = []

@@ -310,8 +310,13 @@ def _one_batch(
     prompt: torch.Tensor | Sequence[torch.Tensor], mask: torch.Tensor | None
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """Prompts of different lengths as one tensor, padded on the left, with its mask."""
-    if isinstance(prompt, torch.Tensor) or mask is not None:
-        return prompt, mask  # type: ignore[return-value]
+    if isinstance(prompt, torch.Tensor):
+        return prompt, mask
+    if mask is not None:
+        raise ValueError(
+            "a list of prompts makes its own mask: leave out attention_mask, or give one padded "
+            "tensor."
+        )
     rows = [torch.as_tensor(row) for row in prompt]
     if not rows or any(row.ndim != 1 or len(row) == 0 for row in rows):
         shapes = [tuple(row.shape) for row in rows]

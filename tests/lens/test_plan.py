@@ -284,8 +284,19 @@ def test_what_cannot_be_planned_is_told() -> None:
         plan(llama(), zoo.ids(), keep=NAMED["ablate"])
     with torch.inference_mode(), pytest.raises(ValueError, match="plan needs gradients"):
         plan(llama(), zoo.ids())
+    for texts in (zoo.ids(1), zoo.ids()[:0]):
+        with pytest.raises(ValueError, match="at least two tokens"):
+            plan(llama(), texts)
+    found, model = plan(llama(), zoo.ids(), keep=KEEP), llama()
+    for texts in (zoo.ids(1), zoo.ids()[:0]):
+        with pytest.raises(ValueError, match="at least two tokens"):
+            found.measure(model, texts)
     with pytest.raises(ValueError, match="at least two tokens"):
-        plan(llama(), zoo.ids(1))
+        found.measure(model, zoo.ids(), attention_mask=torch.eye(*zoo.ids().shape).long())
+    with pytest.raises(ValueError, match="a loss for each text: 1 for 2"):
+        found.measure(model, zoo.ids(batch=2), before=[1.0])
+    with pytest.raises(ValueError, match="cache of one text is measured, got 2"):
+        found.measure_bytes(model, zoo.ids(batch=2))
     with pytest.raises(ValueError, match="attends more than once over one cache"):
         plan(zoo.build("DiffLlamaForCausalLM"), zoo.ids(batch=1), keep=KEEP)
     with pytest.raises(ValueError, match="names each of the 4 heads once"):
@@ -333,6 +344,10 @@ def test_a_needle_lies_outside_the_window_and_is_asked_for_at_the_end(documents:
         text = ids[0].tolist()
         places = [at for at in range(160 - size + 1) if text[at : at + size] == text[-size:]]
         assert len(places) == 2 and places[0] < 160 - size - 6
+    with pytest.raises(ValueError, match="take 72 tokens, the texts have 40"):
+        needles(others[:, :40], _letters, 4, seed=0)
+    with pytest.raises(ValueError, match="above 0 and at most 1, got 50"):
+        replace(SMALL, shares=(0.5, 50))
 
 
 def test_the_trial_measures_every_order_and_goes_on_where_it_was(

@@ -13,6 +13,7 @@ import zoo
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.lens import (
+    head_scores,
     induction,
     keep_heads,
     load_heads,
@@ -187,6 +188,29 @@ def test_kept_heads_come_back_as_they_were(tmp_path: Path) -> None:
         torch.testing.assert_close(again.values[0], first.values[0, [1, 0]])
     with pytest.raises(ValueError, match="3 words for 9 tokens"):
         keep_heads(path, seen, words=list("abc"), about={})
+    with pytest.raises(ValueError, match="no layer is called 'typo'"):
+        keep_heads(path, seen, words=list("abcdefghi"), about={}, heads={"typo": [0]})
+
+
+def test_kept_heads_know_padding_and_the_start_of_a_step(tmp_path: Path) -> None:
+    model, ids = zoo.build("LlamaForCausalLM"), zoo.ids(length=12)
+    mask = torch.ones_like(ids)
+    mask[0, :5] = 0
+    layer = trace(model, ids[:1], attention_mask=mask[:1])[0]
+    keep_heads(tmp_path / "padded.npz", [layer], words=list("abcdefghijkl"), about={})
+    again = load_heads(tmp_path / "padded.npz").layers[0]
+    torch.testing.assert_close(head_scores([again]), head_scores([layer]))
+    cache = model(ids[:1, :8], use_cache=True).past_key_values
+    step = trace(model, ids[:1, 8:], past_key_values=cache)[0]
+    keep_heads(tmp_path / "step.npz", [step], words=list("abcdefghijkl"), about={})
+    again = load_heads(tmp_path / "step.npz").layers[0]
+    assert again.start == step.start == 8
+    torch.testing.assert_close(again.coefficients(), step.coefficients())
+
+
+def test_layers_may_be_one_name() -> None:
+    seen = trace(zoo.build("LlamaForCausalLM"), zoo.ids(), layers="model.layers.1")
+    assert [layer.name for layer in seen] == ["model.layers.1.self_attn"]
 
 
 def test_the_explorer_shows_a_head() -> None:

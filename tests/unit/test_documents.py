@@ -187,6 +187,8 @@ def test_generation_ends_where_it_is_told_to() -> None:
         net.generate(prompt, 2, attention_mask=torch.tensor([[1, 1, 0]]))
     with pytest.raises(ValueError, match="at least one, got"):
         net.generate([torch.arange(0)], 2)
+    with pytest.raises(ValueError, match="makes its own mask"):
+        net.generate([torch.arange(3)], 2, attention_mask=torch.ones(1, 3))
 
 
 def test_documents_take_memory_in_proportion_to_their_length() -> None:

@@ -422,8 +422,11 @@ def test_rows_count_seeds_and_cost() -> None:
 
 
 def test_compare_designs_checks_what_it_is_given() -> None:
-    with pytest.raises(ValueError, match="at least one design"):
-        compare_designs({}, "parity")
+    for designs in ({}, ["GLA"]):
+        with pytest.raises(ValueError, match="designs maps names to designs"):
+            compare_designs(designs, "parity")
+    with pytest.raises(ValueError, match="at least one task"):
+        compare_designs({"a": "GLA"}, [])
     with pytest.raises(ValueError, match="seeds must be a whole number"):
         compare_designs({"a": "GLA"}, "parity", 0)
     with pytest.raises(ValueError, match="same name"):
