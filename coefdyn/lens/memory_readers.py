@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from coefdyn.options import check_count
+from coefdyn.options import check_count, check_flag
 
 __all__ = ["READERS", "Config", "MixerMemory", "layer_count"]
 
@@ -81,6 +81,10 @@ _NAMES = {
 _LETTERS = {"M": LINEAR, "*": FULL, "-": NONE, "E": NONE}
 #: model_type -> k where every k-th layer reads everything and the others a window
 _PERIODS = {"gemma2": 2, "gpt_oss": 2, "cohere2": 4, "gemma3_text": 6}
+#: of these, the ones that state another k in ``sliding_window_pattern``
+_STATES_ITS_PERIOD = ("cohere2", "gemma3_text")
+#: their window counts only where ``use_sliding_window`` says so
+_SWITCHED = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3")
 
 
 def layer_count(fields: Config) -> int:
@@ -169,8 +173,37 @@ def _hybrid_mamba2(fields: Config, count: int) -> MixerMemory:
 # --- readers --------------------------------------------------------------------------------------
 
 
+def _window(fields: Config) -> int | None:
+    """Window as the configuration states it; None where it is null or switched off."""
+    if fields.get("sliding_window") is None:
+        return None
+    if fields["model_type"] in _SWITCHED:
+        used = check_flag("use_sliding_window", _need(fields, "use_sliding_window"))
+    else:
+        used = fields.get("use_sliding_window", True)
+    return _whole(fields, "sliding_window") if used else None
+
+
+def _inside(fields: Config, count: int) -> int:
+    """Layers with a window where no ``layer_types`` names them."""
+    name = fields["model_type"]
+    if period := _PERIODS.get(name):
+        if name in _STATES_ITS_PERIOD and fields.get("sliding_window_pattern") is not None:
+            period = _whole(fields, "sliding_window_pattern")
+        return count - count // period
+    if name == "smollm3":
+        raise ValueError(
+            "this 'smollm3' configuration has a window but no layer_types; only they tell which "
+            "layers it belongs to. Pass the whole config.json."
+        )
+    if name in ("qwen2", "qwen2_moe", "qwen3"):
+        first = check_count("max_window_layers", _need(fields, "max_window_layers"), 0)
+        # Qwen2-MoE: every second of the first layers; the others: all but the first
+        return -(-min(first, count) // 2) if name == "qwen2_moe" else max(0, count - first)
+    return count
+
+
 def _read_attention(fields: Config) -> Iterator[MixerMemory]:
-    window = fields.get("sliding_window") if fields.get("use_sliding_window", True) else None
     count = layer_count(fields)
     if listed := fields.get("layer_types"):
         inside = _kinds(fields).count(WINDOW)
@@ -179,12 +212,9 @@ def _read_attention(fields: Config) -> Iterator[MixerMemory]:
                 f"layer_types holds other layers than attention: {sorted(set(listed))}."
             )
         window = _whole(fields, "sliding_window") if inside else None
-    elif window is None:
-        inside = 0
-    elif period := _PERIODS.get(fields["model_type"]):
-        inside = count - count // period
-    else:  # Qwen2 reads everything in its first layers
-        inside = max(0, count - (fields.get("max_window_layers") or 0))
+    else:
+        window = _window(fields)
+        inside = 0 if window is None else _inside(fields, count)
     yield _attention(fields, count - inside)
     if inside:
         yield _attention(fields, inside, window)

@@ -11,8 +11,9 @@ import pytest
 import torch
 import transformers
 import zoo
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
-from coefdyn.lens import memory, memory_table, torch_operations
+from coefdyn.lens import ModelMemory, memory, memory_table, torch_operations
 from coefdyn.lens.__main__ import main
 from coefdyn.lens.memory_readers import READERS
 
@@ -114,6 +115,52 @@ def test_layers_with_a_window_are_counted_without_a_list_of_layers(model_type: s
     stated = small(model_type).config.to_dict()
     unlisted = {key: value for key, value in stated.items() if key != "layer_types"}
     assert memory(unlisted) == memory(stated)
+
+
+TWELVE = {
+    **{"num_hidden_layers": 12, "num_attention_heads": 4, "num_key_value_heads": 2},
+    **{"hidden_size": 32, "head_dim": 8, "sliding_window": 9},
+}
+
+
+@pytest.mark.parametrize("first", [0, 5, 28])
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen2_moe", "qwen3", "qwen3_moe"])
+def test_switched_windows_are_in_the_layers_of_transformers(model_type: str, first: int) -> None:
+    stated = {**TWELVE, "use_sliding_window": True, "max_window_layers": first}
+    assert windows(memory({**stated, "model_type": model_type})) == inside(model_type, stated)
+
+
+@pytest.mark.parametrize("period", [None, 3])
+@pytest.mark.parametrize("model_type", ["cohere2", "gemma2", "gemma3_text", "gpt_oss"])
+def test_a_stated_period_replaces_the_usual_one(model_type: str, period: int | None) -> None:
+    stated = {**TWELVE} if period is None else {**TWELVE, "sliding_window_pattern": period}
+    assert windows(memory({**stated, "model_type": model_type})) == inside(model_type, stated)
+
+
+def windows(kept: ModelMemory) -> int:
+    return sum(mixer.count for mixer in kept.mixers if mixer.window is not None)
+
+
+def inside(model_type: str, stated: dict[str, Any]) -> int:
+    """Layers with a window in the cache that transformers makes."""
+    config = transformers.AutoConfig.for_model(model_type, **stated)
+    layers = transformers.DynamicCache(config=config).layers
+    return sum(isinstance(layer, DynamicSlidingWindowLayer) for layer in layers)
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ({"model_type": "qwen2"}, "none of the fields use_sliding_window"),
+        ({"model_type": "qwen3_moe"}, "none of the fields use_sliding_window"),
+        ({"model_type": "qwen2", "use_sliding_window": True}, "fields max_window_layers"),
+        ({"model_type": "qwen2", "use_sliding_window": "no"}, "must be True or False"),
+        ({"model_type": "smollm3", "use_sliding_window": True}, "no layer_types"),
+    ],
+)
+def test_a_window_is_not_placed_by_defaults(stated: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        memory({**TWELVE, **stated})
 
 
 def test_a_window_holds_one_token_fewer_than_it_reads() -> None:
