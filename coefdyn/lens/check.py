@@ -168,20 +168,27 @@ class _Subject:
     def __init__(self, model: nn.Module, ids: Int[Tensor, "B L"], vocab: int) -> None:
         self.model, self.ids, self.vocab = model, ids, vocab
         self.takes, self.takes_more = _arguments(model)
+        self.takes_cache = self.can_take("use_cache", False)
         with torch.no_grad():
-            if self.takes_more:
-                try:
-                    model(ids[:, :1], use_cache=False)
-                except TypeError:  # it names what it takes behind ** and takes nothing else
-                    self.takes_more = False
             self.whole = self.logits(ids)
+
+    @torch.no_grad()
+    def can_take(self, name: str, value: Any) -> bool:
+        """Return whether the model names this argument, or takes it behind ``**`` in a call."""
+        if name in self.takes or not self.takes_more:
+            return name in self.takes
+        try:
+            self.model(self.ids[:, :1], **{name: value})
+        except TypeError:  # it names what it takes behind ** and takes nothing else
+            return False
+        return True
 
     def call(self, ids: Int[Tensor, "B L"], **kwargs: Any) -> Any:
         return self.model(ids, **kwargs)
 
     def logits(self, ids: Int[Tensor, "B L"], **kwargs: Any) -> Float[Tensor, "B L V"]:
         """Logits of a pass that keeps nothing."""
-        if "use_cache" in self.takes or self.takes_more:
+        if self.takes_cache:
             kwargs["use_cache"] = False
         answer = self.model(ids, **kwargs)
         return getattr(answer, "logits", answer)
@@ -219,7 +226,7 @@ class _Subject:
         Two prompts and one token after them: the logits differ, or at least the cache that comes
         back is the one that was handed over. Otherwise nothing that follows could blame the model.
         """
-        if "use_cache" not in self.takes and not self.takes_more:
+        if not self.takes_cache:
             raise _NotTestable("the model takes no cache (use_cache)")
         half = self.ids.shape[1] // 2
         prompts, token = (
@@ -264,7 +271,7 @@ def _parts(subject: _Subject) -> tuple[float, str]:
 
 @torch.no_grad()
 def _padding(subject: _Subject) -> tuple[float, str]:
-    if "attention_mask" not in subject.takes and not subject.takes_more:
+    if not subject.can_take("attention_mask", torch.ones_like(subject.ids[:, :1])):
         raise _NotTestable("the model takes no attention_mask")
     missing = 3
     noise = subject.ids[:, :missing].flip(0)

@@ -130,6 +130,7 @@ def test_what_the_interface_does_not_offer_is_not_run() -> None:
     report = check(model, zoo.VOCAB)
     assert isinstance(report, CheckReport) and not report.broken, str(report)
     assert report["token by token"].kept is None and "takes no cache" in str(report)
+    assert report["left padding"].kept, str(report)  # the mask is one of its **masks
     assert model.training and all(weight.grad is None for weight in model.parameters())
     with pytest.raises(ValueError, match="check needs vocab"):
         check(model)
