@@ -77,12 +77,12 @@ def memory(config: Any) -> ModelMemory:
             names the fields.
     """
     fields = _fields(config)
-    reader, known = READERS.get(fields.get("model_type")), sorted(READERS)
+    asked, known = fields.get("model_type"), sorted(READERS)
+    reader = READERS.get(asked) if isinstance(asked, str) else None
     if reader is None and isinstance(fields.get("text_config"), Mapping):
         inner = {"_name": fields.get("_name"), **fields["text_config"]}
         return memory({key: value for key, value in inner.items() if value is not None})
     if reader is None:
-        asked = fields.get("model_type")
         raise ValueError(
             f"memory has no reader for model_type {asked!r}{did_you_mean(asked, known)} It knows "
             f"{', '.join(known)}; another type may keep its past in another form, so nothing is "

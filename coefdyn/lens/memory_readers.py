@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coefdyn.options import check_count, check_flag
+from coefdyn.options import check_count, check_flag, check_number, shown
 
 __all__ = ["READERS", "Config", "MixerMemory", "layer_count"]
 
@@ -68,6 +68,13 @@ def _whole(fields: Config, *names: str) -> int:
     return check_count(names[0], _need(fields, *names))
 
 
+def _list(fields: Config, *names: str) -> Sequence[Any]:
+    value = _need(fields, *names)
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{names[0]} must be a list, got {shown(value)}.")
+    return value
+
+
 # --- layers ---------------------------------------------------------------------------------------
 
 #: names of layer kinds in configurations, old and new
@@ -89,35 +96,40 @@ _SWITCHED = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3")
 
 def layer_count(fields: Config) -> int:
     """Layers as the configuration counts them."""
-    for name in ("layer_types", "layers_block_type", "attn_type_list", "hybrid_override_pattern"):
+    for name in ("layer_types", "layers_block_type", "attn_type_list"):
         if fields.get(name):
-            return len(fields[name])
+            return len(_list(fields, name))
+    if fields.get("hybrid_override_pattern"):
+        return len(str(fields["hybrid_override_pattern"]))
     return _whole(fields, "num_hidden_layers", "num_blocks")
 
 
 def _kinds(fields: Config) -> list[str]:
     """Kind of each layer as the configuration states it."""
-    if listed := fields.get("layer_types") or fields.get("layers_block_type"):
+    if fields.get("layer_types") or fields.get("layers_block_type"):
+        name = "layer_types" if fields.get("layer_types") else "layers_block_type"
+        listed = [str(kind) for kind in _list(fields, name)]
         if unknown := sorted(set(listed) - set(_NAMES)):
             raise ValueError(
                 f"this {fields['model_type']!r} configuration has layers of the types "
                 f"{', '.join(unknown)}; memory knows {', '.join(_NAMES)}."
             )
-        kinds = [_NAMES[name] for name in listed]
+        kinds = [_NAMES[kind] for kind in listed]
     elif pattern := fields.get("hybrid_override_pattern"):
-        if unknown := sorted(set(pattern) - set(_LETTERS)):
+        if unknown := sorted(set(str(pattern)) - set(_LETTERS)):
             raise ValueError(
                 f"hybrid_override_pattern has the letters {', '.join(unknown)}; memory knows "
                 f"{', '.join(_LETTERS)}."
             )
-        kinds = [_LETTERS[letter] for letter in pattern]
-    elif listed := fields.get("attn_type_list"):
-        kinds = [FULL if kind else LINEAR for kind in listed]
-    elif interval := fields.get("full_attention_interval"):
+        kinds = [_LETTERS[letter] for letter in str(pattern)]
+    elif fields.get("attn_type_list"):
+        kinds = [FULL if kind else LINEAR for kind in _list(fields, "attn_type_list")]
+    elif fields.get("full_attention_interval") is not None:
+        interval = _whole(fields, "full_attention_interval")
         count = layer_count(fields)
         kinds = [LINEAR if (i + 1) % interval else FULL for i in range(count)]
     else:
-        places = _need(fields, "attn_layer_indices", "layer_types")
+        places = _list(fields, "attn_layer_indices", "layer_types")
         kinds = [FULL if i in places else LINEAR for i in range(layer_count(fields))]
     stated = fields.get("num_hidden_layers")
     if stated is not None and stated != len(kinds):
@@ -131,8 +143,10 @@ def _kinds(fields: Config) -> list[str]:
 def _attention(fields: Config, count: int, window: int | None = None) -> MixerMemory:
     queries = _whole(fields, "num_attention_heads")
     heads = check_count("num_key_value_heads", fields.get("num_key_value_heads") or queries)
-    width = fields.get("head_dim") or fields.get("attention_head_dim")
-    width = width or _whole(fields, "hidden_size") // queries
+    if fields.get("head_dim") or fields.get("attention_head_dim"):
+        width = _whole(fields, "head_dim", "attention_head_dim")
+    else:
+        width = _whole(fields, "hidden_size") // queries
     kind = "attention" if window is None else "attention in a window"
     per_token = 2 * heads * width
     return MixerMemory(
@@ -277,13 +291,16 @@ def _read_kimi_linear(fields: Config) -> Iterator[MixerMemory]:
     """The checkpoint states the linear layers in ``linear_attn_config``, counted from 1."""
     inner = fields.get("linear_attn_config")
     if inner:
+        if not isinstance(inner, Mapping):
+            raise ValueError(f"linear_attn_config must hold fields, got {shown(inner)}.")
+        inner = {**inner, "model_type": fields["model_type"]}
         fields = {
             "linear_num_heads": inner.get("num_heads"),
             "linear_head_dim": inner.get("head_dim"),
             "linear_conv_kernel_dim": inner.get("short_conv_kernel_size"),
             **fields,
         }
-        linear, full = len(inner["kda_layers"]), len(inner["full_attn_layers"])
+        linear, full = len(_list(inner, "kda_layers")), len(_list(inner, "full_attn_layers"))
         if linear + full != layer_count(fields):
             raise ValueError(
                 f"kda_layers and full_attn_layers name {linear + full} layers, num_hidden_layers "
@@ -315,7 +332,7 @@ def _read_xlstm(fields: Config) -> Iterator[MixerMemory]:
     width = _whole(fields, "hidden_size", "embedding_dim")
     heads = _whole(fields, "num_heads")
     keys, values = (
-        -(-int(width * _need(fields, name)) // 64) * 64
+        -(-int(width * check_number(name, _need(fields, name))) // 64) * 64
         for name in ("qk_dim_factor", "v_dim_factor")
     )
     n, d_v = keys // heads, values // heads

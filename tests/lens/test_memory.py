@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -293,6 +294,38 @@ def test_nested_configurations_are_read_at_their_text_model() -> None:
 def test_refusals_name_what_was_looked_for(config: Any, told: str) -> None:
     with pytest.raises(ValueError, match=told.replace("?", r"\?")):
         memory(config)
+
+
+@pytest.mark.parametrize("wrong", ["4", 4.5, -1, [], ["a"], [[]], {"a": 1}, None])
+@pytest.mark.parametrize("name", [*sorted(path.name for path in CONFIGS.glob("*.json")), "window"])
+def test_a_field_of_a_wrong_kind_is_a_value_error(name: str, wrong: Any) -> None:
+    """No other error, whichever field it is; some fields are not read."""
+    stated: dict[str, Any] = {**TWELVE, "model_type": "mistral", "layer_types": None}
+    if name != "window":
+        stated = json.loads((CONFIGS / name).read_text(encoding="utf-8"))
+    for field in stated:
+        with suppress(ValueError):
+            memory({**stated, field: wrong}).total_bytes(9)
+    for field in inner if isinstance(inner := stated.get("linear_attn_config"), dict) else ():
+        with suppress(ValueError):
+            memory({**stated, "linear_attn_config": {**inner, field: wrong}}).total_bytes(9)
+
+
+def test_fields_of_a_wrong_kind_are_named() -> None:
+    kimi = json.loads((CONFIGS / "kimi-linear-48b-a3b.json").read_text(encoding="utf-8"))
+    qwen = json.loads((CONFIGS / "qwen3-next-80b-a3b.json").read_text(encoding="utf-8"))
+    inner = {key: kept for key, kept in kimi["linear_attn_config"].items() if key != "kda_layers"}
+    for stated, told in (
+        ({**kimi, "linear_attn_config": inner}, "none of the fields kda_layers"),
+        ({**kimi, "linear_attn_config": 5}, "linear_attn_config must hold fields"),
+        ({**qwen, "full_attention_interval": "4"}, "full_attention_interval must be a whole"),
+        ({**LLAMA_8B, "sliding_window": "512"}, "sliding_window must be a whole number"),
+        ({**LLAMA_8B, "head_dim": "64"}, "head_dim must be a whole number"),
+        ({**LLAMA_8B, "layer_types": 5}, "layer_types must be a list"),
+        ({**LLAMA_8B, "model_type": ["llama"]}, "no reader for model_type .'llama'"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            memory(stated)
 
 
 def test_wrong_lengths_dtypes_and_paths_are_refused(tmp_path: Path) -> None:
