@@ -334,6 +334,10 @@ def test_wrong_lengths_dtypes_and_paths_are_refused(tmp_path: Path) -> None:
         kept.total_bytes(0)
     with pytest.raises(ValueError, match="a dtype of torch"):
         kept.total_bytes(5, cache_dtype="four bits")
+    for dtype in ("int4", "uint1", "float4_e2m1fn_x2"):
+        with pytest.raises(ValueError, match="several numbers in a byte"):
+            kept.total_bytes(5, cache_dtype=dtype)
+    assert 2 * kept.bytes_per_token("float8_e4m3fn") == kept.bytes_per_token()
     with pytest.raises(FileNotFoundError, match="is no file"):
         memory(tmp_path)
 
@@ -353,3 +357,6 @@ def test_the_command_refuses_in_words(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "config.json").write_text('{"model_type": "rwkv"}', encoding="utf-8")
     assert main(["memory", str(tmp_path)]) == 2
     assert "no reader for model_type 'rwkv'" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text('{"model_type": ', encoding="utf-8")
+    assert main(["memory", str(tmp_path)]) == 2
+    assert f"{tmp_path / 'config.json'} is no JSON" in capsys.readouterr().err
