@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn.lens.trace import torch_operations
+from coefdyn.options import check_count, check_number, did_you_mean
 from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["CheckReport", "Finding", "check"]
@@ -66,7 +67,16 @@ class CheckReport:
         return tuple(one.name for one in self.findings if one.kept is False)
 
     def __getitem__(self, name: str) -> Finding:
-        return next(one for one in self.findings if one.name == name)
+        """Finding of this name.
+
+        Raises:
+            KeyError: for a name that no finding has; the message lists the names.
+        """
+        found = {one.name: one for one in self.findings}
+        if name not in found:
+            known = ", ".join(found)
+            raise KeyError(f"no finding {name!r}{did_you_mean(name, found)} Known: {known}.")
+        return found[name]
 
     def __str__(self) -> str:
         verdict = "keeps" if not self.broken else "does not keep"
@@ -96,37 +106,47 @@ def check(
     Args:
         model: called as ``model(ids)``; returns logits or an object with ``logits``. For the steps
             with a cache and for padding it must take the arguments of transformers' models. It is
-            run in ``eval()`` mode and left in the mode it was in.
-        vocab: number of token ids; ``model.config.vocab_size`` if None.
+            run in ``eval()`` mode; its mode and its gradients are restored.
+        vocab: number of token ids, at least 2; ``model.config.vocab_size`` if None. From 16 on, the
+            first three, often special, are not drawn.
         length: tokens per sequence, at least 8.
         batch: sequences.
         seed: of the tokens.
-        tolerance: largest deviation that counts as kept; 1e-4 for float32, 0.05 in half precision.
+        tolerance: largest deviation that counts as kept; if None, 1e-4 for float32 and 0.05 in half
+            precision.
 
     Raises:
-        ValueError: for a missing vocab, or too few tokens or sequences.
+        ValueError: for a missing vocab or one below 2, too few tokens or sequences, or a negative
+            tolerance.
     """
-    vocab = vocab or getattr(getattr(model, "config", None), "vocab_size", None)
-    if not vocab:
+    if vocab is None:
+        vocab = getattr(getattr(model, "config", None), "vocab_size", None)
+    if vocab is None:
         raise ValueError("check needs vocab, the number of token ids: the model does not say it.")
+    check_count("vocab", vocab, 2)
+    if tolerance is None:
+        tolerance = TOLERANCE[2 if _is_half(model) else 4]
+    check_number("tolerance", tolerance, 0)
     if length < 8 or batch < 2:
         raise ValueError(
             f"check needs length >= 8 and batch >= 2, got length={length} and batch={batch}."
         )
     generator = torch.Generator().manual_seed(seed)
     device = next(model.parameters()).device
-    ids = torch.randint(3, vocab, (batch, length), generator=generator).to(device)
-    limit = tolerance or TOLERANCE[2 if _is_half(model) else 4]
+    low = 3 if vocab >= 16 else 0
+    ids = torch.randint(low, vocab, (batch, length), generator=generator).to(device)
     was_training = model.training
+    gradients = [(weight, weight.grad) for weight in model.parameters()]
     model.eval()
     try:
         with torch_operations(model):
             subject = _Subject(model, ids, vocab)
-            findings = tuple(_try(name, run, subject, limit) for name, run in _PROMISES.items())
+            findings = tuple(_try(name, run, subject, tolerance) for name, run in _PROMISES.items())
     finally:
         model.train(was_training)
-        model.zero_grad(set_to_none=True)
-    return CheckReport(model=type(model).__name__, findings=findings, tolerance=limit)
+        for weight, gradient in gradients:
+            weight.grad = gradient
+    return CheckReport(model=type(model).__name__, findings=findings, tolerance=tolerance)
 
 
 def _arguments(model: nn.Module) -> tuple[set[str], bool]:
@@ -168,20 +188,27 @@ class _Subject:
     def __init__(self, model: nn.Module, ids: Int[Tensor, "B L"], vocab: int) -> None:
         self.model, self.ids, self.vocab = model, ids, vocab
         self.takes, self.takes_more = _arguments(model)
+        self.takes_cache = self.can_take("use_cache", False)
         with torch.no_grad():
-            if self.takes_more:
-                try:
-                    model(ids[:, :1], use_cache=False)
-                except TypeError:  # it names what it takes behind ** and takes nothing else
-                    self.takes_more = False
             self.whole = self.logits(ids)
+
+    @torch.no_grad()
+    def can_take(self, name: str, value: Any) -> bool:
+        """Return whether the model names this argument, or takes it behind ``**`` in a call."""
+        if name in self.takes or not self.takes_more:
+            return name in self.takes
+        try:
+            self.model(self.ids[:, :1], **{name: value})
+        except TypeError:  # it names what it takes behind ** and takes nothing else
+            return False
+        return True
 
     def call(self, ids: Int[Tensor, "B L"], **kwargs: Any) -> Any:
         return self.model(ids, **kwargs)
 
     def logits(self, ids: Int[Tensor, "B L"], **kwargs: Any) -> Float[Tensor, "B L V"]:
         """Logits of a pass that keeps nothing."""
-        if "use_cache" in self.takes or self.takes_more:
+        if self.takes_cache:
             kwargs["use_cache"] = False
         answer = self.model(ids, **kwargs)
         return getattr(answer, "logits", answer)
@@ -219,7 +246,7 @@ class _Subject:
         Two prompts and one token after them: the logits differ, or at least the cache that comes
         back is the one that was handed over. Otherwise nothing that follows could blame the model.
         """
-        if "use_cache" not in self.takes and not self.takes_more:
+        if not self.takes_cache:
             raise _NotTestable("the model takes no cache (use_cache)")
         half = self.ids.shape[1] // 2
         prompts, token = (
@@ -264,7 +291,7 @@ def _parts(subject: _Subject) -> tuple[float, str]:
 
 @torch.no_grad()
 def _padding(subject: _Subject) -> tuple[float, str]:
-    if "attention_mask" not in subject.takes and not subject.takes_more:
+    if not subject.can_take("attention_mask", torch.ones_like(subject.ids[:, :1])):
         raise _NotTestable("the model takes no attention_mask")
     missing = 3
     noise = subject.ids[:, :missing].flip(0)

@@ -8,6 +8,7 @@ default of a class describes no released model.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +57,9 @@ class ModelMemory:
             tokens: at least 1.
             cache_dtype: of keys, values, latents and convolutions; a name such as "bfloat16".
             state_dtype: of the recurrent states.
+
+        Raises:
+            ValueError: for less than one token, a name that is no dtype, or one below a byte.
         """
         check_count("tokens", tokens)
         cached = sum(m.count * m.cached(tokens) for m in self.mixers)
@@ -73,16 +77,16 @@ def memory(config: Any) -> ModelMemory:
 
     Raises:
         FileNotFoundError: for a path without a file.
-        ValueError: for a model type without a reader, a missing or contradictory field; the message
-            names the fields.
+        ValueError: for a file that is no JSON, a model type without a reader, a missing, wrong or
+            contradictory field; the message names the file or the fields.
     """
     fields = _fields(config)
-    reader, known = READERS.get(fields.get("model_type")), sorted(READERS)
+    asked, known = fields.get("model_type"), sorted(READERS)
+    reader = READERS.get(asked) if isinstance(asked, str) else None
     if reader is None and isinstance(fields.get("text_config"), Mapping):
         inner = {"_name": fields.get("_name"), **fields["text_config"]}
         return memory({key: value for key, value in inner.items() if value is not None})
     if reader is None:
-        asked = fields.get("model_type")
         raise ValueError(
             f"memory has no reader for model_type {asked!r}{did_you_mean(asked, known)} It knows "
             f"{', '.join(known)}; another type may keep its past in another form, so nothing is "
@@ -146,7 +150,10 @@ def _fields(config: Any) -> Config:
         path = path / "config.json" if path.is_dir() else path
         if not path.is_file():
             raise FileNotFoundError(f"memory needs a config.json or its folder; {path} is no file.")
-        config = json.loads(path.read_text(encoding="utf-8"))
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"{path} is no JSON in UTF-8: {error}") from error
     elif not isinstance(config, Mapping) and hasattr(config, "to_dict"):
         config = config.to_dict()
     if not isinstance(config, Mapping):
@@ -162,5 +169,11 @@ def _size(dtype: str) -> int:
     if not isinstance(found, torch.dtype):
         raise ValueError(
             f"a dtype of torch such as 'bfloat16' or 'float32' is needed, got {dtype!r}."
+        )
+    bits = re.search(r"\d+", str(found))
+    if bits and int(bits[0]) < 8:
+        raise ValueError(
+            f"{dtype} holds several numbers in a byte, which torch does not count; ask for 'int8' "
+            f"and take {bits[0]}/8 of its bytes."
         )
     return found.itemsize

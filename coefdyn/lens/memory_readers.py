@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from coefdyn.options import check_count
+from coefdyn.options import check_count, check_flag, check_number, shown
 
 __all__ = ["READERS", "Config", "MixerMemory", "layer_count"]
 
@@ -68,6 +68,13 @@ def _whole(fields: Config, *names: str) -> int:
     return check_count(names[0], _need(fields, *names))
 
 
+def _list(fields: Config, *names: str) -> Sequence[Any]:
+    value = _need(fields, *names)
+    if not isinstance(value, (list, tuple)):
+        raise ValueError(f"{names[0]} must be a list, got {shown(value)}.")
+    return value
+
+
 # --- layers ---------------------------------------------------------------------------------------
 
 #: names of layer kinds in configurations, old and new
@@ -81,39 +88,48 @@ _NAMES = {
 _LETTERS = {"M": LINEAR, "*": FULL, "-": NONE, "E": NONE}
 #: model_type -> k where every k-th layer reads everything and the others a window
 _PERIODS = {"gemma2": 2, "gpt_oss": 2, "cohere2": 4, "gemma3_text": 6}
+#: of these, the ones that state another k in ``sliding_window_pattern``
+_STATES_ITS_PERIOD = ("cohere2", "gemma3_text")
+#: their window counts only where ``use_sliding_window`` says so
+_SWITCHED = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3")
 
 
 def layer_count(fields: Config) -> int:
     """Layers as the configuration counts them."""
-    for name in ("layer_types", "layers_block_type", "attn_type_list", "hybrid_override_pattern"):
+    for name in ("layer_types", "layers_block_type", "attn_type_list"):
         if fields.get(name):
-            return len(fields[name])
+            return len(_list(fields, name))
+    if fields.get("hybrid_override_pattern"):
+        return len(str(fields["hybrid_override_pattern"]))
     return _whole(fields, "num_hidden_layers", "num_blocks")
 
 
 def _kinds(fields: Config) -> list[str]:
     """Kind of each layer as the configuration states it."""
-    if listed := fields.get("layer_types") or fields.get("layers_block_type"):
+    if fields.get("layer_types") or fields.get("layers_block_type"):
+        name = "layer_types" if fields.get("layer_types") else "layers_block_type"
+        listed = [str(kind) for kind in _list(fields, name)]
         if unknown := sorted(set(listed) - set(_NAMES)):
             raise ValueError(
                 f"this {fields['model_type']!r} configuration has layers of the types "
                 f"{', '.join(unknown)}; memory knows {', '.join(_NAMES)}."
             )
-        kinds = [_NAMES[name] for name in listed]
+        kinds = [_NAMES[kind] for kind in listed]
     elif pattern := fields.get("hybrid_override_pattern"):
-        if unknown := sorted(set(pattern) - set(_LETTERS)):
+        if unknown := sorted(set(str(pattern)) - set(_LETTERS)):
             raise ValueError(
                 f"hybrid_override_pattern has the letters {', '.join(unknown)}; memory knows "
                 f"{', '.join(_LETTERS)}."
             )
-        kinds = [_LETTERS[letter] for letter in pattern]
-    elif listed := fields.get("attn_type_list"):
-        kinds = [FULL if kind else LINEAR for kind in listed]
-    elif interval := fields.get("full_attention_interval"):
+        kinds = [_LETTERS[letter] for letter in str(pattern)]
+    elif fields.get("attn_type_list"):
+        kinds = [FULL if kind else LINEAR for kind in _list(fields, "attn_type_list")]
+    elif fields.get("full_attention_interval") is not None:
+        interval = _whole(fields, "full_attention_interval")
         count = layer_count(fields)
         kinds = [LINEAR if (i + 1) % interval else FULL for i in range(count)]
     else:
-        places = _need(fields, "attn_layer_indices", "layer_types")
+        places = _list(fields, "attn_layer_indices", "layer_types")
         kinds = [FULL if i in places else LINEAR for i in range(layer_count(fields))]
     stated = fields.get("num_hidden_layers")
     if stated is not None and stated != len(kinds):
@@ -127,8 +143,10 @@ def _kinds(fields: Config) -> list[str]:
 def _attention(fields: Config, count: int, window: int | None = None) -> MixerMemory:
     queries = _whole(fields, "num_attention_heads")
     heads = check_count("num_key_value_heads", fields.get("num_key_value_heads") or queries)
-    width = fields.get("head_dim") or fields.get("attention_head_dim")
-    width = width or _whole(fields, "hidden_size") // queries
+    if fields.get("head_dim") or fields.get("attention_head_dim"):
+        width = _whole(fields, "head_dim", "attention_head_dim")
+    else:
+        width = _whole(fields, "hidden_size") // queries
     kind = "attention" if window is None else "attention in a window"
     per_token = 2 * heads * width
     return MixerMemory(
@@ -169,8 +187,37 @@ def _hybrid_mamba2(fields: Config, count: int) -> MixerMemory:
 # --- readers --------------------------------------------------------------------------------------
 
 
+def _window(fields: Config) -> int | None:
+    """Window as the configuration states it; None where it is null or switched off."""
+    if fields.get("sliding_window") is None:
+        return None
+    if fields["model_type"] in _SWITCHED:
+        used = check_flag("use_sliding_window", _need(fields, "use_sliding_window"))
+    else:
+        used = fields.get("use_sliding_window", True)
+    return _whole(fields, "sliding_window") if used else None
+
+
+def _inside(fields: Config, count: int) -> int:
+    """Layers with a window where no ``layer_types`` names them."""
+    name = fields["model_type"]
+    if period := _PERIODS.get(name):
+        if name in _STATES_ITS_PERIOD and fields.get("sliding_window_pattern") is not None:
+            period = _whole(fields, "sliding_window_pattern")
+        return count - count // period
+    if name == "smollm3":
+        raise ValueError(
+            "this 'smollm3' configuration has a window but no layer_types; only they tell which "
+            "layers it belongs to. Pass the whole config.json."
+        )
+    if name in ("qwen2", "qwen2_moe", "qwen3"):
+        first = check_count("max_window_layers", _need(fields, "max_window_layers"), 0)
+        # Qwen2-MoE: every second of the first layers; the others: all but the first
+        return -(-min(first, count) // 2) if name == "qwen2_moe" else max(0, count - first)
+    return count
+
+
 def _read_attention(fields: Config) -> Iterator[MixerMemory]:
-    window = fields.get("sliding_window") if fields.get("use_sliding_window", True) else None
     count = layer_count(fields)
     if listed := fields.get("layer_types"):
         inside = _kinds(fields).count(WINDOW)
@@ -179,12 +226,9 @@ def _read_attention(fields: Config) -> Iterator[MixerMemory]:
                 f"layer_types holds other layers than attention: {sorted(set(listed))}."
             )
         window = _whole(fields, "sliding_window") if inside else None
-    elif window is None:
-        inside = 0
-    elif period := _PERIODS.get(fields["model_type"]):
-        inside = count - count // period
-    else:  # Qwen2 reads everything in its first layers
-        inside = max(0, count - (fields.get("max_window_layers") or 0))
+    else:
+        window = _window(fields)
+        inside = 0 if window is None else _inside(fields, count)
     yield _attention(fields, count - inside)
     if inside:
         yield _attention(fields, inside, window)
@@ -247,13 +291,16 @@ def _read_kimi_linear(fields: Config) -> Iterator[MixerMemory]:
     """The checkpoint states the linear layers in ``linear_attn_config``, counted from 1."""
     inner = fields.get("linear_attn_config")
     if inner:
+        if not isinstance(inner, Mapping):
+            raise ValueError(f"linear_attn_config must hold fields, got {shown(inner)}.")
+        inner = {**inner, "model_type": fields["model_type"]}
         fields = {
             "linear_num_heads": inner.get("num_heads"),
             "linear_head_dim": inner.get("head_dim"),
             "linear_conv_kernel_dim": inner.get("short_conv_kernel_size"),
             **fields,
         }
-        linear, full = len(inner["kda_layers"]), len(inner["full_attn_layers"])
+        linear, full = len(_list(inner, "kda_layers")), len(_list(inner, "full_attn_layers"))
         if linear + full != layer_count(fields):
             raise ValueError(
                 f"kda_layers and full_attn_layers name {linear + full} layers, num_hidden_layers "
@@ -285,7 +332,7 @@ def _read_xlstm(fields: Config) -> Iterator[MixerMemory]:
     width = _whole(fields, "hidden_size", "embedding_dim")
     heads = _whole(fields, "num_heads")
     keys, values = (
-        -(-int(width * _need(fields, name)) // 64) * 64
+        -(-int(width * check_number(name, _need(fields, name))) // 64) * 64
         for name in ("qk_dim_factor", "v_dim_factor")
     )
     n, d_v = keys // heads, values // heads

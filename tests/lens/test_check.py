@@ -130,11 +130,47 @@ def test_what_the_interface_does_not_offer_is_not_run() -> None:
     report = check(model, zoo.VOCAB)
     assert isinstance(report, CheckReport) and not report.broken, str(report)
     assert report["token by token"].kept is None and "takes no cache" in str(report)
+    assert report["left padding"].kept, str(report)  # the mask is one of its **masks
     assert model.training and all(weight.grad is None for weight in model.parameters())
     with pytest.raises(ValueError, match="check needs vocab"):
         check(model)
     with pytest.raises(ValueError, match="length >= 8"):
         check(model, zoo.VOCAB, length=3)
+    for few in (0, 1):
+        with pytest.raises(ValueError, match="vocab must be a whole number >= 2"):
+            check(model, few)
+
+
+@pytest.mark.parametrize("vocab", [2, 3, 4])
+def test_few_token_ids_still_tell_the_entries_of_a_batch_apart(vocab: int) -> None:
+    model = zoo.build("LlamaForCausalLM")
+    assert not check(model, vocab).broken
+    mixes_batch_entries(model)
+    assert "batch of one" in check(model, vocab).broken
+
+
+def test_a_tolerance_of_zero_is_zero() -> None:
+    model = zoo.build("LlamaForCausalLM")
+    report = check(model, tolerance=0)
+    assert report.tolerance == 0 and report["same twice"].kept
+    assert "token by token" in report.broken  # rounding
+    with pytest.raises(ValueError, match="tolerance must be a finite number >= 0"):
+        check(model, tolerance=-1.0)
+
+
+def test_an_unknown_finding_is_a_key_error_that_names_the_findings() -> None:
+    report = check(zoo.build("LlamaForCausalLM"))
+    with pytest.raises(KeyError, match=r"did you mean 'left padding'.*finite gradients"):
+        report["padding"]
+
+
+def test_gradients_of_the_caller_are_restored() -> None:
+    model = zoo.build("LlamaForCausalLM")
+    weight = model.lm_head.weight
+    weight.grad = kept = torch.ones_like(weight)
+    check(model)
+    assert weight.grad is kept and bool((kept == 1).all())
+    assert model.model.norm.weight.grad is None
 
 
 @pytest.mark.parametrize(

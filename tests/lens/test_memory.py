@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,9 @@ import pytest
 import torch
 import transformers
 import zoo
+from transformers.cache_utils import DynamicSlidingWindowLayer
 
-from coefdyn.lens import memory, memory_table, torch_operations
+from coefdyn.lens import ModelMemory, memory, memory_table, torch_operations
 from coefdyn.lens.__main__ import main
 from coefdyn.lens.memory_readers import READERS
 
@@ -114,6 +116,52 @@ def test_layers_with_a_window_are_counted_without_a_list_of_layers(model_type: s
     stated = small(model_type).config.to_dict()
     unlisted = {key: value for key, value in stated.items() if key != "layer_types"}
     assert memory(unlisted) == memory(stated)
+
+
+TWELVE = {
+    **{"num_hidden_layers": 12, "num_attention_heads": 4, "num_key_value_heads": 2},
+    **{"hidden_size": 32, "head_dim": 8, "sliding_window": 9},
+}
+
+
+@pytest.mark.parametrize("first", [0, 5, 28])
+@pytest.mark.parametrize("model_type", ["qwen2", "qwen2_moe", "qwen3", "qwen3_moe"])
+def test_switched_windows_are_in_the_layers_of_transformers(model_type: str, first: int) -> None:
+    stated = {**TWELVE, "use_sliding_window": True, "max_window_layers": first}
+    assert windows(memory({**stated, "model_type": model_type})) == inside(model_type, stated)
+
+
+@pytest.mark.parametrize("period", [None, 3])
+@pytest.mark.parametrize("model_type", ["cohere2", "gemma2", "gemma3_text", "gpt_oss"])
+def test_a_stated_period_replaces_the_usual_one(model_type: str, period: int | None) -> None:
+    stated = {**TWELVE} if period is None else {**TWELVE, "sliding_window_pattern": period}
+    assert windows(memory({**stated, "model_type": model_type})) == inside(model_type, stated)
+
+
+def windows(kept: ModelMemory) -> int:
+    return sum(mixer.count for mixer in kept.mixers if mixer.window is not None)
+
+
+def inside(model_type: str, stated: dict[str, Any]) -> int:
+    """Layers with a window in the cache that transformers makes."""
+    config = transformers.AutoConfig.for_model(model_type, **stated)
+    layers = transformers.DynamicCache(config=config).layers
+    return sum(isinstance(layer, DynamicSlidingWindowLayer) for layer in layers)
+
+
+@pytest.mark.parametrize(
+    ("stated", "told"),
+    [
+        ({"model_type": "qwen2"}, "none of the fields use_sliding_window"),
+        ({"model_type": "qwen3_moe"}, "none of the fields use_sliding_window"),
+        ({"model_type": "qwen2", "use_sliding_window": True}, "fields max_window_layers"),
+        ({"model_type": "qwen2", "use_sliding_window": "no"}, "must be True or False"),
+        ({"model_type": "smollm3", "use_sliding_window": True}, "no layer_types"),
+    ],
+)
+def test_a_window_is_not_placed_by_defaults(stated: dict[str, Any], told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        memory({**TWELVE, **stated})
 
 
 def test_a_window_holds_one_token_fewer_than_it_reads() -> None:
@@ -248,12 +296,48 @@ def test_refusals_name_what_was_looked_for(config: Any, told: str) -> None:
         memory(config)
 
 
+@pytest.mark.parametrize("wrong", ["4", 4.5, -1, [], ["a"], [[]], {"a": 1}, None])
+@pytest.mark.parametrize("name", [*sorted(path.name for path in CONFIGS.glob("*.json")), "window"])
+def test_a_field_of_a_wrong_kind_is_a_value_error(name: str, wrong: Any) -> None:
+    """No other error, whichever field it is; some fields are not read."""
+    stated: dict[str, Any] = {**TWELVE, "model_type": "mistral", "layer_types": None}
+    if name != "window":
+        stated = json.loads((CONFIGS / name).read_text(encoding="utf-8"))
+    for field in stated:
+        with suppress(ValueError):
+            memory({**stated, field: wrong}).total_bytes(9)
+    for field in inner if isinstance(inner := stated.get("linear_attn_config"), dict) else ():
+        with suppress(ValueError):
+            memory({**stated, "linear_attn_config": {**inner, field: wrong}}).total_bytes(9)
+
+
+def test_fields_of_a_wrong_kind_are_named() -> None:
+    kimi = json.loads((CONFIGS / "kimi-linear-48b-a3b.json").read_text(encoding="utf-8"))
+    qwen = json.loads((CONFIGS / "qwen3-next-80b-a3b.json").read_text(encoding="utf-8"))
+    inner = {key: kept for key, kept in kimi["linear_attn_config"].items() if key != "kda_layers"}
+    for stated, told in (
+        ({**kimi, "linear_attn_config": inner}, "none of the fields kda_layers"),
+        ({**kimi, "linear_attn_config": 5}, "linear_attn_config must hold fields"),
+        ({**qwen, "full_attention_interval": "4"}, "full_attention_interval must be a whole"),
+        ({**LLAMA_8B, "sliding_window": "512"}, "sliding_window must be a whole number"),
+        ({**LLAMA_8B, "head_dim": "64"}, "head_dim must be a whole number"),
+        ({**LLAMA_8B, "layer_types": 5}, "layer_types must be a list"),
+        ({**LLAMA_8B, "model_type": ["llama"]}, "no reader for model_type .'llama'"),
+    ):
+        with pytest.raises(ValueError, match=told):
+            memory(stated)
+
+
 def test_wrong_lengths_dtypes_and_paths_are_refused(tmp_path: Path) -> None:
     kept = memory(LLAMA_8B)
     with pytest.raises(ValueError, match="tokens must be a whole number >= 1"):
         kept.total_bytes(0)
     with pytest.raises(ValueError, match="a dtype of torch"):
         kept.total_bytes(5, cache_dtype="four bits")
+    for dtype in ("int4", "uint1", "float4_e2m1fn_x2"):
+        with pytest.raises(ValueError, match="several numbers in a byte"):
+            kept.total_bytes(5, cache_dtype=dtype)
+    assert 2 * kept.bytes_per_token("float8_e4m3fn") == kept.bytes_per_token()
     with pytest.raises(FileNotFoundError, match="is no file"):
         memory(tmp_path)
 
@@ -273,3 +357,6 @@ def test_the_command_refuses_in_words(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "config.json").write_text('{"model_type": "rwkv"}', encoding="utf-8")
     assert main(["memory", str(tmp_path)]) == 2
     assert "no reader for model_type 'rwkv'" in capsys.readouterr().err
+    (tmp_path / "config.json").write_text('{"model_type": ', encoding="utf-8")
+    assert main(["memory", str(tmp_path)]) == 2
+    assert f"{tmp_path / 'config.json'} is no JSON" in capsys.readouterr().err
