@@ -61,7 +61,10 @@ def test_finished_claims_show_numbers_and_curves(tmp_path):
     page = headlines_html(tmp_path)
     (line,) = re.findall(r'<details data-status="held">.*?</details>', page, re.DOTALL)
     assert "12 of 12 above 0.5" in line and "<polyline" in line
-    assert "1 held" in headline_counts(tmp_path)
+    shown = re.findall(r'data-status="([^"]*)"', page)
+    assert shown.index("held") < shown.index("not run") and set(shown[-5:]) == {"not run"}
+    told = headline_counts(tmp_path)
+    assert "claims: 1 held, " in told and "at most 0.025 are wrong" in told
 
 
 def test_every_claim_links_a_chapter_that_there_is():

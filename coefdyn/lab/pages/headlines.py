@@ -110,7 +110,8 @@ def headlines_html(out: Path | str | None = None) -> str:
 
     An interval is drawn from its threshold, the line in the middle: to the right lies what is
     claimed. A line opens to the numbers, the curves of all seeds and what limits the claim; tests
-    and thresholds are for ``headline show``. Claims whose runs are missing say "not run".
+    and thresholds are for ``headline show``. Claims whose runs are missing say "not run" and come
+    last.
 
     Args:
         out: folder of the result files; None for ``data/results``.
@@ -119,7 +120,8 @@ def headlines_html(out: Path | str | None = None) -> str:
     for one in HEADLINES:
         if one.group is not None and one.group not in loaded:
             loaded[one.group] = as_judged(Group(one.group).load(STANDARD, out=out))
-    lines = "".join(_line(one, loaded, out) for one in HEADLINES)
+    waiting = sorted(HEADLINES, key=lambda one: _status(one, out) == rule.NOT_RUN)
+    lines = "".join(_line(one, loaded, out) for one in waiting)
     return f'<div class="cd-headlines">{lines}</div>'
 
 
@@ -129,21 +131,26 @@ def headline_counts(out: Path | str | None = None) -> str:
     Args:
         out: folder of the result files; None for ``data/results``.
     """
-    found = [verdict_of(one, out) for one in HEADLINES]
-    told = [kind if one is None else one.status for one, kind in
-            zip(found, (one.kind for one in HEADLINES), strict=True)]  # fmt: skip
+    told = [_status(one, out) for one in HEADLINES]
     decided = sum(one in (rule.HELD, rule.NOT_HELD) for one in told)
-    words = ", ".join(f"{told.count(one)} {one}" for one in dict.fromkeys(told))
+    kinds = [one for one in dict.fromkeys(told) if one not in rule.STATUSES]
+    shown = [*rule.STATUSES[:4], *kinds, rule.NOT_RUN]
+    words = ", ".join(f"{told.count(one)} {one}" for one in shown if one in told)
     chance = "None is decided yet."
     if decided:
         wrong = rule2.wrong_by_chance(decided)
-        chance = f"Of the {decided} decided at most {wrong:.1f} are wrong by chance on average."
+        chance = f"Of the {decided} decided at most {wrong:.2g} are wrong by chance on average."
     return f"Of {len(told)} headline claims: {words}. {chance}"
 
 
-def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> str:
+def _status(one: Headline, out: Path | str | None) -> str:
+    """Its verdict, or its kind where none is to be had."""
     verdict = verdict_of(one, out)
-    status = one.kind if verdict is None else verdict.status
+    return one.kind if verdict is None else verdict.status
+
+
+def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> str:
+    status = _status(one, out)
     told: list[Effect] = []
     curves = ""
     if one.claim is not None and one.group is not None:
