@@ -14,6 +14,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,6 +31,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="do not check shape annotations at run time; torch.compile tests need this",
     )
+    parser.addoption(
+        "--errors", action="store_true", help="print how many comparisons, and the largest error"
+    )
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """A worker of xdist hands its comparisons over."""
+    if hasattr(session.config, "workeroutput") and session.config.getoption("--errors"):
+        from tolerances import FOUND
+
+        session.config.workeroutput["found"] = list(FOUND.items())
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    from tolerances import FOUND
+
+    for key, (count, error) in getattr(node, "workeroutput", {}).get("found", ()):
+        before = FOUND.get(tuple(key), [0, 0.0])
+        FOUND[tuple(key)] = [before[0] + count, max(before[1], error)]
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    if not config.getoption("--errors"):
+        return
+    from tolerances import FOUND
+
+    terminalreporter.section("comparisons, and the largest relative error")
+    for key in sorted(FOUND):
+        count, error = FOUND[key]
+        terminalreporter.write_line(f"{' '.join(key):<32} {int(count):>8} {error:10.1e}")
 
 
 def _shapes_are_checked(config: pytest.Config) -> bool:

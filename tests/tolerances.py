@@ -14,7 +14,11 @@ from typing import NamedTuple
 
 import torch
 
-__all__ = ["TOLERANCES", "Tolerance", "assert_agree", "relative_error", "tolerance"]
+__all__ = ["FOUND", "TOLERANCES", "Tolerance", "assert_agree", "relative_error", "tolerance"]
+
+#: (method, dtype, quantity) -> [comparisons so far, largest error]; ``pytest --errors`` prints it
+FOUND: dict[tuple[str, str, str], list[float]] = {}
+METHODS = ("auto", "reference", "recurrent", "parallel", "chunked", "triton")
 
 
 class Tolerance(NamedTuple):
@@ -48,7 +52,7 @@ _EXECUTION = {
 
 TOLERANCES: dict[tuple[str, torch.dtype, str], Tolerance] = {
     (method, dtype, quantity): limit
-    for method in ("reference", "recurrent", "parallel", "chunked", "triton")
+    for method in METHODS[1:]
     for (dtype, quantity), limit in _EXECUTION.items()
 }
 TOLERANCES |= {
@@ -99,6 +103,11 @@ def assert_agree(
 ) -> None:
     """got equals expected within the table's relative error."""
     error, limit = relative_error(got, expected), tolerance(method, dtype, quantity)
+    named = what.partition(" ")[0]
+    named = named if named in METHODS else method
+    key = (named, str(dtype).removeprefix("torch."), quantity)
+    count, largest = FOUND.get(key, [0, 0.0])
+    FOUND[key] = [count + 1, max(largest, error)]
     assert error <= limit, (
         f"{what or quantity}: relative error {error:.2e} > {limit:.0e} ({method}, {dtype}, "
         f"{quantity}: {TOLERANCES[method, dtype, quantity].reason})"
