@@ -64,6 +64,14 @@ def _need(fields: Config, *names: str) -> Any:
     )
 
 
+def _or_null(fields: Config, name: str, *others: str) -> Any:
+    """Value of the field, None where it is null, or absent and the class has no number for it."""
+    given = [fields[other] for other in (name, *others) if fields.get(other) is not None]
+    if not given and name not in fields and fields["model_type"] in _CLASS_KNOWS[name]:
+        _need(fields, name, *others)
+    return given[0] if given else None
+
+
 def _whole(fields: Config, *names: str) -> int:
     return check_count(names[0], _need(fields, *names))
 
@@ -90,6 +98,18 @@ _LETTERS = {"M": LINEAR, "*": FULL, "-": NONE, "E": NONE}
 _PERIODS = {"gemma2": 2, "gpt_oss": 2, "cohere2": 4, "gemma3_text": 6}
 #: of these, the ones that state another k in ``sliding_window_pattern``
 _STATES_ITS_PERIOD = ("cohere2", "gemma3_text")
+_KV, _WIDTH, _SPAN = "num_key_value_heads", "head_dim", "sliding_window"
+#: field -> model types whose class has a number of its own where the field is absent. There it is
+#: refused; null means as many as query heads, hidden_size over heads, no window.
+_CLASS_KNOWS = {
+    _KV: (
+        *("mistral", "mixtral", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "qwen3_next"),
+        *("gemma", "gemma2", "gemma3_text", "gpt_oss", "smollm3", "starcoder2"),
+        *("bamba", "falcon_h1", "minimax", "minimax_text_01", "nemotron_h"),
+    ),
+    _WIDTH: ("qwen3", "qwen3_next", "gemma", "gemma2", "gemma3_text", "gpt_oss", "nemotron_h"),
+    _SPAN: ("mistral", "gemma2", "gemma3_text", "gpt_oss", "cohere2"),
+}
 #: their window counts only where ``use_sliding_window`` says so
 _SWITCHED = ("qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "smollm3")
 
@@ -142,11 +162,11 @@ def _kinds(fields: Config) -> list[str]:
 
 def _attention(fields: Config, count: int, window: int | None = None) -> MixerMemory:
     queries = _whole(fields, "num_attention_heads")
-    heads = check_count("num_key_value_heads", fields.get("num_key_value_heads") or queries)
-    if fields.get("head_dim") or fields.get("attention_head_dim"):
-        width = _whole(fields, "head_dim", "attention_head_dim")
-    else:
+    stated, width = _or_null(fields, _KV), _or_null(fields, _WIDTH, "attention_head_dim")
+    heads = queries if stated is None else check_count(_KV, stated)
+    if width is None:
         width = _whole(fields, "hidden_size") // queries
+    width = check_count(_WIDTH, width)
     kind = "attention" if window is None else "attention in a window"
     per_token = 2 * heads * width
     return MixerMemory(
@@ -189,7 +209,7 @@ def _hybrid_mamba2(fields: Config, count: int) -> MixerMemory:
 
 def _window(fields: Config) -> int | None:
     """Window as the configuration states it; None where it is null or switched off."""
-    if fields.get("sliding_window") is None:
+    if _or_null(fields, _SPAN) is None:
         return None
     if fields["model_type"] in _SWITCHED:
         used = check_flag("use_sliding_window", _need(fields, "use_sliding_window"))

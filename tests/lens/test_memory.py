@@ -164,6 +164,30 @@ def test_a_window_is_not_placed_by_defaults(stated: dict[str, Any], told: str) -
         memory({**TWELVE, **stated})
 
 
+@pytest.mark.parametrize("name", ["num_key_value_heads", "head_dim", "sliding_window"])
+@pytest.mark.parametrize("model_type", sorted(set(SMALL) | set(OTHERS)))
+def test_an_absent_field_is_read_as_the_class_reads_it_or_refused(
+    model_type: str, name: str
+) -> None:
+    stated = small(model_type).config.to_dict()
+    rest = {key: value for key, value in stated.items() if key != name}
+    if told := refusal(rest):
+        assert f"none of the fields {name}" in told
+        assert name in stated
+    else:
+        config = transformers.AutoConfig.for_model(**rest)
+        assert memory(rest).total_bytes(99) == memory(config).total_bytes(99)
+
+
+def refusal(config: dict[str, Any]) -> str:
+    """What ``memory`` says against it; empty where it reads it."""
+    try:
+        memory(config)
+    except ValueError as told:
+        return str(told)
+    return ""
+
+
 def test_a_window_holds_one_token_fewer_than_it_reads() -> None:
     mixer = memory({**LLAMA_8B, "model_type": "mistral", "sliding_window": 4096}).mixers[0]
     assert mixer.cached(10) == 10 * 2 * 8 * 128
