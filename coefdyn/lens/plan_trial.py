@@ -290,7 +290,12 @@ def _singles(
 
 
 def correlations(rows: Sequence[dict[str, Any]], name: str) -> tuple[float, float]:
-    """Pearson's and Spearman's correlation of a predictor with the measured rise."""
+    """Pearson's and Spearman's correlation of a predictor with the measured rise.
+
+    Args:
+        rows: of ``make lens-plan``'s file, key "singles": one per head that was cut alone.
+        name: of the predictor: "predicted_here", "first_order" or "change".
+    """
     pair = torch.tensor([[row[name] for row in rows], [row["rise"] for row in rows]])
     ranks = pair.argsort(-1).argsort(-1).double()
     return tuple(torch.corrcoef(x)[0, 1].item() for x in (pair.double(), ranks))  # type: ignore[return-value]
