@@ -1,7 +1,7 @@
 """Dynamical systems framework on MQAR (its Figures 1 to 3 and 5 to 7): state size and gates.
 
 The models of the source's six figures; what the standard profile trains and claims is in
-`dsf_standard`.
+`dsf_standard`. A little over 400 lines: six figures share these models and their drawing.
 """
 
 from __future__ import annotations
