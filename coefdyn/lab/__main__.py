@@ -298,12 +298,15 @@ def _print_claims(verdicts: Sequence, indent: str = "  ") -> None:
 
 
 def _repeat(parsed: argparse.Namespace) -> int:
+    from coefdyn.lab.experiments.headline_runs import GROUPS
     from coefdyn.lab.repeat import DIFFERS, draw, keep, repeat, repeats_file
 
+    groups = [f"headline/{name}" for name in GROUPS]
     for name in parsed.ids:
-        check_choice("experiment", name, EXPERIMENTS)
+        check_choice("experiment", name, (*EXPERIMENTS, *groups))
     ids = parsed.ids or [
-        name for name in EXPERIMENTS if parsed.profile in get_experiment(name).profiles
+        *(name for name in EXPERIMENTS if parsed.profile in get_experiment(name).profiles),
+        *(groups if parsed.profile == STANDARD else ()),
     ]
     path = repeats_file(parsed.profile, parsed.out)
     given.writable(path.parent)

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.headline import Group
+from coefdyn.lab.experiments.headline_runs import GROUPS
 from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.experiments.rule import Interval, t_interval
@@ -123,12 +125,15 @@ def _digits(value: float | None) -> str:
 def draw(ids: Sequence[str], profile: str, count: int, seed: int, out: Path | None) -> list[Kept]:
     """Draw ``count`` kept CPU runs from those of all these experiments together.
 
-    A run that two experiments look at counts once.
+    A run that two experiments look at counts once. ``headline/GROUP`` stands for the runs of a
+    group of headline claims.
 
     Raises:
         ValueError: if there are fewer.
     """
-    results = [get_experiment(name).load(profile, out=out) for name in ids]
+    groups = {f"headline/{name}": name for name in GROUPS}
+    named = [Group(groups[name]) if name in groups else get_experiment(name) for name in ids]
+    results = [one.load(profile, out=out) for one in named]
     by_key = {one.record["key"]: one for result in reversed(results) for one in _kept(result)}
     kept = [by_key[key] for key in sorted(by_key)]
     if len(kept) < count:

@@ -30,7 +30,7 @@ from coefdyn.lab.experiments.result import (
     verdict,
 )
 from coefdyn.lab.pages.throughput import throughput_markdown
-from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat
+from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat, draw
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
 from coefdyn.lab.tasks.base import sample, split_generator
 from coefdyn.lab.training import RunOptions, train_run
@@ -341,6 +341,14 @@ def test_kept_runs_are_repeated_from_scratch_and_a_changed_number_is_told(
     assert last["kept"]["accuracy"] == pytest.approx(last["again"]["accuracy"] + 0.2)
     assert main(["repeat", *short, "--runs", "3"]) == 1
     assert "2 runs of profile live are kept here, and 3 were asked for" in capsys.readouterr().err
+
+
+def test_runs_of_headline_claims_are_drawn_with_their_settings():
+    ids = ["headline/parity", "headline/overwrite"]
+    drawn = draw(ids, "standard", 40, 0, None)
+    assert {one.name.partition(":")[0] for one in drawn} == set(ids)
+    assert all(one.config.key == one.record["key"] for one in drawn)
+    assert main(["repeat", "headline/gone"]) == 1
 
 
 def test_a_repeated_run_is_judged_by_the_spread_of_its_seeds():
