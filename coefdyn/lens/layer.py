@@ -59,7 +59,8 @@ class LayerTrace:
         """The sequences of the batch: one per row, but for padding and packing.
 
         Raises:
-            ValueError: for a pass that continues an earlier one, which holds a part of a sequence.
+            ValueError: for a pass that continues an earlier one, which holds a part of a sequence,
+                and for a mask that hides tokens amid a sequence.
         """
         if self.start:
             raise ValueError(
@@ -69,7 +70,7 @@ class LayerTrace:
             )
         if self.segments is not None:
             return documents_of(self.segments)
-        batch, length = self.values.shape[0], self.values.shape[2]
+        batch, length = self.dynamics.batch_shape[0], self.dynamics.length
         return tuple(Document(row, 0, length) for row in range(batch))
 
     def sequences(self) -> tuple[CoefficientDynamics, ...]:

@@ -215,6 +215,7 @@ class Replacer(Listener):
             values=read.values[:, places],
             output=read.output[:, places],
             segments=call.segments,
+            dropped=max(0, call.tokens - read.dynamics.length) if read.start else 0,
         )
         if not one.computes:
             return one.y(seen)

@@ -6,9 +6,10 @@ import pytest
 import torch
 import zoo
 
-from coefdyn.lens import looks, torch_operations, trace, tracing
+from coefdyn.lens import looks, replaced, torch_operations, trace, tracing, window
 from coefdyn.lens.adapters.base import CONTINUES
 
+CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 CACHED = (
     *("LlamaForCausalLM", "MistralForCausalLM", "Gemma2ForCausalLM", "GptOssForCausalLM"),
     *("GPT2LMHeadModel", "GPTNeoForCausalLM", "GPTJForCausalLM"),
@@ -90,3 +91,39 @@ def test_the_gradient_is_that_of_what_enters_the_projection() -> None:
     loss = seen.model_output.logits.logsumexp(-1).mean()
     mine, theirs = torch.autograd.grad(loss, [seen[0].output, heard[0]])
     torch.testing.assert_close(mine.transpose(1, 2).flatten(2), theirs)
+
+
+@torch.no_grad()
+def run(model: torch.nn.Module, x: torch.Tensor, changes: dict | None = None) -> torch.Tensor:
+    with replaced(model, changes or {}):
+        return model(x).logits
+
+
+@pytest.mark.parametrize("with_mask", [True, False])
+def test_a_sink_is_the_first_tokens_and_not_the_oldest_of_the_model_s_own_window(
+    with_mask: bool,
+) -> None:
+    """Against a mask made by hand, in one pass and in steps whose cache has lost the first ones."""
+    model, x = zoo.build("MistralForCausalLM"), zoo.ids(21, 1)  # a window of 7
+    change = {0: window(3, sink=2)}
+    place = torch.arange(21)
+    age = place[:, None] - place
+    pairs = (age >= 0) & (age < 7) & ((age < 3) | (place < 2))
+    bias = torch.zeros(21, 21).masked_fill(~pairs, torch.finfo(torch.float32).min)[None, None]
+    hook = model.model.layers[0].self_attn.register_forward_pre_hook(
+        lambda _, args, given: (args, {**given, "attention_mask": bias}), with_kwargs=True
+    )
+    want = run(model, x)
+    hook.remove()
+    torch.testing.assert_close(run(model, x, change), want, **CLOSE)
+    assert (run(model, x) - want).abs().max() > 0.1
+    real = torch.ones_like(x)
+    step: dict = {}
+    logits = []
+    with torch.no_grad(), replaced(model, change):
+        for start, stop in ((0, 15), *((t, t + 1) for t in range(15, 21))):
+            mask = {"attention_mask": real[:, :stop]} if with_mask else {}
+            out = model(x[:, start:stop], use_cache=True, **mask, **step)
+            step = {"past_key_values": out.past_key_values}
+            logits.append(out.logits)
+    torch.testing.assert_close(torch.cat(logits, 1), want, **CLOSE)
