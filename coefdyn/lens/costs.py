@@ -64,6 +64,10 @@ class Costs(Listener):
                 read = call.read()
                 if not is_softmax(read.dynamics):
                     return None
+                if getattr(self.model.get_submodule(call.name), "kv_lora_rank", None):
+                    raise Unsupported(
+                        "its cache holds a latent that all heads share, so a cut frees nothing"
+                    )
                 part = self._part(call, read)
             except (Unsupported, Refused) as reason:
                 self.unsupported[call.label] = str(reason)
