@@ -23,6 +23,7 @@ __all__ = [
     "documents_of",
     "read_segments",
     "refuse_padding",
+    "shows_padding",
     "some_heads",
     "tokens_so_far",
 ]
@@ -179,18 +180,23 @@ def _picked(dynamics: CoefficientDynamics, axis: int, places: Sequence[int]) -> 
 _PER_TOKEN = ("scaling", "log_scaling", "own", "outer_log_decay")
 
 
+def shows_padding(dynamics: CoefficientDynamics) -> bool:
+    """Return whether a mask shows that some tokens are padding: they are read by no token."""
+    if not isinstance(dynamics.mask, Given):
+        return False
+    allowed = dynamics.mask.rows(0, dynamics.length, 0, dynamics.device).tril()
+    unread = ~allowed.any(-2)
+    unread[..., -1] &= ~allowed.any(-1)[..., -1]  # the last token has no reader but itself
+    return bool(unread.any())
+
+
 def refuse_padding(dynamics: CoefficientDynamics) -> None:
-    """Raise where a mask shows that some tokens are padding: they are read by no token.
+    """Raise where a mask shows padding.
 
     Raises:
         ValueError: naming what to hand over instead.
     """
-    if not isinstance(dynamics.mask, Given):
-        return
-    allowed = dynamics.mask.rows(0, dynamics.length, 0, dynamics.device).tril()
-    unread = ~allowed.any(-2)
-    unread[..., -1] &= ~allowed.any(-1)[..., -1]  # the last token has no reader but itself
-    if bool(unread.any()):
+    if shows_padding(dynamics):
         raise ValueError(
             "the mask hides some tokens from all others, as that of a padded batch does, and "
             "means over its rows would count the padding. Pass the layer of the trace instead of "

@@ -12,7 +12,7 @@ from torch import nn
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.lens.adapters.base import CONTINUES, Call, ProjectedAdapter, Refused
 from coefdyn.lens.changes import Change, HeadsSeen, as_change
-from coefdyn.lens.documents import some_heads
+from coefdyn.lens.documents import shows_padding, some_heads
 from coefdyn.lens.listening import Heard, Listener, deviation, far_off, seen_rows
 from coefdyn.lens.refusals import check_call
 from coefdyn.options import did_you_mean
@@ -124,6 +124,8 @@ class Replacer(Listener):
                 self._sizes[call.label] = (read.output.shape[1], read.output.shape[-1])
             heads, width = self._sizes[call.label]
             for one, chosen in self._chosen(call, asked, heads):
+                if one.behind and not one.stepwise and call.segments is None and read is not None:
+                    self._check_all_real(call, one, read)
                 if one.behind and not self._enters_as_it_is(call):
                     self._wait(call, one, chosen, heads, width, read)
                     continue
@@ -231,6 +233,13 @@ class Replacer(Listener):
             )
         # the difference that the change makes: what it leaves alone keeps the model's own bits
         return torch.where(rows, seen.output + (one.y(seen) - mine), seen.output)
+
+    def _check_all_real(self, call: Heard, one: Change, read: Call) -> None:
+        if shows_padding(read.dynamics):
+            raise Refused(
+                f"{one.name} needs to know which tokens are padding: the mask of {call.label} "
+                "hides some from all others, and no attention_mask (B, L) says it."
+            )
 
     def _enters_as_it_is(self, call: Heard) -> bool:
         """Return whether y itself is the input of the projection, and is observed there."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 import zoo
 
-from coefdyn.lens import looks, replaced, torch_operations, trace, tracing, window
+from coefdyn.lens import induction, looks, replaced, torch_operations, trace, tracing, window
 from coefdyn.lens.adapters.base import CONTINUES
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -52,6 +52,12 @@ def test_linear_layers_of_a_step_say_that_they_continue(name: str) -> None:
     assert linear and set(step.unsupported) == linear
     assert set(step.unsupported.values()) == {CONTINUES}
     assert {x.name for x in step} == {x.name for x in whole} - linear
+
+
+def test_induction_is_not_read_off_a_step() -> None:
+    _, step = last_part("LlamaForCausalLM", (9, 4))
+    with pytest.raises(ValueError, match="continues 9 tokens of a cache"):
+        induction(step[0], zoo.ids(13))
 
 
 def test_every_pass_of_a_generation() -> None:

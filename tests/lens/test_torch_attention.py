@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention as attend
 
 from coefdyn import mask
-from coefdyn.lens import effects, trace
+from coefdyn.lens import effects, induction, looks, output_sizes, replaced, trace
 
 
 class CausalSelfAttention(nn.Module):
@@ -162,6 +162,26 @@ def test_multihead_attention_between_two_sequences_is_refused() -> None:
     model = nn.MultiheadAttention(32, 4, batch_first=True).eval()
     with pytest.raises(ValueError, match="another sequence"):
         trace(model, torch.randn(2, 19, 32), *torch.randn(2, 2, 11, 32))
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_padding_that_only_a_mask_shows_is_refused_by_what_takes_means(nested: bool) -> None:
+    """``src_key_padding_mask`` of torch: nothing names the padding as (B, L) for the lens."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 48, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
+    x, ids = torch.randn(2, 10, 32), zoo.ids(10)
+    padding = torch.zeros(2, 10).masked_fill(torch.arange(10) >= 7, -torch.inf)
+    padding[0] = 0
+    given = {"mask": causal(10), "src_key_padding_mask": padding, "is_causal": True}
+    seen = trace(model, x, **given)
+    assert max(one.error for one in seen) <= 1e-6 and seen[0].segments is None
+    for read in (looks, output_sizes, lambda one: induction(one, ids), lambda _: seen.rows()):
+        with pytest.raises(ValueError, match="hides some tokens from all others"):
+            read(seen[0])
+    with pytest.raises(ValueError, match="mean needs to know"), replaced(model, {0: "mean"}):
+        model(x, **given)
+    assert looks(trace(model, x, mask=causal(10), is_causal=True)[0]).first.shape == (2, 4)
 
 
 class Looped(GPT):
