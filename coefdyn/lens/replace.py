@@ -231,8 +231,12 @@ class Replacer(Listener):
                 f"{call.label} cannot be changed ({one.name}): its output is not that of "
                 f"{call.adapter.mechanism} on what it was given (error {error:.1e})."
             )
+        new = one.y(seen)
         # the difference that the change makes: what it leaves alone keeps the model's own bits
-        return torch.where(rows, seen.output + (one.y(seen) - mine), seen.output)
+        y = seen.output + (new - mine)
+        if new.requires_grad:  # the gradient is that of the new y alone
+            y = y.detach() + (new - new.detach())
+        return torch.where(rows, y, seen.output)
 
     def _check_all_real(self, call: Heard, one: Change, read: Call) -> None:
         if shows_padding(read.dynamics):

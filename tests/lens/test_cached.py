@@ -6,7 +6,16 @@ import pytest
 import torch
 import zoo
 
-from coefdyn.lens import induction, looks, replaced, torch_operations, trace, tracing, window
+from coefdyn.lens import (
+    induction,
+    looks,
+    patched,
+    replaced,
+    torch_operations,
+    trace,
+    tracing,
+    window,
+)
 from coefdyn.lens.adapters.base import CONTINUES
 
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
@@ -133,3 +142,24 @@ def test_a_sink_is_the_first_tokens_and_not_the_oldest_of_the_model_s_own_window
             step = {"past_key_values": out.past_key_values}
             logits.append(out.logits)
     torch.testing.assert_close(torch.cat(logits, 1), want, **CLOSE)
+
+
+@pytest.mark.parametrize("part", [window(4, sink=1), "without decay", "values", "coefficients"])
+def test_the_gradient_through_a_change_is_that_of_the_changed_model(part: object) -> None:
+    """Against a difference quotient, in float64."""
+    model, x = zoo.build("BloomForCausalLM").double(), zoo.ids(16)
+    other = trace(model, zoo.ids(16, seed=4))
+    change = patched(other, str(part)) if part in ("values", "coefficients") else part
+    generator = torch.Generator().manual_seed(1)
+    embedded = model.get_input_embeddings()(x).detach().requires_grad_()
+    weights = torch.randn(2, 16, zoo.VOCAB, generator=generator).double()
+    along = torch.randn(embedded.shape, generator=generator).double()
+
+    def told(step: float) -> torch.Tensor:
+        with replaced(model, {(0, 1): change}):
+            return (model(inputs_embeds=embedded + step * along).logits * weights).sum()
+
+    (gradient,) = torch.autograd.grad(told(0.0), embedded)
+    with torch.no_grad():
+        slope = (told(1e-5) - told(-1e-5)).item() / 2e-5
+    assert (gradient * along).sum().item() == pytest.approx(slope, rel=1e-3)
