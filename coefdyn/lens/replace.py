@@ -145,6 +145,18 @@ class Replacer(Listener):
             )
         self.check_found()
 
+    def _start(self, model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        super()._start(model, args, kwargs)
+        acts = self.asked and torch.is_grad_enabled() and self.hears() and not self._running
+        if acts and any(
+            part.training and getattr(part, "gradient_checkpointing", False)
+            for part in model.modules()
+        ):
+            raise Refused(
+                "gradient checkpointing runs layers again in the backward pass, where nothing is "
+                "changed; call model.gradient_checkpointing_disable() first."
+            )
+
     def check_found(self) -> None:
         """Raise for changes whose layer never ran."""
         missing = [one.layer for one in self.asked if not one.found]
