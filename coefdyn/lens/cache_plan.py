@@ -257,7 +257,7 @@ class CachePlan:
         if len(tokens) != 1:
             raise Refused(f"the cache of one text is measured, got {len(tokens)} texts.")
         try:
-            with torch.no_grad():
+            with torch.no_grad(), replaced(model, {}):  # with torch's operations on a CPU
                 cache = _cache_of(model(tokens, use_cache=True))
         except TypeError:  # it takes no use_cache
             cache = None

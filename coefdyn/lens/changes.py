@@ -27,7 +27,7 @@ from coefdyn.dynamics.mask import Given, Window
 from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.dynamics.readout import Readout
 from coefdyn.lens.adapters.base import Refused
-from coefdyn.lens.documents import some_heads
+from coefdyn.lens.documents import blocks_of, some_heads
 from coefdyn.lens.record import Trace
 from coefdyn.lens.survival import without_erasure
 from coefdyn.options import check_choice, check_count
@@ -40,6 +40,7 @@ __all__ = [
     "Windowed",
     "as_change",
     "patched",
+    "readable",
     "using",
     "window",
     "without_decay",
@@ -57,6 +58,7 @@ class HeadsSeen:
         heads: which of its heads.
         dynamics, values, output: of these heads, as in ``LayerTrace``.
         segments: number of the sequence that each token belongs to, 0 for padding, or None.
+        dropped: tokens before these that a cache with a window of its own no longer holds.
     """
 
     layer: str
@@ -65,6 +67,7 @@ class HeadsSeen:
     values: Float[Tensor, "B H L dv"]
     output: Float[Tensor, "B H rows dv"]
     segments: Int[Tensor, "B tokens"] | None
+    dropped: int = 0
 
 
 class Change(ABC):
@@ -150,21 +153,31 @@ class Windowed(_Designed):
             size = self.size if d.mask is None else min(self.size, d.mask.size)
             return replace(d, mask=Window(size))
         place = torch.arange(d.length, device=d.device)
-        allowed = (place <= place[:, None]).expand(1, 1, -1, -1)
-        recent = place[:, None] - place < self.size
-        said = seen.segments
-        if d.mask is None and (said is None or said.shape[-1] != d.length):
-            return replace(d, mask=Given(allowed & (recent | (place < self.sink))))
-        if d.mask is not None:
-            allowed = allowed & d.mask.rows(0, d.length, 0, d.device)
-        kept = allowed & recent
+        kept = place[:, None] - place < self.size
         if self.sink:
-            own = allowed
-            if said is not None and said.shape[-1] == d.length:
-                same = (said[:, :, None] == said[:, None, :]) & (said != 0)[:, None, :]
-                own = allowed & same[:, None]
-            kept = kept | (own & (own.cumsum(-1) <= self.sink))
-        return replace(d, mask=Given(kept))
+            kept = kept | self.first_tokens(seen)
+        return replace(d, mask=Given(kept & readable(d)))
+
+    def first_tokens(self, seen: HeadsSeen) -> Bool[Tensor, "B heads rows L"]:
+        """True where token j is among the first ``sink`` ones of the sequence of token i."""
+        d, said, dropped = seen.dynamics, seen.segments, seen.dropped
+        allowed = readable(d)
+        if said is None or said.shape[-1] != dropped + d.length:
+            said = None if dropped else blocks_of(allowed)
+        if said is None:  # tokens that none reads are padding
+            read = allowed.any(-2, keepdim=True)
+            return read & (dropped + read.cumsum(-1) <= self.sink)
+        same = (said[:, :, None] == said[:, None, :]) & (said != 0)[:, None, :]
+        return (same & (same.cumsum(-1) <= self.sink))[:, None, dropped:, dropped:]
+
+
+def readable(dynamics: CoefficientDynamics) -> Bool[Tensor, "B heads L L"]:
+    """Pairs that may be read, by the mask of the design."""
+    length = dynamics.length
+    past = torch.ones(1, 1, length, length, dtype=torch.bool, device=dynamics.device).tril()
+    if dynamics.mask is None:
+        return past
+    return past & dynamics.mask.rows(0, length, 0, dynamics.device)
 
 
 class _Patched(Change):

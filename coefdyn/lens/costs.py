@@ -19,7 +19,7 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Identity
 from coefdyn.dynamics.normalizer import RowSum
 from coefdyn.lens.adapters.base import Call, Refused, Unsupported, first
-from coefdyn.lens.changes import HeadsSeen, Windowed
+from coefdyn.lens.changes import HeadsSeen, Windowed, readable
 from coefdyn.lens.listening import Heard, Listener, deviation, far_off, seen_rows
 from coefdyn.shapes import Float, Tensor
 
@@ -64,6 +64,10 @@ class Costs(Listener):
                 read = call.read()
                 if not is_softmax(read.dynamics):
                     return None
+                if getattr(self.model.get_submodule(call.name), "kv_lora_rank", None):
+                    raise Unsupported(
+                        "its cache holds a latent that all heads share, so a cut frees nothing"
+                    )
                 part = self._part(call, read)
             except (Unsupported, Refused) as reason:
                 self.unsupported[call.label] = str(reason)
@@ -112,8 +116,8 @@ class Costs(Listener):
                 return per_head.sum(0).unflatten(0, (groups, shared)).sum(1)
 
             size = torch.stack([grouped(x.square().sum((-2, -1))) for x in (delta, read.output)])
-            kept = _allowed(cut)
-            start = kept & (kept.cumsum(-1) <= self.keep.sink)
+            kept = readable(cut)
+            start = kept & self.keep.first_tokens(seen)
             weights = alpha.abs() * rows
             whole = grouped(weights.sum((-2, -1))).clamp(min=1e-30)
             shares = torch.stack(
@@ -126,7 +130,7 @@ class Costs(Listener):
                 probe=torch.zeros_like(read.output).requires_grad_(),
                 change=size,
                 shares=shares,
-                rows=(_most_held(_allowed(design)), _most_held(kept)),
+                rows=(_most_held(readable(design)), _most_held(kept)),
                 width=item * (design.k.shape[-1] + read.values.shape[-1]),
             )
 
@@ -150,15 +154,6 @@ def key_heads(dynamics: CoefficientDynamics, values: Float[Tensor, "B H L dv"]) 
         ):
             return groups
     return heads
-
-
-def _allowed(dynamics: CoefficientDynamics) -> Tensor:
-    """Pairs that may be read, ``(1, 1 or H, L, L)``."""
-    length = dynamics.length
-    past = torch.ones(1, 1, length, length, dtype=torch.bool, device=dynamics.device).tril()
-    if dynamics.mask is None:
-        return past
-    return past & dynamics.mask.rows(0, length, 0, dynamics.device)
 
 
 def _most_held(allowed: Tensor) -> int:

@@ -16,7 +16,17 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.mask import Given
 from coefdyn.shapes import Int, Tensor
 
-__all__ = ["Document", "alone", "documents_of", "read_segments", "refuse_padding", "some_heads"]
+__all__ = [
+    "Document",
+    "alone",
+    "blocks_of",
+    "documents_of",
+    "read_segments",
+    "refuse_padding",
+    "shows_padding",
+    "some_heads",
+    "tokens_so_far",
+]
 
 
 @dataclass(frozen=True)
@@ -34,13 +44,23 @@ class Document:
 
 
 def documents_of(segments: Int[Tensor, "B L"]) -> tuple[Document, ...]:
-    """The runs of equal numbers other than 0, row by row."""
-    found = []
+    """The runs of equal numbers other than 0, row by row.
+
+    Raises:
+        ValueError: for a number with two runs in one row, such as a masked token amid a sequence.
+    """
+    found: list[Document] = []
     for row, numbers in enumerate(segments.tolist()):
         start = 0
         for place in range(1, len(numbers) + 1):
             if place == len(numbers) or numbers[place] != numbers[start]:
                 if numbers[start]:
+                    if numbers[start] in numbers[:start]:
+                        raise ValueError(
+                            f"row {row} hides tokens amid a sequence (on again at token {start}), "
+                            "so its parts are no sequences of their own. Mask tokens at its ends "
+                            "only, or read layer.coefficients()."
+                        )
                     found.append(Document(row, start, place))
                 start = place
     return tuple(found)
@@ -51,7 +71,7 @@ def read_segments(given: Mapping[str, Any]) -> Int[Tensor, "B L"] | None:
 
     Read from the arguments of a model: ``attention_mask`` (B, L), of zeros and ones or of the
     numbers of packed documents, or (B, 1, L, L) where it is causal within blocks; ``cu_seqlens``
-    (N + 1,) of one packed row; ``position_ids`` (B, L) that start again.
+    (N + 1,) of one packed row; ``position_ids`` (B, L) that start again. One row stands for all.
     """
     mask, lengths = given.get("attention_mask"), given.get("cu_seqlens")
     positions = given.get("position_ids")
@@ -62,18 +82,46 @@ def read_segments(given: Mapping[str, Any]) -> Int[Tensor, "B L"] | None:
     if isinstance(mask, Tensor) and mask.ndim == 2:
         segments = mask.long()
     elif isinstance(mask, Tensor) and mask.ndim == 4:
-        segments = _blocks(mask)
+        segments = blocks_of(mask)
     if isinstance(positions, Tensor) and positions.ndim == 2 and positions.shape[-1] > 1:
         again = torch.nn.functional.pad(positions.diff(dim=-1) != 1, (1, 0), value=True)
         if segments is None:
             segments = torch.ones_like(positions)
-        if segments.shape == again.shape:
+        if segments.shape[-1] == again.shape[-1]:
             again = again & (segments != 0)
             segments = torch.where(segments != 0, again.cumsum(-1), 0)
-    return None if segments is None or bool((segments == 1).all()) else segments
+    if segments is None or bool((segments == 1).all()):
+        return None
+    return segments.expand(_rows(given), -1) if len(segments) == 1 else segments
 
 
-def _blocks(mask: Tensor) -> Int[Tensor, "B L"] | None:
+def _rows(given: Mapping[str, Any]) -> int:
+    """Rows of the batch: a mask or positions with one row are those of all."""
+    ids = given.get("input_ids")
+    ids = given.get("inputs_embeds") if ids is None else ids
+    named = [] if ids is None else [ids]
+    return next(x for x in [*named, *given.values()] if isinstance(x, Tensor) and x.ndim > 1).shape[
+        0
+    ]
+
+
+def tokens_so_far(given: Mapping[str, Any]) -> int:
+    """Number of tokens of each row, those of a cache among them; 0 where no argument tells it."""
+    mask = given.get("attention_mask")
+    if isinstance(mask, Tensor) and mask.ndim == 2:
+        return mask.shape[-1]
+    caches = [value for value in given.values() if hasattr(value, "get_seq_length")]
+    new = given.get("input_ids")
+    new = given.get("inputs_embeds") if new is None else new
+    if not caches or new is None:
+        return 0
+    try:
+        return int(caches[0].get_seq_length()) + new.shape[1]
+    except ValueError:  # a cache of states alone, which holds no tokens
+        return 0
+
+
+def blocks_of(mask: Tensor) -> Int[Tensor, "B L"] | None:
     """Segments of a mask (B, H, L, L) that is causal within blocks, None for any other."""
     allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
     allowed = allowed[:, 0].tril()
@@ -132,18 +180,23 @@ def _picked(dynamics: CoefficientDynamics, axis: int, places: Sequence[int]) -> 
 _PER_TOKEN = ("scaling", "log_scaling", "own", "outer_log_decay")
 
 
+def shows_padding(dynamics: CoefficientDynamics) -> bool:
+    """Return whether a mask shows that some tokens are padding: they are read by no token."""
+    if not isinstance(dynamics.mask, Given):
+        return False
+    allowed = dynamics.mask.rows(0, dynamics.length, 0, dynamics.device).tril()
+    unread = ~allowed.any(-2)
+    unread[..., -1] &= ~allowed.any(-1)[..., -1]  # the last token has no reader but itself
+    return bool(unread.any())
+
+
 def refuse_padding(dynamics: CoefficientDynamics) -> None:
-    """Raise where a mask shows that some tokens are padding: they are read by no token.
+    """Raise where a mask shows padding.
 
     Raises:
         ValueError: naming what to hand over instead.
     """
-    if not isinstance(dynamics.mask, Given):
-        return
-    allowed = dynamics.mask.rows(0, dynamics.length, 0, dynamics.device).tril()
-    unread = ~allowed.any(-2)
-    unread[..., -1] &= ~allowed.any(-1)[..., -1]  # the last token has no reader but itself
-    if bool(unread.any()):
+    if shows_padding(dynamics):
         raise ValueError(
             "the mask hides some tokens from all others, as that of a padded batch does, and "
             "means over its rows would count the padding. Pass the layer of the trace instead of "

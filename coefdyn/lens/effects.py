@@ -93,10 +93,13 @@ def effects(
 
 def _each_head(seen: Trace, change: What) -> Iterator[tuple[Row, Changes]]:
     name = as_change(change).name
+    ran = {*(layer.name for layer in seen), *seen.unsupported}
     for layer in seen:
+        # a name without a number stands for all calls of a module
+        place = f"{layer.name} (1)" if f"{layer.name} (2)" in ran else layer.name
         for head in range(layer.heads):
             row = {"layer": layer.name, "mechanism": layer.mechanism, "head": head, "change": name}
-            yield row, {(layer.name, head): change}
+            yield row, {(place, head): change}
 
 
 class _Measure:

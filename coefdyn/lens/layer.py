@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.lens.documents import Document, alone, documents_of
+from coefdyn.lens.documents import Document, alone, documents_of, shows_padding
 from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["LayerTrace"]
@@ -59,7 +59,9 @@ class LayerTrace:
         """The sequences of the batch: one per row, but for padding and packing.
 
         Raises:
-            ValueError: for a pass that continues an earlier one, which holds a part of a sequence.
+            ValueError: for a pass that continues an earlier one, which holds a part of a sequence,
+                a mask that hides tokens amid a sequence, and one that hides tokens from all others
+                where no argument that the lens knows names them as padding.
         """
         if self.start:
             raise ValueError(
@@ -69,7 +71,13 @@ class LayerTrace:
             )
         if self.segments is not None:
             return documents_of(self.segments)
-        batch, length = self.values.shape[0], self.values.shape[2]
+        if shows_padding(self.dynamics):
+            raise ValueError(
+                f"the mask of {self.name} hides some tokens from all others, as that of a padded "
+                "batch does, and means would count them: the model has no attention_mask (B, L) "
+                "that says which. Trace each sequence alone, without its padding."
+            )
+        batch, length = self.dynamics.batch_shape[0], self.dynamics.length
         return tuple(Document(row, 0, length) for row in range(batch))
 
     def sequences(self) -> tuple[CoefficientDynamics, ...]:

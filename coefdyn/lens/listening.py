@@ -12,7 +12,7 @@ from torch import nn
 
 from coefdyn.lens.adapters import ADAPTERS, Adapter
 from coefdyn.lens.adapters.base import Call, Place, bind, exchanged, mark_stand_in
-from coefdyn.lens.documents import read_segments
+from coefdyn.lens.documents import read_segments, tokens_so_far
 from coefdyn.shapes import Tensor
 
 __all__ = ["FAR_OFF", "Heard", "Listener", "deviation", "far_off", "seen_rows"]
@@ -33,9 +33,11 @@ class Heard:
     Attributes:
         adapter: of its mechanism.
         name: of the module; ``label`` has " (2)" and so on behind where it ran again in this pass.
+        turn: how often it has run in this pass.
         place: its number among the calls of this pass.
         read: the call as a ``Call``; raises as the function of ``Adapter.listen`` does.
         segments: number of the sequence that each token belongs to, 0 for padding, or None.
+        tokens: of each row, those of a cache among them; 0 where the model's arguments say nothing.
     """
 
     def __init__(
@@ -46,16 +48,19 @@ class Heard:
         place: int,
         read: Callable[[], Call],
         segments: Tensor | None,
+        tokens: int,
     ) -> None:
         self.adapter, self.name, self.place, self.read = adapter, name, place, read
-        self.label = name if turn == 1 else f"{name} ({turn})"
-        self.segments = segments
+        self.turn, self.label = turn, name if turn == 1 else f"{name} ({turn})"
+        self.segments, self.tokens = segments, tokens
 
     def is_named(self, key: int | str) -> bool:
-        """Return whether this is layer ``key``: a number, its name, or a parent module's name."""
+        """Return whether this is layer ``key``: a number, its name (" (1)" behind it for its first
+        call alone), or a parent module's name."""
         if isinstance(key, int):
             return self.place == key
-        return key in ("*", self.name, self.label) or self.name.startswith(f"{key}.")
+        own = ("*", self.name, f"{self.name} ({self.turn})")
+        return key in own or self.name.startswith(f"{key}.")
 
 
 class Listener:
@@ -131,6 +136,7 @@ class Listener:
         self._count = 0
         self._running.clear()
         self.segments: Tensor | None = None
+        self.tokens = 0
 
     def _start(self, model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
         if self.hears() and not self._running:
@@ -139,7 +145,7 @@ class Listener:
                 given = bind(model.forward, args, kwargs)
             except TypeError:  # the model will say what is wrong
                 given = kwargs
-            self.segments = read_segments(given)
+            self.segments, self.tokens = read_segments(given), tokens_so_far(given)
 
     def _end(self, _: nn.Module, __: Any, output: Any) -> None:
         if self.hears() and not self._running:
@@ -169,7 +175,8 @@ class Listener:
             turn = self._calls[name] = self._calls.get(name, 0) + 1
             self.heard.add(name)
             place, self._count = self._count, self._count + 1
-            return self.on_call(Heard(adapter, name, turn, place, read, self.segments), y)
+            call = Heard(adapter, name, turn, place, read, self.segments, self.tokens)
+            return self.on_call(call, y)
 
         return hear
 

@@ -65,11 +65,12 @@ def plan(
 
     Returns:
         All heads in that order, with their costs. Layers without a cache of keys and values (linear
-        mixers) are left out.
+        mixers) are left out, and those whose heads share a latent in it.
 
     Raises:
         ValueError: as ``trace``; for another ``keep``, no texts or one of a single token, a model
-            without softmax attention that the lens reads, and a budget that cannot be met.
+            without softmax attention that the lens reads, under autocast, and a budget that cannot
+            be met.
     """
     check_call(model, (tokens,), {})
     keep = window(64, sink=4) if keep is None else keep
@@ -82,6 +83,11 @@ def plan(
         raise Refused("dropout is at work, so every pass differs; call model.eval() first.")
     if torch.is_inference_mode_enabled():
         raise Refused("plan needs gradients; call it outside torch.inference_mode().")
+    if any(torch.is_autocast_enabled(weight.device.type) for weight in model.parameters()):
+        raise Refused(
+            "under autocast the bytes of a cache are not those of y; call plan outside of it, with "
+            "the model in the precision that it will run in: model.to(torch.bfloat16)."
+        )
     found = _Sum()
     with Progress(len(tokens), "plan", progress) as bar:
         for done, given in enumerate(one_by_one(tokens, attention_mask), start=1):

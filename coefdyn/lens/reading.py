@@ -201,8 +201,8 @@ def induction(what: CoefficientDynamics | LayerTrace, tokens: Int[Tensor, "B L"]
         tokens: the ids that went into the model.
 
     Raises:
-        ValueError: if the tokens do not fit, none of them occurs twice, or the mask of dynamics
-            shows padding.
+        ValueError: if the tokens do not fit, none of them occurs twice, the mask of dynamics shows
+            padding, and as ``LayerTrace.documents``.
     """
     dynamics = what.dynamics if isinstance(what, LayerTrace) else what
     expected = (dynamics.batch_shape[0], dynamics.length)
@@ -212,7 +212,7 @@ def induction(what: CoefficientDynamics | LayerTrace, tokens: Int[Tensor, "B L"]
         refuse_padding(what)
         found = [_induction(what, tokens)]
     elif what.segments is None:
-        found = [_induction(dynamics, tokens)]
+        found = [_induction(one, tokens) for one in what.sequences()]
     else:
         own = [tokens[one.row, one.tokens][None] for one in what.documents]
         found = [_induction(d, ids) for d, ids in zip(what.sequences(), own, strict=True)]

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.report import report
-from coefdyn.lens.tables import head_rows
+from coefdyn.lens.tables import check_tokens, head_rows
 from coefdyn.shapes import Int, Tensor
 
 __all__ = ["Trace"]
@@ -62,8 +62,10 @@ class Trace(Sequence[LayerTrace]):
             tokens: the ids that went in, for the induction score.
 
         Raises:
-            ValueError: for sequences of one token, and a pass that continues a cache.
+            ValueError: for sequences of one token, a pass that continues a cache, and tokens of
+                another shape.
         """
+        check_tokens(self.layers, tokens)
         return [row for layer in self.layers for row in head_rows(layer, tokens)]
 
     def report(self, tokens: Int[Tensor, "B L"] | None = None) -> str:

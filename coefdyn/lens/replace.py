@@ -12,7 +12,7 @@ from torch import nn
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.lens.adapters.base import CONTINUES, Call, ProjectedAdapter, Refused
 from coefdyn.lens.changes import Change, HeadsSeen, as_change
-from coefdyn.lens.documents import some_heads
+from coefdyn.lens.documents import shows_padding, some_heads
 from coefdyn.lens.listening import Heard, Listener, deviation, far_off, seen_rows
 from coefdyn.lens.refusals import check_call
 from coefdyn.options import did_you_mean
@@ -124,6 +124,8 @@ class Replacer(Listener):
                 self._sizes[call.label] = (read.output.shape[1], read.output.shape[-1])
             heads, width = self._sizes[call.label]
             for one, chosen in self._chosen(call, asked, heads):
+                if one.behind and not one.stepwise and call.segments is None and read is not None:
+                    self._check_all_real(call, one, read)
                 if one.behind and not self._enters_as_it_is(call):
                     self._wait(call, one, chosen, heads, width, read)
                     continue
@@ -142,6 +144,18 @@ class Replacer(Listener):
                 "could be changed there; use 'silence', which acts on y."
             )
         self.check_found()
+
+    def _start(self, model: nn.Module, args: tuple, kwargs: dict[str, Any]) -> None:
+        super()._start(model, args, kwargs)
+        acts = self.asked and torch.is_grad_enabled() and self.hears() and not self._running
+        if acts and any(
+            part.training and getattr(part, "gradient_checkpointing", False)
+            for part in model.modules()
+        ):
+            raise Refused(
+                "gradient checkpointing runs layers again in the backward pass, where nothing is "
+                "changed; call model.gradient_checkpointing_disable() first."
+            )
 
     def check_found(self) -> None:
         """Raise for changes whose layer never ran."""
@@ -215,6 +229,7 @@ class Replacer(Listener):
             values=read.values[:, places],
             output=read.output[:, places],
             segments=call.segments,
+            dropped=max(0, call.tokens - read.dynamics.length) if read.start else 0,
         )
         if not one.computes:
             return one.y(seen)
@@ -228,8 +243,19 @@ class Replacer(Listener):
                 f"{call.label} cannot be changed ({one.name}): its output is not that of "
                 f"{call.adapter.mechanism} on what it was given (error {error:.1e})."
             )
+        new = one.y(seen)
         # the difference that the change makes: what it leaves alone keeps the model's own bits
-        return torch.where(rows, seen.output + (one.y(seen) - mine), seen.output)
+        y = seen.output + (new - mine)
+        if new.requires_grad:  # the gradient is that of the new y alone
+            y = y.detach() + (new - new.detach())
+        return torch.where(rows, y, seen.output)
+
+    def _check_all_real(self, call: Heard, one: Change, read: Call) -> None:
+        if shows_padding(read.dynamics):
+            raise Refused(
+                f"{one.name} needs to know which tokens are padding: the mask of {call.label} "
+                "hides some from all others, and no attention_mask (B, L) says it."
+            )
 
     def _enters_as_it_is(self, call: Heard) -> bool:
         """Return whether y itself is the input of the projection, and is observed there."""

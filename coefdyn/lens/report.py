@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.reading import DEAD
-from coefdyn.lens.tables import Row, head_rows
+from coefdyn.lens.tables import Row, check_tokens, head_rows
 from coefdyn.shapes import Int, Tensor
 
 __all__ = ["report"]
@@ -47,8 +47,9 @@ def report(
         tokens: the ids that went in, for the induction score.
 
     Raises:
-        ValueError: for a pass that continues a cache.
+        ValueError: for a pass that continues a cache, and tokens of another shape.
     """
+    check_tokens(layers, tokens)
     if not layers:
         return "\n".join(["0 layers shown.", *_not_shown(unsupported)])
     tables = [head_rows(x, tokens) if _is_long_enough(x) else [] for x in layers]

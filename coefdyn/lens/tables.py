@@ -16,9 +16,23 @@ from coefdyn.shapes import Int, Tensor
 if TYPE_CHECKING:
     from coefdyn.lens.record import Trace
 
-__all__ = ["compare_traces", "head_rows"]
+__all__ = ["check_tokens", "compare_traces", "head_rows"]
 
 Row = dict[str, Any]
+
+
+def check_tokens(layers: Sequence[LayerTrace], tokens: Int[Tensor, "B L"] | None) -> None:
+    """Raise where the tokens are those of no layer.
+
+    Raises:
+        ValueError: naming the shapes.
+    """
+    expected = {(layer.dynamics.batch_shape[0], layer.dynamics.length) for layer in layers}
+    if tokens is not None and expected and tuple(tokens.shape) not in expected:
+        raise ValueError(
+            f"tokens must have the shape (B, L) of what went in, {sorted(expected)[0]}, got "
+            f"{tuple(tokens.shape)}."
+        )
 
 
 def head_rows(layer: LayerTrace, tokens: Int[Tensor, "B L"] | None = None) -> list[Row]:

@@ -10,7 +10,17 @@ import zoo
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.dynamics.mask import Given
-from coefdyn.lens import Trace, head_scores, induction, looks, output_sizes, trace
+from coefdyn.lens import (
+    Trace,
+    effects,
+    head_scores,
+    induction,
+    looks,
+    output_sizes,
+    replaced,
+    trace,
+    window,
+)
 from coefdyn.lens.documents import read_segments
 
 LENGTHS = (23, 17)
@@ -92,6 +102,33 @@ def test_packed_documents_are_read_one_by_one(how: str) -> None:
     compare(seen, [trace(model, x) for x in parts], ids)
 
 
+def test_positions_of_one_row_stand_for_all_rows() -> None:
+    """Transformers hands them to every row, so all rows are packed."""
+    model, ids = zoo.build("LlamaForCausalLM"), zoo.ids(12, 2)
+    positions = torch.cat([torch.arange(6), torch.arange(6)])[None]
+    packed = trace(model, ids, position_ids=positions, use_cache=False)
+    alone = trace(model, ids.unflatten(1, (2, 6)).flatten(0, 1))
+    for mine, theirs in zip(packed.rows(), alone.rows(), strict=True):
+        assert mine["first"] == pytest.approx(theirs["first"], rel=1e-4)
+    change = {"one head": {(0, 1): "ablate"}}
+    mine, theirs = (
+        effects(model, ids, changes=change, position_ids=each, use_cache=False)[0]
+        for each in (positions, positions.expand(2, -1))
+    )
+    assert mine == theirs
+
+
+def test_a_token_hidden_amid_a_sequence_does_not_make_it_two() -> None:
+    model, ids = zoo.build("LlamaForCausalLM"), zoo.ids(12, 2)
+    real = torch.ones_like(ids)
+    real[1, 5] = 0
+    seen = trace(model, ids, attention_mask=real)
+    assert (seen[0].coefficients()[1, :, 8, :5] > 0).all()  # the parts do read each other
+    for read in (looks, output_sizes, lambda layer: induction(layer, ids)):
+        with pytest.raises(ValueError, match="row 1 hides tokens amid a sequence"):
+            read(seen[0])
+
+
 @pytest.mark.parametrize("name", ["LlamaForCausalLM", "Qwen3NextForCausalLM"])
 def test_documents_that_a_layer_reads_across_stay_one(name: str) -> None:
     """With a cache these models take the positions and not the borders."""
@@ -148,3 +185,22 @@ def test_what_says_which_tokens_are_real() -> None:
     assert read_segments({"cu_seqlens": torch.tensor([0, 3, 4])}).tolist() == [[1, 1, 1, 2]]
     window = torch.ones(5, 5, dtype=torch.bool).tril() & ~torch.ones(5, 5).bool().tril(-2)
     assert read_segments({"attention_mask": window[None, None]}) is None
+
+
+@torch.no_grad()
+def run(
+    model: torch.nn.Module, x: torch.Tensor, changes: dict, **given: torch.Tensor
+) -> torch.Tensor:
+    with replaced(model, changes):
+        return model(x, **given).logits
+
+
+def test_a_sink_of_a_padded_batch_within_the_model_s_own_window() -> None:
+    model, rows = zoo.build("MistralForCausalLM"), [zoo.ids(n, 1, seed=n) for n in (23, 17)]
+    x = torch.cat([rows[0], torch.nn.functional.pad(rows[1], (6, 0), value=5)])
+    real = torch.ones_like(x)
+    real[1, :6] = 0
+    change = {"*": window(3, sink=2)}
+    got = run(model, x, change, attention_mask=real)
+    for mine, ids in ((got[0], rows[0]), (got[1, 6:], rows[1])):
+        torch.testing.assert_close(mine, run(model, ids, change)[0], **CLOSE)

@@ -182,6 +182,12 @@ def test_bytes_are_those_of_the_model_s_own_cache() -> None:
             assert one.measure_bytes(model, zoo.ids(LENGTH, 1)) == (one.bytes_full, one.bytes)
 
 
+def test_bytes_of_a_model_with_kernels_are_measured_on_a_cpu() -> None:
+    model, x = zoo.build("Qwen3NextForCausalLM"), zoo.ids(LENGTH, 1)
+    found = replace(plan(model, x, keep=KEEP), cut=1)
+    assert found.measure_bytes(model, x) == (found.bytes_full, found.bytes)
+
+
 def test_a_layer_with_a_window_of_its_own_holds_no_more_than_that() -> None:
     model = zoo.build("MistralForCausalLM")  # 7 tokens in every layer
     wide = plan(model, zoo.ids(LENGTH, 1), keep=window(9, sink=2))
@@ -282,6 +288,11 @@ def test_what_cannot_be_planned_is_told() -> None:
         plan(zoo.build("Mamba2ForCausalLM"), zoo.ids())
     with pytest.raises(ValueError, match=r"keep is what a cut head still holds, window\(size"):
         plan(llama(), zoo.ids(), keep=NAMED["ablate"])
+    with torch.autocast("cpu"), pytest.raises(ValueError, match="under autocast"):
+        plan(llama(), zoo.ids())
+    for name in ("DeepseekV3ForCausalLM", "DeepseekV2ForCausalLM"):
+        with pytest.raises(ValueError, match="a latent that all heads share"):
+            plan(zoo.build(name), zoo.ids())
     with torch.inference_mode(), pytest.raises(ValueError, match="plan needs gradients"):
         plan(llama(), zoo.ids())
     for texts in (zoo.ids(1), zoo.ids()[:0]):

@@ -8,7 +8,7 @@ import transformers
 import zoo
 from torch import nn
 
-from coefdyn.lens import trace
+from coefdyn.lens import replaced, trace
 
 
 def test_a_text_instead_of_ids() -> None:
@@ -127,3 +127,14 @@ def test_attention_that_computes_something_else_is_not_shown() -> None:
     model.set_attn_implementation("odd_one")
     with pytest.raises(ValueError, match="computes something else"):
         trace(model, zoo.ids())
+
+
+def test_layers_that_run_again_in_the_backward_pass_are_not_changed() -> None:
+    """Outside the context the second run is that of the unchanged model: a wrong gradient."""
+    model, x = zoo.build("LlamaForCausalLM").train(), zoo.ids(9)
+    model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": True})
+    change, words = {(0, 1): "ablate"}, "gradient_checkpointing_disable"
+    with pytest.raises(ValueError, match=words), replaced(model, change):
+        model(x, labels=x, use_cache=False)
+    with torch.no_grad(), replaced(model, change):
+        model(x, use_cache=False)

@@ -32,6 +32,14 @@ def test_rows_hold_every_head_in_plain_numbers() -> None:
     assert {type(value) for row in rows for value in row.values()} == {str, int, float}
 
 
+def test_tokens_of_another_shape_are_refused() -> None:
+    x = zoo.ids(12)
+    seen = trace(zoo.build("LlamaForCausalLM"), x)
+    for read in (seen.rows, seen.report):
+        with pytest.raises(ValueError, match=r"\(2, 12\), got \(2, 5\)"):
+            read(x[:, :5])
+
+
 def test_traces_are_compared_head_by_head() -> None:
     model, x = zoo.build("LlamaForCausalLM"), zoo.ids()
     seen = trace(model, x)

@@ -12,7 +12,7 @@ from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention as attend
 
 from coefdyn import mask
-from coefdyn.lens import trace
+from coefdyn.lens import effects, induction, looks, output_sizes, replaced, trace
 
 
 class CausalSelfAttention(nn.Module):
@@ -162,3 +162,48 @@ def test_multihead_attention_between_two_sequences_is_refused() -> None:
     model = nn.MultiheadAttention(32, 4, batch_first=True).eval()
     with pytest.raises(ValueError, match="another sequence"):
         trace(model, torch.randn(2, 19, 32), *torch.randn(2, 2, 11, 32))
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_padding_that_only_a_mask_shows_is_refused_by_what_takes_means(nested: bool) -> None:
+    """``src_key_padding_mask`` of torch: nothing names the padding as (B, L) for the lens."""
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(32, 4, 48, batch_first=True)
+    model = nn.TransformerEncoder(layer, 2, enable_nested_tensor=nested).eval()
+    x, ids = torch.randn(2, 10, 32), zoo.ids(10)
+    padding = torch.zeros(2, 10).masked_fill(torch.arange(10) >= 7, -torch.inf)
+    padding[0] = 0
+    given = {"mask": causal(10), "src_key_padding_mask": padding, "is_causal": True}
+    seen = trace(model, x, **given)
+    assert max(one.error for one in seen) <= 1e-6 and seen[0].segments is None
+    for read in (looks, output_sizes, lambda one: induction(one, ids), lambda _: seen.rows()):
+        with pytest.raises(ValueError, match="hides some tokens from all others"):
+            read(seen[0])
+    with pytest.raises(ValueError, match="mean needs to know"), replaced(model, {0: "mean"}):
+        model(x, **given)
+    assert looks(trace(model, x, mask=causal(10), is_causal=True)[0]).first.shape == (2, 4)
+
+
+class Looped(GPT):
+    """All blocks run twice."""
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        x = self.token(ids)
+        for block in (*self.blocks, *self.blocks):
+            x = block(x)
+        return self.head(self.norm(x))
+
+
+def test_each_call_of_a_module_that_runs_twice_has_its_own_effect() -> None:
+    torch.manual_seed(0)
+    model, x = Looped(layers=1, heads=2).eval(), zoo.ids(9)
+    rows = effects(model, x, progress=False)
+    named = [(row["layer"], row["head"]) for row in rows]
+    assert named == [(f"blocks.0.attn{turn}", head) for turn in ("", " (2)") for head in (0, 1)]
+    for row, place in zip(rows, [(0, 0), (0, 1), (1, 0), (1, 1)], strict=True):
+        by_number = effects(model, x, changes={"one": {place: "ablate"}}, progress=False)[0]
+        assert row["logit_change"] == by_number["logit_change"] > 0
+    both, first = ({name: "ablate"} for name in ("blocks.0.attn", "blocks.0.attn (1)"))
+    found = effects(model, x, changes={"both": both, "first": first, "0": {0: "ablate"}})
+    changes = [row["logit_change"] for row in found]
+    assert changes[0] != changes[1] == changes[2]
