@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from coefdyn import CoefficientDynamics
+from coefdyn.dynamics.checks import can_read
 from coefdyn.dynamics.documents import Documents, apart
 from coefdyn.execution.state import MixerState
 from coefdyn.shapes import Float, Int, Tensor
@@ -70,8 +71,8 @@ def first(state: MixerState | None) -> int:
 
 
 def longest(positions: Int[Tensor, "*batch L"]) -> int:
-    """Tokens of the longest document; 0 while a graph is recorded, which cannot read it."""
-    return 0 if torch.compiler.is_compiling() else int(positions.amax()) + 1
+    """Tokens of the longest document; 0 where there is none, or positions cannot be read."""
+    return int(positions.amax()) + 1 if positions.numel() and can_read(positions) else 0
 
 
 def check_state(x: Tensor, state: MixerState) -> None:
