@@ -79,7 +79,7 @@ def check_state(x: Tensor, state: MixerState) -> None:
     """Raise unless the state belongs to the same sequences.
 
     Raises:
-        ValueError: for something that is no state, or one of other leading axes.
+        ValueError: for something that is no state, or one of other leading axes or a wider dtype.
     """
     if not isinstance(state, MixerState):
         raise ValueError(
@@ -92,4 +92,10 @@ def check_state(x: Tensor, state: MixerState) -> None:
                 f"the state was made for leading axes {tuple(memory.shape[:-2])}, these tokens "
                 f"have {tuple(x.shape[:-2])}. Start again with state=None, or give tokens of "
                 "the sequences that the state has seen."
+            )
+        wide = torch.promote_types(x.dtype, torch.float32)
+        if torch.promote_types(x.dtype, memory.dtype) not in (x.dtype, wide):
+            raise ValueError(
+                f"the state has dtype {memory.dtype}, these tokens have {x.dtype}. Start again "
+                "with state=None, or with the mixer that made the state."
             )
