@@ -40,7 +40,8 @@ class Documents:
     Attributes:
         starts: ``(..., L)``, True at the first token of a document.
         positions: ``(..., L)``, from 0 at the first token of each document; 0 for padding.
-        following: ``(...)``, the position of a token that comes next; 0 after padding.
+        following: ``(...)``, the position of a token that comes next; 0 after padding, below 0 if
+            tokens stand before that padding, which cannot be continued.
     """
 
     starts: Bool[Tensor, "*batch L"]
@@ -52,18 +53,18 @@ class Documents:
         return self.starts.cumsum(-1) == 0
 
     def after(self) -> Int[Tensor, "*batch"]:
-        """The field ``following``, for a state that is continued.
+        """The positions of the next tokens, for a state that is continued.
 
         Raises:
             ValueError: for padding on the right of tokens: a state cannot step over it.
         """
-        ended = (self.following == 0) & (self.positions.amax(-1) > 0)
+        ended = self.following < 0
         if can_read(ended) and bool(ended.any()):
             raise ValueError(
                 "padding stands on the right of tokens that are to be continued, and the state "
                 "cannot step back over it: pad on the left."
             )
-        return self.following
+        return self.following.clamp(min=0)
 
     def last(self) -> Bool[Tensor, "*batch L"]:
         """True for the tokens of the sequence's last document."""
@@ -141,13 +142,13 @@ def padded(attention_mask: Tensor, position: Int[Tensor, "*batch"] | None = None
     if position is not None:
         count = count + position[..., None]
     resumed = real & ~before & (count > 1)
-    if can_read(real) and bool(resumed.any()):
+    if can_read(resumed) and bool(resumed.any()):
         raise ValueError(
             "attention_mask has padding between the tokens of a row: pad on the left or on the "
             "right only (several documents in a row are packed, see cu_seqlens)."
         )
     positions = torch.where(real, count - 1, 0)
-    following = torch.where(real[..., -1], count[..., -1], 0)
+    following = torch.where(real[..., -1], count[..., -1], -count[..., -1])
     starts = real != before  # a run of padding is one document
     starts[..., 0] = ~seen | ~real[..., 0]
     return Documents(starts=starts, positions=positions, following=following)
@@ -163,10 +164,18 @@ def find(
     """The documents of tokens of ``shape`` (..., L).
 
     Raises:
-        ValueError: for both masks at once, or one that does not fit; for padding on the right of
-            tokens that are to be continued (a position is given, or comes out).
+        ValueError: for both masks at once, or one that does not fit; for positions of other
+            sequences; for no tokens.
     """
     shape = tuple(shape)
+    if shape[-1] == 0:
+        raise ValueError(f"there are no tokens to mask or to pack, {shape}; give at least one.")
+    if position is not None and tuple(position.shape) != shape[:-1]:
+        raise ValueError(
+            f"the state was made for leading axes {tuple(position.shape)}, these tokens have "
+            f"{shape[:-1]}. Start again with state=None, or give tokens of the sequences that the "
+            "state has seen."
+        )
     if cu_seqlens is not None:
         if attention_mask is not None:
             raise ValueError("give attention_mask or cu_seqlens, not both.")
@@ -183,13 +192,14 @@ def find(
             following=found.following.expand(shape[:-1]),
         )
     if attention_mask is None:
-        attention_mask = torch.ones(shape, dtype=torch.bool, device=device)
+        attention_mask = torch.ones(shape, dtype=torch.bool)
+    attention_mask = torch.as_tensor(attention_mask, device=device)
     if tuple(attention_mask.shape) != shape:
         raise ValueError(
             f"attention_mask must have one number per token, {shape}, got "
             f"{tuple(attention_mask.shape)}."
         )
-    return padded(attention_mask.to(device), position)
+    return padded(attention_mask, position)
 
 
 def apart(dynamics: CoefficientDynamics, starts: Bool[Tensor, "*batch L"]) -> CoefficientDynamics:

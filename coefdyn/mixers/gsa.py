@@ -11,9 +11,10 @@ from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.dynamics.documents import Documents
+from coefdyn.execution.inputs import full_precision
 from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
-from coefdyn.mixers.projections import split_heads
+from coefdyn.mixers.projections import at_least_float32, split_heads
 from coefdyn.options import check_count
 from coefdyn.shapes import Float, Tensor
 
@@ -60,24 +61,29 @@ class GSA(HeadMixer):
         state: MixerState | None = None,
         documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Any]]:
-        """Keys and queries over slots; z carries log a. Memory: the state of the first pass."""
+        """Keys and queries over slots; z carries log a. Memory: the state of the first pass.
+
+        It is summed in float32 at least, as every state is.
+        """
         tokens, past = super().tokens(x, state, documents)
         raw = split_heads(self.decay(tokens.x), self.n_heads)
         log_decay = tokens.match(functional.logsigmoid(raw) / 8)
         slots = -torch.expm1(log_decay)
         scores = self._first_pass(tokens, log_decay, slots)
-        total = log_decay.cumsum(-2)
-        written, fade = (total[..., -1:, :] - total).exp() * slots, total.exp()
+        q, k, g, kappa = (at_least_float32(one) for one in (tokens.q, tokens.k, log_decay, slots))
+        later = g.flip(-2).cumsum(-2).flip(-2) - g  # nats from after a token to the last one
+        written, fade = later.exp() * kappa, g.cumsum(-2).exp()
         if documents is not None:
             written = written * documents.last()[..., None, :, None]
             fade = fade * documents.kept()[..., None, :, None]
-        kept = tokens.k.mT @ written
-        if state is not None:
-            before = state.past["slots"].unflatten(-1, kept.shape[-2:])
-            scores = scores + fade * (tokens.q @ before)
-            kept = kept + fade[..., -1:, :] * before
+        with full_precision(x.device):
+            kept = k.mT @ written
+            if state is not None:
+                before = state.past["slots"].to(kept.dtype).unflatten(-1, kept.shape[-2:])
+                scores = scores + fade * (q @ before)
+                kept = kept + fade[..., -1:, :] * before
         past["slots"] = kept.flatten(-2)
-        return replace(tokens, q=scores.softmax(-1), k=slots, z=log_decay), past
+        return replace(tokens, q=tokens.match(scores.softmax(-1)), k=slots, z=log_decay), past
 
     def _first_pass(
         self, tokens: Tokens, log_decay: Tensor, slots: Tensor

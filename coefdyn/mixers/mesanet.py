@@ -16,6 +16,7 @@ from coefdyn.mixers.base import MixerState, Symbols, Tokens
 from coefdyn.mixers.elementwise import softplus
 from coefdyn.mixers.gates import HeadGate
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
+from coefdyn.mixers.projections import at_least_float32
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["MesaNet"]
@@ -81,18 +82,19 @@ class MesaNet(HeadMixer):
         tokens, past = super().tokens(x, state, documents)
         gram = self._gram(tokens, None if state is None else state.past["gram"])
         past["gram"] = gram[..., -1, :]
-        exact = torch.promote_types(gram.dtype, torch.float32)
-        ridge = (softplus(self.raw_ridge) + RIDGE).to(exact)
-        square = gram.to(exact).unflatten(-1, (self.key_dim, -1))
-        system = square + torch.diag_embed(ridge)[:, None]
-        q = torch.linalg.solve(system, tokens.q.to(exact)[..., None])[..., 0]
-        return replace(tokens, q=q.to(gram.dtype)), past
+        ridge = (softplus(self.raw_ridge) + RIDGE).to(gram.dtype)
+        system = gram.unflatten(-1, (self.key_dim, -1)) + torch.diag_embed(ridge)[:, None]
+        q = torch.linalg.solve(system, tokens.q.to(gram.dtype)[..., None])[..., 0]
+        return replace(tokens, q=tokens.match(q)), past
 
     def _gram(self, tokens: Tokens, before: Tensor | None) -> Float[Tensor, "*heads L nn"]:
-        """G_i, flat: coefficient dynamics too, with n = 1, k = q = 1 and values k_j k_j^T."""
-        log_decay, beta = self.gates(tokens)
-        ones = torch.ones_like(beta)[..., None]
-        outer = (tokens.k[..., :, None] * tokens.k[..., None, :]).flatten(-2)
+        """G_i, flat: coefficient dynamics too, with n = 1, k = q = 1 and values k_j k_j^T.
+
+        It is summed in float32 at least, as every state is.
+        """
+        log_decay, beta = (at_least_float32(one) for one in self.gates(tokens))
+        ones, k = torch.ones_like(beta)[..., None], at_least_float32(tokens.k)
+        outer = (k[..., :, None] * k[..., None, :]).flatten(-2)
         decayed = CoefficientDynamics(
             q=ones,
             k=ones,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 
 from coefdyn import CoefficientDynamics
+from coefdyn.dynamics.checks import can_read
 from coefdyn.dynamics.documents import Documents, apart
 from coefdyn.execution.state import MixerState
 from coefdyn.shapes import Float, Int, Tensor
@@ -70,15 +71,15 @@ def first(state: MixerState | None) -> int:
 
 
 def longest(positions: Int[Tensor, "*batch L"]) -> int:
-    """Tokens of the longest document; 0 while a graph is recorded, which cannot read it."""
-    return 0 if torch.compiler.is_compiling() else int(positions.amax()) + 1
+    """Tokens of the longest document; 0 where there is none, or positions cannot be read."""
+    return int(positions.amax()) + 1 if positions.numel() and can_read(positions) else 0
 
 
 def check_state(x: Tensor, state: MixerState) -> None:
     """Raise unless the state belongs to the same sequences.
 
     Raises:
-        ValueError: for something that is no state, or one of other leading axes.
+        ValueError: for something that is no state, or one of other leading axes or a wider dtype.
     """
     if not isinstance(state, MixerState):
         raise ValueError(
@@ -91,4 +92,10 @@ def check_state(x: Tensor, state: MixerState) -> None:
                 f"the state was made for leading axes {tuple(memory.shape[:-2])}, these tokens "
                 f"have {tuple(x.shape[:-2])}. Start again with state=None, or give tokens of "
                 "the sequences that the state has seen."
+            )
+        wide = torch.promote_types(x.dtype, torch.float32)
+        if torch.promote_types(x.dtype, memory.dtype) not in (x.dtype, wide):
+            raise ValueError(
+                f"the state has dtype {memory.dtype}, these tokens have {x.dtype}. Start again "
+                "with state=None, or with the mixer that made the state."
             )

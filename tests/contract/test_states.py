@@ -11,7 +11,7 @@ from mixer_cases import CASES, MODES, build, tokens
 from tolerances import assert_agree
 
 from coefdyn import State
-from coefdyn.mixers import Mixer, MixerState
+from coefdyn.mixers import MesaNet, Mixer, MixerState
 
 F64 = torch.float64
 
@@ -78,6 +78,42 @@ def test_rows_of_a_state_are_those_of_the_sequences(case: str, tmp_path: Path) -
         torch.testing.assert_close(torch.as_tensor(after.position).expand(4), torch.full((4,), 12))
     with pytest.raises(ValueError, match="has no axis to choose rows from"):
         mixer(x[0], return_state=True)[1].index([0])
+
+
+@pytest.mark.parametrize(("name", "first", "size"), [("GSA", 2000, 8), ("MesaNet", 1, 1)])
+@torch.no_grad()
+def test_states_of_half_precision_are_summed_in_float32(name: str, first: int, size: int) -> None:
+    """A long first piece with more after it, and many small pieces of a slowly fading past."""
+    mixer, length = build(name), first + 8 if first > 1 else 500
+    if isinstance(mixer, MesaNet):
+        mixer.decay.linear.bias.add_(7)
+    else:
+        mixer.project["query"].linear.weight.mul_(8)
+    mixer, x = mixer.bfloat16(), tokens(length).bfloat16()
+    want = copy.deepcopy(mixer).double()(x.double())[-8:]
+    found, state = mixer.extend(x[:first])
+    for start in range(first, length, size):
+        y, state = mixer.extend(x[start : start + size], state)
+        found = torch.cat([found, y])
+    assert (found[-8:] - want).norm() < 0.01 * want.norm()
+
+
+@torch.no_grad()
+def test_a_state_of_another_dtype_is_refused(case: str) -> None:
+    mixer, x = build(case), tokens(2, 9)
+    wide = mixer.extend(x)[1]
+    mixer, x = mixer.float(), x.float()
+    with pytest.raises(ValueError, match=r"the state has dtype torch\.float64"):
+        mixer.extend(x, wide)
+    state = mixer.extend(x)[1]
+    with pytest.raises(ValueError, match=r"the state has dtype torch\.float32"):
+        mixer.double().extend(x.double(), state)
+    want = mixer.float()(torch.cat([x, x], 1))[:, 9:]
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = mixer.extend(x)[1]
+        found = [mixer.extend(x, mixed)[0], mixer.extend(x, state)[0]]
+    for got in (*found, mixer.extend(x, mixed)[0]):
+        assert (got.float() - want).norm() < 0.1 * want.norm()
 
 
 @torch.no_grad()

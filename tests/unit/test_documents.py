@@ -27,7 +27,7 @@ def test_padding_is_a_document_of_its_own() -> None:
     found = padded(torch.tensor([[0, 0, 1, 1], [1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]))
     assert found.positions.tolist() == [[0, 0, 0, 1], [0, 1, 2, 0], [0, 1, 2, 3], [0, 0, 0, 0]]
     assert found.starts.int().tolist() == [[1, 0, 1, 0], [1, 0, 0, 1], [1, 0, 0, 0], [1, 0, 0, 0]]
-    assert found.following.tolist() == [2, 0, 4, 0]
+    assert found.following.tolist() == [2, -3, 4, 0]
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,58 @@ def test_masks_that_do_not_fit() -> None:
     state = mixer.extend(x)[1]
     with pytest.raises(ValueError, match="made without attention_mask"):
         mixer.extend(x, state, attention_mask=ones)
+
+
+@pytest.mark.parametrize("case", ["GatedDeltaNet", "SoftmaxAttention"])
+def test_no_state_steps_over_padding_unnoticed(case: str) -> None:
+    """Not over that of one token either, nor over a piece that holds nothing else."""
+    mixer, x = build(case), tokens(2, 5)
+    with pytest.raises(ValueError, match="pad on the left"):
+        mixer.extend(x, attention_mask=torch.tensor([[1, 0, 0, 0, 0], [1, 1, 1, 1, 1]]))
+    state = mixer.extend(x, attention_mask=torch.tensor([[0, 0, 0, 0, 0], [0, 1, 1, 1, 1]]))[1]
+    assert state.position.tolist() == [0, 4]
+    ended = torch.tensor([[0, 0], [0, 0]])
+    assert mixer(x[:, :2], state=state, attention_mask=ended).shape == (2, 2, 12)
+    with pytest.raises(ValueError, match="pad on the left"):
+        mixer.extend(x[:, :2], state, attention_mask=ended)
+
+
+@pytest.mark.parametrize("rows", [(3,), (1,), (), (3, 2)])
+def test_a_state_of_other_rows_is_refused(rows: tuple[int, ...]) -> None:
+    """A model looks at its documents before any mixer does."""
+    mixer, net = build("SoftmaxAttention"), model("learned")
+    ids, bounds = torch.zeros(*rows, 5, dtype=torch.int64), torch.tensor([0, 5])
+    for run, first, more in (
+        (mixer, tokens(2, 5), tokens(*rows, 5)),
+        (net, torch.zeros(2, 5, dtype=torch.int64), ids),
+    ):
+        state = run.extend(first, attention_mask=torch.ones(2, 5))[1]
+        for given in ({}, {"attention_mask": torch.ones(*rows, 5)}, {"cu_seqlens": bounds}):
+            if "cu_seqlens" in given and rows not in ((), (1,)):
+                continue  # documents are packed along one sequence only
+            with pytest.raises(ValueError, match=r"made for leading axes \(2,\), these tokens"):
+                run.extend(more, state, **given)
+
+
+@pytest.mark.parametrize("case", ["GatedDeltaNet", "LinearAttention-learned", "LogLinearAttention"])
+def test_masks_at_their_edges(case: str) -> None:
+    """No rows, no tokens, and one mask per mapped sequence."""
+    mixer, x = build(case), tokens(3, 2, 6)
+    mask = torch.ones(3, 2, 6, dtype=torch.int64)
+    mask[0, 0, :4] = mask[2, 1, :5] = 0
+    want = mixer(x, attention_mask=mask)
+    assert mixer.extend(x[:0], attention_mask=mask[:0])[0].shape == (0, 2, 6, 12)
+    for given in ({"attention_mask": mask[..., :0]}, {"cu_seqlens": torch.tensor([0, 0])}):
+        with pytest.raises(ValueError, match="no tokens to mask"):
+            mixer(x[..., :0, :], **given)
+
+    def pieces(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        first, state = mixer.extend(x[:, :5], attention_mask=mask[:, :5])
+        return torch.cat([first, mixer.extend(x[:, 5:], state)[0]], 1)
+
+    for run in (lambda x, mask: mixer(x, attention_mask=mask), pieces):
+        got = torch.func.vmap(run)(x, mask)[mask == 1]
+        assert_agree(got, want[mask == 1], method="mixer", dtype=F64, quantity="step")
 
 
 def test_a_mixer_that_knows_no_documents_says_so() -> None:

@@ -181,14 +181,20 @@ def continued(
         mask = real
     if mask is not None and state is not None:
         seen, known = mask[:, :-new].sum(-1), torch.as_tensor(state.position, device=mask.device)
+        if known.ndim and known.shape != seen.shape:
+            raise ValueError(
+                f"the cache has seen {len(known)} sequences, these are {len(seen)}; choose its "
+                "rows by cache.batch_select_indices, or begin with an empty cache."
+            )
         if not bool((seen == known).all()):
             raise ValueError(
                 f"attention_mask counts {seen.tolist()} tokens before the {new} new ones, but the "
                 f"cache has seen {known.tolist()}; give the mask of all tokens, with the padding "
                 "that the cache was made with."
             )
+    ended = mask is not None and bool((mask.any(-1) & ~mask[:, -1]).any())  # not padding so far
     mask = None if mask is None or bool(mask[:, -new:].all()) else mask[:, -new:]
-    if held is None or not (mask is None or bool(mask[:, -1].all())):
+    if held is None or ended:
         state, y = None, module(x, state=state, attention_mask=mask)
     else:
         y, state = module.extend(x, state, attention_mask=mask)
