@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file
 
 from coefdyn.lab.experiments.headline import Group
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import IGNORE, sample, split_generator
+from coefdyn.lab.training.checkpoint import load_checkpoint
 from coefdyn.lab.training.diagnostics import LONGER
 from coefdyn.lab.training.loop import build_model
 from coefdyn.lens import shares
@@ -58,6 +58,7 @@ def needed_heads(out: Path | str | None = None) -> list[NeededHead]:
 
     Raises:
         FileNotFoundError: if the weights of a finished run are missing.
+        ImportError: without safetensors.
     """
     group = Group("heads")
     records = {one["key"]: one for one in group.load(STANDARD, out=out).records}
@@ -67,7 +68,7 @@ def needed_heads(out: Path | str | None = None) -> list[NeededHead]:
         if not run.keep or run.key not in records:
             continue
         model = build_model(run)
-        model.load_state_dict(load_file(folder / f"{run.key}.safetensors"))
+        model.load_state_dict(load_checkpoint(folder / f"{run.key}.safetensors")[0])
         inputs, targets = sample(run.task, LONGER, split_generator(run.seed, "test"), "test")
         asked = targets != IGNORE
         layers = [_read(shares(one), inputs, asked) for one in model.dynamics(inputs)]
