@@ -1,4 +1,4 @@
-"""Where the most needed head of each kept model of ``lens/map-and-cause`` reads its answers.
+"""The most needed head of each kept model of ``lens/map-and-cause``, and where it reads.
 
 A map counts the coefficients on the token that is the answer. Before the mixer of Gated DeltaNet
 stands a short convolution, so a value may enter the state at that token or up to three later.

@@ -53,6 +53,9 @@ class TrialConfig:
         seed: of the random orders, one for each text held out, and of the needles.
         singles: also cut each head alone on the first text planned on, beside what its own costs
             predict.
+
+    Raises:
+        ValueError: for a count below its least, or a share of heads that is none.
     """
 
     length: int = 512
