@@ -36,8 +36,8 @@ class NeededHead:
         layer, head: which one.
         lost: accuracy lost without it.
         read: share of a question's abs(coefficients) at the answer's token and 1, 2, 3 after it.
-        mapped: whether the map of no other head has more on the tokens that are the answer.
-        reads: whether no other head has more on these ``REACH`` places together.
+        mapped: whether no other head has more at the answer's token.
+        reads: whether no other head has more at these ``REACH`` places together.
     """
 
     seed: int
@@ -75,11 +75,11 @@ def needed_heads(out: Path | str | None = None) -> list[NeededHead]:
         read = torch.cat(layers)  # (layers * heads, REACH)
         table = records[run.key]["diagnostics"]["heads"]
         heads = [
-            (one["lost"], one["map"], layer, head)
+            (one["lost"], layer, head)
             for layer, line in enumerate(table)
             for head, one in enumerate(line)
         ]
-        place, (lost, seen, layer, head) = max(enumerate(heads), key=lambda pair: pair[1][0])
+        place, (lost, layer, head) = max(enumerate(heads), key=lambda pair: pair[1][0])
         found.append(
             NeededHead(
                 seed=run.seed,
@@ -87,7 +87,7 @@ def needed_heads(out: Path | str | None = None) -> list[NeededHead]:
                 head=head,
                 lost=lost,
                 read=tuple(read[place].tolist()),
-                mapped=seen == max(one[1] for one in heads),
+                mapped=int(read[:, 0].argmax()) == place,
                 reads=int(read.sum(-1).argmax()) == place,
             )
         )
