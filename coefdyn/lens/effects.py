@@ -20,6 +20,11 @@ from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["effects", "logits_of", "token_losses"]
 
+#: columns of every row, which no metric may have
+COLUMNS = frozenset(
+    {"layer", "mechanism", "head", "change", "changes", "logit_change", "loss_change"}
+)
+
 Row = dict[str, Any]
 
 
@@ -58,7 +63,8 @@ def effects(
 
     Raises:
         ValueError: as ``trace`` and ``replaced``; for a cache among the arguments, which the first
-            pass would fill for the others, and for a model that returns no logits.
+            pass would fill for the others, for a model that returns no logits, and for a metric
+            with the name of a column.
     """
     for name, value in kwargs.items():
         if hasattr(value, "get_seq_length"):
@@ -125,6 +131,13 @@ class _Measure:
         self.logits, self.loss = logits, self._loss(logits)
         self.largest = logits[self.real].abs().amax().item()
         self.before = self._numbers(output)
+        for name in self.before:
+            taken = COLUMNS.intersection((name, f"{name}_change"))
+            if taken:
+                raise ValueError(
+                    f"a metric named {name!r} would overwrite the column {min(taken)!r}; "
+                    "give it another name."
+                )
 
     def __call__(self, output: Any) -> Row:
         logits = logits_of(output)

@@ -419,6 +419,13 @@ def test_one_head_alone_answers_every_question() -> None:
     assert row["changes"] == "alone" and row["metric"] > 0.99
 
 
+@pytest.mark.parametrize("name", ["loss", "head", "logit_change"])
+def test_a_metric_overwrites_no_column(name: str) -> None:
+    model, ids, _ = facts_model()
+    with pytest.raises(ValueError, match=f"'{name}' would overwrite the column"):
+        effects(model, ids, metric=lambda output: {name: 0.0}, use_cache=False, progress=False)
+
+
 def test_effects_leave_padding_out_and_say_what_was_done() -> None:
     model, x = zoo.build("LlamaForCausalLM"), zoo.ids(12)
     real = torch.ones_like(x)

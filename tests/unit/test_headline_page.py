@@ -67,7 +67,17 @@ def test_finished_claims_show_numbers_and_curves(tmp_path):
     assert "claims: 1 held, " in told and "at most 0.025 are wrong" in told
 
 
-def test_every_claim_links_a_chapter_that_there_is():
+def test_every_claim_stands_in_one_chapter_that_there_is(tmp_path):
     book = checkout() / "book"
-    for one in HEADLINES:
-        assert (book / f"{CHAPTERS[one.id.partition('/')[0]]}.md").exists(), one.id
+    told = []
+    for chapter in dict.fromkeys(CHAPTERS.values()):
+        assert (book / f"{chapter}.md").exists(), chapter
+        page = headlines_html(tmp_path, chapter=chapter)
+        assert "its chapter" not in page
+        told += re.findall("<code>(.*?)</code>", page)
+    assert sorted(told) == sorted(one.id for one in HEADLINES)
+
+
+def test_a_chapter_without_a_claim_is_refused():
+    with pytest.raises(ValueError, match="principles/principle_3"):
+        headlines_html(chapter="principle_3")

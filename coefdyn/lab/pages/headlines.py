@@ -16,11 +16,13 @@ from coefdyn.lab.experiments.headline_claims import HEADLINES, SMALL
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import Outcome
 from coefdyn.lab.pages.scoreboard import curves_svg
+from coefdyn.options import check_choice
 
 __all__ = ["Effect", "effects", "headline_counts", "headlines_html"]
 
-#: topic of a claim -> its chapter
+#: id of a claim, or its topic, -> its chapter
 CHAPTERS = {
+    "zeros/products": "principles/principle_2_1",
     "sign": "principles/principle_4",
     "zeros": "principles/principle_2",
     "mirror": "principles/principle_4",
@@ -105,8 +107,8 @@ def _beyond(interval: rule.Interval, threshold: float, turned: bool) -> rule.Int
     return rule.Interval(-mean, -high, -low) if turned else rule.Interval(mean, low, high)
 
 
-def headlines_html(out: Path | str | None = None) -> str:
-    """Every headline claim with its verdict and the intervals of its comparisons.
+def headlines_html(out: Path | str | None = None, *, chapter: str | None = None) -> str:
+    """The headline claims, each with its verdict and the intervals of its comparisons.
 
     An interval is drawn from its threshold, the line in the middle: to the right lies what is
     claimed. A line opens to the numbers, the curves of all seeds and what limits the claim; tests
@@ -115,14 +117,26 @@ def headlines_html(out: Path | str | None = None) -> str:
 
     Args:
         out: folder of the result files; None for ``data/results``.
+        chapter: only the claims of this one, such as ``principles/principle_3``; None for all,
+            each with a link to its chapter.
+
+    Raises:
+        ValueError: for a chapter without a headline claim, naming the nearest one.
     """
+    if chapter is not None:
+        check_choice("chapter", chapter, dict.fromkeys(CHAPTERS.values()))
+    shown = [one for one in HEADLINES if chapter in (None, _chapter(one))]
     loaded: dict[str, Judged] = {}
-    for one in HEADLINES:
+    for one in shown:
         if one.group is not None and one.group not in loaded:
             loaded[one.group] = as_judged(Group(one.group).load(STANDARD, out=out))
-    waiting = sorted(HEADLINES, key=lambda one: _status(one, out) == rule.NOT_RUN)
-    lines = "".join(_line(one, loaded, out) for one in waiting)
+    shown.sort(key=lambda one: _status(one, out) == rule.NOT_RUN)
+    lines = "".join(_line(one, loaded, out, linked=chapter is None) for one in shown)
     return f'<div class="cd-headlines">{lines}</div>'
+
+
+def _chapter(one: Headline) -> str:
+    return CHAPTERS.get(one.id) or CHAPTERS[one.id.partition("/")[0]]
 
 
 def headline_counts(out: Path | str | None = None) -> str:
@@ -149,7 +163,7 @@ def _status(one: Headline, out: Path | str | None) -> str:
     return one.kind if verdict is None else verdict.status
 
 
-def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> str:
+def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, linked: bool) -> str:
     status = _status(one, out)
     told: list[Effect] = []
     curves = ""
@@ -171,11 +185,11 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None) -> s
         "limits": one.limits.removesuffix(f" {SMALL}."),  # the page says that once
     }
     more = "".join(f"<p>{name}: {html.escape(x)}</p>" for name, x in parts.items() if x)
-    page = CHAPTERS[one.id.partition("/")[0]]
+    link = f'<a href="{_chapter(one)}.html">its chapter</a> · ' if linked else ""
     return (
         f'<details data-status="{status}"><summary><b>{html.escape(status)}</b>'
         f"{_picture(told)}<span>{html.escape(one.sentence)}</span></summary>"
-        f'<p><a href="{page}.html">its chapter</a> · <code>{one.id}</code></p>'
+        f"<p>{link}<code>{one.id}</code></p>"
         f"<ul>{numbers}</ul>{more}{curves}</details>"
     )
 
