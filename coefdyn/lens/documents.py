@@ -14,10 +14,11 @@ import torch
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.mask import Given
-from coefdyn.shapes import Int, Tensor
+from coefdyn.shapes import Bool, Int, Tensor
 
 __all__ = [
     "Document",
+    "admitted",
     "alone",
     "blocks_of",
     "documents_of",
@@ -27,6 +28,9 @@ __all__ = [
     "some_heads",
     "tokens_so_far",
 ]
+
+#: a score with this or less added has no weight beside any other: exp of it is 0
+HIDDEN = -1e8
 
 
 @dataclass(frozen=True)
@@ -121,10 +125,16 @@ def tokens_so_far(given: Mapping[str, Any]) -> int:
         return 0
 
 
+def admitted(mask: Tensor) -> Bool[Tensor, "*rows"]:
+    """Pairs that a mask lets be read: True, or a number that is added and not as low as -1e9."""
+    if mask.dtype == torch.bool:
+        return mask
+    return mask > max(torch.finfo(mask.dtype).min / 2, HIDDEN)
+
+
 def blocks_of(mask: Tensor) -> Int[Tensor, "B L"] | None:
     """Segments of a mask (B, H, L, L) that is causal within blocks, None for any other."""
-    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
-    allowed = allowed[:, 0].tril()
+    allowed = admitted(mask)[:, 0].tril()
     length = allowed.shape[-1]
     if allowed.shape[-2] != length:
         return None

@@ -97,20 +97,27 @@ def test_its_dropout_is_named() -> None:
 class Student(nn.Module):
     """One head, three axes, and the function by a name of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, hidden: float = -math.inf) -> None:
         super().__init__()
+        self.hidden = hidden
         self.parts = nn.Linear(16, 48)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         q, k, v = self.parts(x).chunk(3, -1)
-        bias = torch.full((x.shape[1], x.shape[1]), -math.inf).triu(1)
+        bias = torch.full((x.shape[1], x.shape[1]), self.hidden).triu(1)
         return attend(q, k, v, attn_mask=bias, scale=0.3)
 
 
-def test_a_function_that_was_imported_by_name() -> None:
+@pytest.mark.parametrize("hidden", [-math.inf, -1e9])
+def test_a_function_that_was_imported_by_name(hidden: float) -> None:
     torch.manual_seed(0)
-    (layer,) = exact(Student(), torch.randn(2, 21, 16))
-    assert layer.dynamics.batch_shape == (2, 1)
+    (layer,) = exact(Student(hidden), torch.randn(2, 21, 16))
+    assert layer.dynamics.batch_shape == (2, 1) and layer.dynamics.mask is None
+
+
+def test_a_number_that_hides_little_is_not_causal() -> None:
+    with pytest.raises(ValueError, match="encoder"):
+        trace(Student(-1e4), torch.randn(2, 21, 16))
 
 
 class Grouped(nn.Module):

@@ -14,6 +14,7 @@ import torch
 
 from coefdyn import mask as masks
 from coefdyn.lens.adapters.base import Unsupported
+from coefdyn.lens.documents import admitted
 from coefdyn.shapes import Bool, Float, Tensor
 
 __all__ = ["NOT_CAUSAL", "Pairs", "as_decay", "as_mask", "extend", "read_mask"]
@@ -74,7 +75,7 @@ def read_mask(mask: Tensor | None, length: int, causal: bool, kept: int = 0) -> 
         return Pairs()
     if mask.ndim != 4 or mask.shape[-2:] != (length, length):
         raise Unsupported(f"the mask has shape {tuple(mask.shape)}, expected (B, H, L, L)")
-    allowed = mask if mask.dtype == torch.bool else mask > torch.finfo(mask.dtype).min / 2
+    allowed = admitted(mask)
     if kept and not bool(allowed.diagonal(0, -2, -1)[..., kept:].any()):
         raise Unsupported(
             "the cache has room for tokens to come, so places are not those of tokens"
