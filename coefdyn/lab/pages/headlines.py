@@ -124,7 +124,7 @@ def headlines_html(out: Path | str | None = None, *, chapter: str | None = None)
         ValueError: for a chapter without a headline claim, naming the nearest one.
     """
     if chapter is not None:
-        check_choice("chapter", chapter, dict.fromkeys(CHAPTERS.values()))
+        check_choice("chapter", chapter, dict.fromkeys(_chapter(one) for one in HEADLINES))
     shown = [one for one in HEADLINES if chapter in (None, _chapter(one))]
     loaded: dict[str, Judged] = {}
     for one in shown:
@@ -136,7 +136,7 @@ def headlines_html(out: Path | str | None = None, *, chapter: str | None = None)
 
 
 def _chapter(one: Headline) -> str:
-    return CHAPTERS.get(one.id) or CHAPTERS[one.id.partition("/")[0]]
+    return CHAPTERS[one.id if one.id in CHAPTERS else one.id.partition("/")[0]]
 
 
 def headline_counts(out: Path | str | None = None) -> str:
