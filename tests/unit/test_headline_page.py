@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 from made_up_results import result_of
 
 from coefdyn.lab.experiments import headline, rule
 from coefdyn.lab.experiments.headline_claims import HEADLINES
-from coefdyn.lab.experiments.headline_runs import GROUPS
+from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT
+from coefdyn.lab.experiments.measure import metric
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.pages.headlines import CHAPTERS, effects, headline_counts, headlines_html
 from coefdyn.lab.places import checkout
@@ -76,6 +78,29 @@ def test_every_claim_stands_in_one_chapter_that_there_is(tmp_path):
         assert "its chapter" not in page
         told += re.findall("<code>(.*?)</code>", page)
     assert sorted(told) == sorted(one.id for one in HEADLINES)
+
+
+def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
+    """Sentences beside the lines: the pilot seed, and the perplexities of the text."""
+    positions = headline.Group("positions").load(STANDARD)
+    tried = [
+        run["final"]["accuracy"] > 0.9
+        for run in positions.records
+        if run["variant"] == {"task": "2 layers", "design": "nothing"}
+        and run["seed"] in PILOT
+        and run["config"]["train"]["learning_rate"] == 0.01
+    ]
+    assert sorted(tried) == [False, True], "one of the two pilot seeds that chose its rate"
+
+    text = headline.as_judged(headline.Group("text").load(STANDARD))
+    names = ("softmax", "linear", "normalized")
+    found = (text.one(task="bytes", design=name) for name in names)
+    told = ", ".join(f"{np.mean(metric('perplexity').values(one)):.1f}" for one in found)
+    assert told == "6.0, 6.6, 9.3"
+    page = " ".join((checkout() / "book/second_view/dynamical_systems.md").read_text().split())
+    said = re.search(r"softmax attention reaches a perplexity of (\S+), linear attention (\S+) and "
+                     r"normalized attention (\d+\.\d)", page)  # fmt: skip
+    assert said is not None and ", ".join(said.groups()) == told
 
 
 def test_a_chapter_without_a_claim_is_refused():
