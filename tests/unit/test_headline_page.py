@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_up_results import result_of
 
-from coefdyn.lab.experiments import headline, rule
+from coefdyn.lab.experiments import headline, rule, rule2, spectra
 from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT
 from coefdyn.lab.experiments.measure import metric
@@ -101,6 +101,22 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     said = re.search(r"softmax attention reaches a perplexity of (\S+), linear attention (\S+) and "
                      r"normalized attention (\d+\.\d)", page)  # fmt: skip
     assert said is not None and ", ".join(said.groups()) == told
+
+    eigenvalues = headline.as_judged(headline.Group("spectra").load(STANDARD))
+    page = " ".join((checkout() / "book/second_view/spectra.md").read_text().split())
+    before, after = (
+        np.array([max(layers) for layers in spectra.seed_masses(one, spectra.NEAR_ONE, when)])
+        for one in [eigenvalues.one(task="pixels", design="Mamba-2")]
+        for when in ("initial", "trained")
+    )
+    assert (after > before).all()
+    assert f"{after.mean():.0%} in place of {before.mean():.0%}".replace("%", " %") in page
+    bare = eigenvalues.one(task="MQAR", design="Mamba-2 without convolution")
+    assert bare.records[0]["config"]["train"]["learning_rate"] == 0.003
+    assert (
+        f"the 0.003 that a wider search chose, {rule2.solved(bare.values())} of 12 solve the task"
+        in page
+    )
 
 
 def test_a_chapter_without_a_claim_is_refused():
