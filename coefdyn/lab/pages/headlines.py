@@ -22,7 +22,6 @@ __all__ = ["Effect", "effects", "headline_counts", "headlines_html"]
 
 #: id of a claim, or its topic, -> its chapter
 CHAPTERS = {
-    "zeros/products": "principles/principle_2_1",
     "sign": "principles/principle_4",
     "zeros": "principles/principle_2",
     "mirror": "principles/principle_4",
