@@ -118,6 +118,24 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
         in page
     )
 
+    language = headline.as_judged(headline.Group("language").load(STANDARD))
+    page = " ".join((checkout() / "book/principles/principle_5.md").read_text().split())
+
+    def gain(b: str, model: str, eps: str) -> float:
+        one, other = (
+            metric("perplexity").values(
+                language.one(task=f"eps {eps}", design=f"{model}, {scaling}")
+            )
+            for scaling in ("one", b)
+        )
+        return float(np.mean(one) - np.mean(other))
+
+    softmax = gain("inverse_sqrt", "softmax", "1e-5")
+    mamba = gain("inverse_sqrt", "mamba2", "1e-5")
+    assert f"attention gains {softmax:.1f} by it and Mamba-2 loses {-mamba:.1f}" in page
+    assert f"Mamba-2 gains {gain('delta', 'mamba2', '1e-5'):.1f} by" in page
+    assert gain("delta", "mamba2", "0") < 0
+
 
 def test_a_chapter_without_a_claim_is_refused():
     with pytest.raises(ValueError, match="principles/principle_3"):

@@ -296,7 +296,7 @@ HEADLINES: tuple[Headline, ...] = (
             "control": Every(
                 tuple(Reaches(a=_at("pixels", one), bound=0.5) for one in ("S4D", "LRU", "Mamba-2"))
             ),
-            "why": "all three read more than half of the digits; shares before training beside",
+            "why": "all three read more than half of the digits",
         },
         sentence="State space models that read digits well keep a peak of eigenvalues about one.",
         source="eigenvalue paper, Figure 1, which exempts attention",
