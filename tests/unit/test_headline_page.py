@@ -143,6 +143,13 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     assert gain("delta", "mamba2", "0") < 0
 
 
+def test_no_caption_counts_solved_seeds_of_a_text():
+    page = headlines_html(chapter="principles/principle_5")
+    told = re.findall("<figcaption>(.*?)</figcaption>", page)
+    assert told and all(("eps" in one) == ("accuracy per token" in one) for one in told)
+    assert all(("eps" in one) != ("reach 0.9" in one) for one in told)
+
+
 def test_a_chapter_without_a_claim_is_refused():
     with pytest.raises(ValueError, match="principles/principle_3"):
         headlines_html(chapter="principle_3")

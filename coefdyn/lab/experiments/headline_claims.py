@@ -157,7 +157,7 @@ HEADLINES: tuple[Headline, ...] = (
         },
         sentence="Softmax attention: b = 1/sqrt(n) gives a lower perplexity than b = 1.",
         source="Principle 5, Table 3",
-        limits=f"As above. {SMALL}.",
+        limits=f"2 million tokens read once. {SMALL}.",
     ),
     _trained(
         "prose/eps",
@@ -170,7 +170,7 @@ HEADLINES: tuple[Headline, ...] = (
         sentence="Mamba-2: without the output norm's eps b = 1 is at most 1 above b = Delta, so "
         "that Delta's gain is the eps's.",
         source="ours, on Table 3",
-        limits=f"As above. {SMALL}.",
+        limits=f"2 million tokens read once. {SMALL}.",
     ),
     _trained(
         "scale/exp",

@@ -170,8 +170,10 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, link
         judged = loaded[one.group]
         told = list(effects(one.claim.test, judged))
         outcomes = [judged.one(**facets) for facets in _different(one.claim.test.compared)]
+        by_loss = Group(one.group).plan(STANDARD).by_loss
         curves = "".join(
-            f"<figure>{curves_svg(x)}<figcaption>{html.escape(_settings(x))}</figcaption></figure>"
+            f"<figure>{curves_svg(x)}<figcaption>{html.escape(_settings(x, by_loss))}</figcaption>"
+            "</figure>"
             for x in outcomes
             if x is not None
         )
@@ -197,11 +199,13 @@ def _different(compared: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return list({tuple(one.items()): dict(one) for one in compared}.values())
 
 
-def _settings(outcome: Outcome) -> str:
+def _settings(outcome: Outcome, by_loss: bool) -> str:
     rate = outcome.records[0]["config"]["train"]["learning_rate"]
+    head = f"{outcome.variant.name}: rate {rate:.2g}"
+    if by_loss:
+        return f"{head}, accuracy per token"
     there = sum(step is not None for step in outcome.steps_to())
-    seeds = len(outcome.records)
-    return f"{outcome.variant.name}: rate {rate:.2g}, {there} of {seeds} seeds reach 0.9"
+    return f"{head}, {there} of {len(outcome.records)} seeds reach 0.9"
 
 
 def _picture(told: Sequence[Effect]) -> str:
