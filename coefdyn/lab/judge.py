@@ -57,11 +57,12 @@ class Comparison:
         """One row per task and design: k of n, intervals, learning rate and cost.
 
         ``solved`` of ``seeds`` have an accuracy of at least .9; ``share`` is the exact 95 %
-        interval of that share, ``accuracy`` the mean with Student's. ``steps`` is when each seed
-        first reached .9 on validation sequences (None: never), ``bracketed`` whether both
-        neighbours of the learning rate are no better. ``state`` counts numbers per sequence, all
-        layers (None: unknown, or growing by ``state_growth`` a token). ``seconds_per_step`` is the
-        median, evaluations included. Before the first judged run there is the cost alone.
+        interval of that share, ``accuracy`` the mean with Student's, cut at 0 and 1, beyond which
+        no accuracy lies. ``steps`` is when each seed first reached .9 on validation sequences
+        (None: never), ``bracketed`` whether both neighbours of the learning rate are no better.
+        ``state`` counts numbers per sequence, all layers (None: unknown, or growing by
+        ``state_growth`` a token). ``seconds_per_step`` is the median, evaluations included. Before
+        the first judged run there is the cost alone.
         """
         return [self._row(one) for one in self.result.variants]
 
@@ -141,7 +142,7 @@ class Comparison:
             "values": values,
             "solved": rule2.solved(values),
             "share": rule2.share_interval(rule2.solved(values), len(values)),
-            "accuracy": rule2.mean_interval(values),
+            "accuracy": _of_a_share(rule2.mean_interval(values)),
             "steps": outcome.steps_to(),
             "diverged": outcome.diverged,
             "learning_rate": records[0]["config"]["train"]["learning_rate"],
@@ -176,6 +177,11 @@ class Comparison:
         claim = Claim(id="judged/ahead", sentence=sentence, test=Ahead(a=a, b=b), why="none")
         status, why = judge_anew(claim, self.result)
         return sentence, status, told if told.startswith(why) else f"{told}; {why}"
+
+
+def _of_a_share(found: rule.Interval) -> rule.Interval:
+    """The part of an interval in which a share can lie; it covers what the whole one covers."""
+    return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 
 
 def compare_designs(

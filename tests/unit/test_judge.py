@@ -381,14 +381,20 @@ def test_units_are_dropped_while_it_learns_and_not_while_it_is_measured(folder: 
     assert seen == {(True, True), (False, False)}
 
 
-def comparison(seeds: int, accuracy: dict[str, float]) -> Comparison:
-    """A comparison on parity with chosen accuracies."""
+def comparison(seeds: int, accuracy: dict[str, float | tuple[float, ...]]) -> Comparison:
+    """A comparison on parity with chosen accuracies, one for all seeds or one for each in turn."""
+
+    def level(facets, run):
+        chosen = accuracy[facets["design"]]
+        chosen = chosen if isinstance(chosen, tuple) else (chosen,)
+        return chosen[run.seed % len(chosen)], None
+
     variants = tuple(
         board_cell({"task": "parity", "design": one}, tasks_of()["parity"], row_model(one))
         for one in accuracy
     )
     experiment = _Judgement(variants, range(seeds), 2000)
-    result = result_of(experiment, STANDARD, lambda facets, run: (accuracy[facets["design"]], None))
+    result = result_of(experiment, STANDARD, level)
     made = [replace_cost(one) for one in result.records]
     return Comparison(
         result=as_judged(replace(result, records=tuple(made))), mine=next(iter(accuracy))
@@ -419,6 +425,12 @@ def test_rows_count_seeds_and_cost() -> None:
     assert other["state"] is None and other["state_growth"] >= 2 * 2 * 64
     assert mine["state"] >= 2 * 64 * 16 and mine["parameters"] > 10_000
     assert mine["guess"] == pytest.approx(0.5, abs=0.02)
+
+
+def test_no_interval_of_an_accuracy_leaves_zero_and_one() -> None:
+    mine, other = comparison(2, {"DeltaProduct": (0.47, 0.98), "GLA": (0.01, 0.3)}).rows()
+    assert mine["accuracy"].high == 1 and 0 <= mine["accuracy"].low < 0.725
+    assert other["accuracy"].low == 0 and 0.155 < other["accuracy"].high <= 1
 
 
 def test_compare_designs_checks_what_it_is_given() -> None:

@@ -74,9 +74,9 @@ def _protocol(comparison: Comparison) -> str:
         f"{' and '.join(map(str, headline_runs.PILOT))}, which are never judged, search until both "
         "neighbours of the best are no better, or it solves the task, with at most seven rates. "
         "A seed has solved a task from an accuracy of .9 on; shares have exact 95 % intervals, "
-        "differences of shares score intervals, means Student's. No threshold was registered "
-        "before the runs, so all of it is exploratory. State numbers are of all layers, per "
-        "sequence; parameters those of the blocks."
+        "differences of shares score intervals, means Student's, cut at 0 and 1. No threshold was "
+        "registered before the runs, so all of it is exploratory. State numbers are of all layers, "
+        "per sequence; parameters those of the blocks."
     )
 
 
