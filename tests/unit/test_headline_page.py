@@ -9,9 +9,9 @@ import pytest
 from made_up_results import result_of
 
 from coefdyn.lab.experiments import headline, rule, rule2, spectra
-from coefdyn.lab.experiments.headline_claims import HEADLINES
+from coefdyn.lab.experiments.headline_claims import HEADLINES, RAW
 from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT
-from coefdyn.lab.experiments.measure import metric
+from coefdyn.lab.experiments.measure import Measure, metric
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.pages.headlines import CHAPTERS, effects, headline_counts, headlines_html
 from coefdyn.lab.places import checkout
@@ -141,6 +141,27 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     assert f"attention gains {softmax:.1f} by it and Mamba-2 loses {-mamba:.1f}" in page
     assert f"Mamba-2 gains {gain('delta', 'mamba2', '1e-5'):.1f} by" in page
     assert gain("delta", "mamba2", "0") < 0
+
+    zeros = headline.as_judged(headline.Group("zeros").load(STANDARD))
+    page = " ".join((checkout() / "book/principles/principle_2.md").read_text().split())
+
+    def memorized(readout: str, what: Measure) -> float:
+        return float(np.mean(what.values(zeros.one(task="memorization", design=readout))))
+
+    exp, softplus, relu = (100 * memorized(one, RAW) for one in ("exp", "softplus", "relu"))
+    assert f"{exp:.0f}, {softplus:.0f} and {relu:.0f} % of raw zeros for exp, softplus" in page
+    bare = memorized("identity, eta = 1", metric("accuracy"))
+    assert f"and {100 * bare:.0f} % for the identity with" in page
+
+    growth = headline.as_judged(headline.Group("growth").load(STANDARD))
+    page = " ".join((checkout() / "book/principles/principle_6.md").read_text().split())
+
+    def broke(eta: str) -> list[int | None]:
+        found = growth.one(task="A = 1.05 I", design=eta).records
+        return [record["diverged_at"] for record in found]
+
+    assert broke("one") == broke("geometric") == [1] * 12 and broke("row_sum") == [None] * 12
+    assert "It overflows in the very first step, with $1.05^i$ as well" in page
 
 
 def test_no_caption_counts_solved_seeds_of_a_text():

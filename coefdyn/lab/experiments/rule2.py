@@ -2,7 +2,8 @@
 
 1. Pilot seeds choose the learning rate and are never judged; all judged seeds count, always.
 2. A best rate at an edge extends the grid until both neighbours are no better: at most seven rates,
-   ties to the middle. Else the rate is not bracketed, and nothing is decided.
+   ties to the middle. Else the rate is not bracketed, and nothing is decided. A rate with which all
+   pilots solve the task ends the search, and a claim about overflow needs no bracket.
 3. Where a task is solved or not (``SOLVED_OR_NOT``), the statistic is k of n seeds solved, with an
    exact 95 % interval and a score interval of differences; elsewhere the mean, with Student's 95 %
    interval whose spread is at least the largest that twelve seeds of the task have shown.
