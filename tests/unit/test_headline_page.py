@@ -13,7 +13,13 @@ from coefdyn.lab.experiments.headline_claims import HEADLINES, RAW
 from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT
 from coefdyn.lab.experiments.measure import Measure, metric
 from coefdyn.lab.experiments.plan import STANDARD
-from coefdyn.lab.pages.headlines import CHAPTERS, effects, headline_counts, headlines_html
+from coefdyn.lab.pages.headlines import (
+    CHAPTERS,
+    WORDS,
+    effects,
+    headline_counts,
+    headlines_html,
+)
 from coefdyn.lab.places import checkout
 
 
@@ -169,6 +175,21 @@ def test_no_caption_counts_solved_seeds_of_a_text():
     told = re.findall("<figcaption>(.*?)</figcaption>", page)
     assert told and all(("eps" in one) == ("accuracy per token" in one) for one in told)
     assert all(("eps" in one) != ("reach 0.9" in one) for one in told)
+
+
+def test_runs_that_all_turn_nan_have_words_and_no_empty_curves():
+    page = headlines_html(chapter="principles/principle_6")
+    assert "<li>A = 1.05 I, eta = 1.05^i: 12 of 12 diverge</li>" in page
+    figures = re.findall("<figure>(.*?)<figcaption>(.*?)</figcaption>", page)
+    drawn = {told: bool(curves) for curves, told in figures}
+    assert drawn["A = 1.05 I, eta = 1: rate 0.001, 12 of 12 seeds turn NaN"] is False
+    assert drawn["A = 1.05 I, row sum: rate 0.001, 0 of 12 seeds reach 0.9"] is True
+
+
+def test_every_word_of_a_page_stands_for_one_of_the_runs():
+    for name, words in WORDS.items():
+        called = {one for variant in GROUPS[name]().variants for one in variant.name.split(", ")}
+        assert words.keys() <= called, name
 
 
 def test_a_chapter_without_a_claim_is_refused():

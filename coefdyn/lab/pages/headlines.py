@@ -13,7 +13,7 @@ from coefdyn.lab.experiments.claim import Ahead, Diverges, Every, Reaches, Test
 from coefdyn.lab.experiments.headline import Group, as_judged, verdict_of
 from coefdyn.lab.experiments.headline_claim import Headline
 from coefdyn.lab.experiments.headline_claims import HEADLINES, SMALL
-from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome
 from coefdyn.lab.pages.scoreboard import curves_svg
 from coefdyn.options import check_choice
@@ -37,6 +37,18 @@ CHAPTERS = {
     "time": "principles/principle_1",
     "limit": "principles/principle_2_2",
     "rows": "architectures/table1",
+}
+#: group -> how a page writes what its runs call otherwise
+WORDS = {
+    "growth": {"one": "eta = 1", "geometric": "eta = 1.05^i", "row_sum": "row sum"},
+    "language": {
+        "mamba2": "Mamba-2",
+        "one": "b = 1",
+        "inverse_sqrt": "b = 1/sqrt(n)",
+        "delta": "b = Delta",
+    },
+    "positions": {"nothing": "A = I"},
+    "zeros": {"relu": "ReLU"},
 }
 #: width and height of a line of the picture, in pixels
 WIDTH, HEIGHT = 180, 14
@@ -79,7 +91,7 @@ def effects(test: Test, judged: Judged) -> Iterator[Effect]:
 
 
 def _effect(test: Test, outcomes: list[Outcome], judged: Judged) -> Effect:
-    names, counts = [one.variant.name for one in outcomes], counted(test, outcomes)
+    names, counts = [_name(one, judged) for one in outcomes], counted(test, outcomes)
     turned = getattr(test, "less", getattr(test, "never", False))
     if isinstance(test, Ahead):
         both = " against ".join(names)
@@ -99,6 +111,11 @@ def _effect(test: Test, outcomes: list[Outcome], judged: Judged) -> Effect:
     assert isinstance(test, Reaches), "a test of a headline claim"
     level = judged.interval(test.measure.values(outcomes[0]))
     return Effect(f"{names[0]}: {test.measure.name} {level}", _beyond(level, test.bound, turned))
+
+
+def _name(outcome: Outcome, judged: Judged) -> str:
+    words = WORDS.get(judged.experiment.removeprefix("headline/"), {})
+    return ", ".join(words.get(one, one) for one in outcome.variant.name.split(", "))
 
 
 def _beyond(interval: rule.Interval, threshold: float, turned: bool) -> rule.Interval:
@@ -170,13 +187,7 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, link
         judged = loaded[one.group]
         told = list(effects(one.claim.test, judged))
         outcomes = [judged.one(**facets) for facets in _different(one.claim.test.compared)]
-        by_loss = Group(one.group).plan(STANDARD).by_loss
-        curves = "".join(
-            f"<figure>{curves_svg(x)}<figcaption>{html.escape(_settings(x, by_loss))}</figcaption>"
-            "</figure>"
-            for x in outcomes
-            if x is not None
-        )
+        curves = "".join(_figure(x, judged) for x in outcomes if x is not None)
     numbers = "".join(f"<li>{html.escape(effect.words)}</li>" for effect in told)
     parts = {
         "source": one.source,
@@ -199,13 +210,19 @@ def _different(compared: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
     return list({tuple(one.items()): dict(one) for one in compared}.values())
 
 
-def _settings(outcome: Outcome, by_loss: bool) -> str:
-    rate = outcome.records[0]["config"]["train"]["learning_rate"]
-    head = f"{outcome.variant.name}: rate {rate:.2g}"
-    if by_loss:
-        return f"{head}, accuracy per token"
-    there = sum(step is not None for step in outcome.steps_to())
-    return f"{head}, {there} of {len(outcome.records)} seeds reach 0.9"
+def _figure(outcome: Outcome, judged: Judged) -> str:
+    """The curves of a variant and their caption; the caption alone where every seed ends in NaN."""
+    rate, n = outcome.records[0]["config"]["train"]["learning_rate"], len(outcome.records)
+    told = f"{_name(outcome, judged)}: rate {rate:.2g}, "
+    if outcome.diverged == n:
+        told += f"{n} of {n} seeds turn NaN"
+    elif isinstance(judged.plan, Plan) and judged.plan.by_loss:
+        told += "accuracy per token"
+    else:
+        there = sum(step is not None for step in outcome.steps_to())
+        told += f"{there} of {n} seeds reach 0.9"
+    curves = "" if outcome.diverged == n else curves_svg(outcome)
+    return f"<figure>{curves}<figcaption>{html.escape(told)}</figcaption></figure>"
 
 
 def _picture(told: Sequence[Effect]) -> str:
