@@ -91,7 +91,7 @@ def effects(test: Test, judged: Judged) -> Iterator[Effect]:
 
 
 def _effect(test: Test, outcomes: list[Outcome], judged: Judged) -> Effect:
-    names, counts = [_name(one, judged) for one in outcomes], counted(test, outcomes)
+    names, counts = [_spoken(one, judged) for one in outcomes], counted(test, outcomes)
     turned = getattr(test, "less", getattr(test, "never", False))
     if isinstance(test, Ahead):
         both = " against ".join(names)
@@ -113,7 +113,7 @@ def _effect(test: Test, outcomes: list[Outcome], judged: Judged) -> Effect:
     return Effect(f"{names[0]}: {test.measure.name} {level}", _beyond(level, test.bound, turned))
 
 
-def _name(outcome: Outcome, judged: Judged) -> str:
+def _spoken(outcome: Outcome, judged: Judged) -> str:
     words = WORDS.get(judged.experiment.removeprefix("headline/"), {})
     return ", ".join(words.get(one, one) for one in outcome.variant.name.split(", "))
 
@@ -213,7 +213,7 @@ def _different(compared: Sequence[Mapping[str, str]]) -> list[dict[str, str]]:
 def _figure(outcome: Outcome, judged: Judged) -> str:
     """The curves of a variant and their caption; the caption alone where every seed ends in NaN."""
     rate, n = outcome.records[0]["config"]["train"]["learning_rate"], len(outcome.records)
-    told = f"{_name(outcome, judged)}: rate {rate:.2g}, "
+    told = f"{_spoken(outcome, judged)}: rate {rate:.2g}, "
     if outcome.diverged == n:
         told += f"{n} of {n} seeds turn NaN"
     elif isinstance(judged.plan, Plan) and judged.plan.by_loss:
