@@ -21,6 +21,7 @@ import ast
 import hashlib
 import json
 import re
+import threading
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -39,6 +40,9 @@ DATA_PATH = re.compile(r"\bdata/[\w./-]*[\w]")
 #: entries that an execution or its tools write into the head of a notebook
 OWN = ("jupytext", "kernelspec", "language_info", "widgets", KEY)
 WORD = re.compile(r"[\w.-]+")
+#: held while code is parsed: chapters are executed by threads, and two that read the library at
+#: once would read it twice, which Python 3.11 can answer with a SystemError of its parser
+_ALONE = threading.RLock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,11 +103,11 @@ def digest(chapter: Chapter, root: Path = ROOT, opened: Iterable[Path] | None = 
     """
     notebook = read_source(chapter)
     code = code_cells(notebook)
-    library = library_at(root).reached(code)
+    with _ALONE:
+        library, named = library_at(root).reached(code), data_files(code, root)
     if opened is None:
         known = recorded(chapter) if chapter.notebook.is_file() else None
         opened = [root / name for name in (known or {}).get("opened", ())]
-    named = data_files(code, root)
     beside = sorted({path for path in opened if _counts(path, root)} - set(named))
     return Digest(
         text=text_digest(notebook),
@@ -131,7 +135,8 @@ def changed_modules(chapter: Chapter, root: Path = ROOT) -> list[str]:
     """
     said = (recorded(chapter) or {}).get("modules", "")
     known = {said[i : i + 4] for i in range(0, len(said), 4)}
-    now = by_module(library_at(root).reached(code_cells(read_source(chapter))))
+    with _ALONE:
+        now = by_module(library_at(root).reached(code_cells(read_source(chapter))))
     return [name for name, value in now.items() if value not in known]
 
 

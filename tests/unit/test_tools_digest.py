@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import textwrap
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 
@@ -272,6 +274,25 @@ def test_chapters_are_named_loosely_and_wrong_names_get_the_nearest(project: Pat
         assert select(chapters, name) == chapters
     with pytest.raises(ValueError, match=r"chaptre is no chapter. Did you mean part/chapter"):
         select(chapters, "chaptre")
+
+
+def test_threads_read_the_library_one_after_another(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, most, read = [], [], digests.library_at
+
+    def slow(root: Path) -> Library:
+        inside.append(root)
+        most.append(len(inside))
+        time.sleep(0.02)
+        inside.pop()
+        return read(root)
+
+    monkeypatch.setattr(digests, "library_at", slow)
+    (one, *_) = find_chapters(project / "book")
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda _: digests.digest(one, project), range(8)))
+    assert len(most) == 8 and max(most) == 1 and len(set(map(str, found))) == 1
 
 
 def test_the_modules_whose_definitions_changed_are_named(project: Path) -> None:
