@@ -13,7 +13,7 @@ SEED := $(shell date +%s)
 endif
 PYTEST := $(PY) -m pytest -q
 # In a random order. Seeds of draws come from the tests' names, so an order decides no number.
-IN_ORDER = $(PYTEST) -n $(WORKERS) --dist worksteal -p randomly --randomly-dont-reset-seed
+IN_ORDER = $(part) -n $(WORKERS) --dist worksteal -p randomly --randomly-dont-reset-seed
 on = $(filter-out 0 no false,$(1))
 # A value as one word of the shell, whatever is in it.
 quoted = '$(subst ','\'',$(1))'
@@ -24,7 +24,7 @@ TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
 .PHONY: help book words pdf test execute lab serve lint format bench gpu oldest newest claims lens lens-plan runtimes pins clean distclean
-.PHONY: test-library test-compile test-notebooks test-pages orders
+.PHONY: test-all test-library test-compile test-notebooks test-pages orders
 
 help: ## list the targets
 	@echo 'Coefficient Dynamics, the book. Targets:'
@@ -62,9 +62,19 @@ book: $(BOOK) ## execute stale chapters, build the pages, print their address
 	@status=0; $(PY) -m book.tools.execute $(if $(JOBS),--jobs $(call quoted,$(JOBS))) || status=$$?; \
 	$(PY) -m book.tools.html || status=$$?; exit $$status
 
-test: $(TEST) ## unit, equivalence, contract, notebook, page-build and browser tests
-	@status=0; for part in library compile notebooks pages; do \
-	$(MAKE) --no-print-directory test-$$part || status=1; done; exit $$status
+# What the tests cost, and which did not run, of all parts together.
+NOTES := .pytest_cache/notes
+# `make test` runs a covering sample (tests/sample.py), a part asked for alone runs whole.
+part = $(PYTEST) $(SAMPLE) $(if $(NOTED),--notes $(NOTES))
+PARTS = status=0; mkdir -p $(dir $(NOTES)); rm -f $(NOTES); for part in library compile notebooks pages; do \
+	$(MAKE) --no-print-directory test-$$part NOTED=1 $(1) || status=1; done; \
+	$(PY) tests/price.py $(NOTES); exit $$status
+
+test: $(TEST) ## a covering sample of all tests: library, notebooks in turn, page build, browser
+	@$(call PARTS,SAMPLE=--sample)
+
+test-all: $(TEST) ## every test: all products of parameters, all notebooks
+	@$(call PARTS)
 
 test-library: $(TEST)
 	@echo '== library, in the random order of SEED=$(SEED)'; \
@@ -76,16 +86,16 @@ orders: $(TEST) ## run the unit tests in random orders, one after another [N=20]
 	$(IN_ORDER) --randomly-seed=$$seed $(or $(TESTS),tests/unit) || status=1; done; exit $$status
 
 test-compile: $(TEST)
-	@echo '== torch.compile'; sh book/tools/spaceless.sh $(PYTEST) \
+	@echo '== torch.compile'; sh book/tools/spaceless.sh $(part) \
 	-m compile --no-shape-checks --ignore=tests/browser tests
 
 test-notebooks: $(TEST)
-	@echo '== notebooks'; $(PYTEST) --nbval -n $(WORKERS) --dist loadfile book
+	@echo '== notebooks'; $(part) --nbval -n $(WORKERS) --dist loadfile book
 
 test-pages: $(TEST)
-	@echo '== pages'; $(PY) -m book.tools.html || exit 1; status=0; \
-	$(PYTEST) -n $(WORKERS) --dist worksteal -m 'not alone' tests/browser || status=1; \
-	$(PYTEST) -m alone tests/browser || status=1; exit $$status
+	@echo '== pages'; sh book/tools/browser.sh $(PY); $(PY) -m book.tools.html || exit 1; status=0; \
+	$(part) -n $(WORKERS) --dist worksteal -m 'not alone' tests/browser || status=1; \
+	$(part) -m alone tests/browser || status=1; exit $$status
 
 execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=1] [SET='seeds=3'] [JOBS=n]
 	@$(PY) -m book.tools.execute $(if $(CHAPTER),--chapter $(call quoted,$(CHAPTER))) \

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import time
+from functools import cache
 from pathlib import Path
 
 # One thread per process, before anything imports torch; notebook kernels inherit it.
@@ -18,11 +20,31 @@ os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 
 SANITIZERS = Path(__file__).parent / "book" / "tools" / "nbval.cfg"
 
+#: of so many executed chapters `--sample` takes one each day, and another the next
+TURNS = 3
+
 collect_ignore_glob = ["book/_build/*", "book/*/.ipynb_checkpoints/*"]
+
+
+def pytest_addoption(parser) -> None:
+    parser.addoption(
+        "--sample",
+        action="store_true",
+        help="a covering sample of the products of parameters, and a third of the chapters in turn",
+    )
+    parser.addoption(
+        "--notes", metavar="FILE", help="add what the tests cost, and which did not run, to a file"
+    )
 
 
 def pytest_configure(config) -> None:
     """Notebooks run on this environment's kernel, compared after sanitising; no options needed."""
+    # Said once for the processes of a run, which may end on another day.
+    os.environ.setdefault("COEFDYN_TURN", str(int(time.time() // 86400) % TURNS))
+    if config.option.notes and not hasattr(config, "workerinput"):
+        from price import Notes
+
+        config.pluginmanager.register(Notes(Path(config.option.notes)), "notes")
     if getattr(config.option, "nbval", False) or getattr(config.option, "nbval_lax", False):
         config.option.nbval_kernel_name = None
         config.option.nbval_current_env = True
@@ -42,3 +64,20 @@ def _run_cells_as_notebooks_do() -> None:
         return self.kc.execute(cell_input, allow_stdin=allow_stdin, stop_on_error=False)
 
     RunningKernel.execute_cell_input = execute_cell_input
+
+
+def pytest_ignore_collect(collection_path: Path, config) -> bool | None:
+    """With `--sample` two thirds of the chapters wait for their day; stale ones never do."""
+    if collection_path.suffix != ".ipynb" or not config.option.sample:
+        return None
+    return None if collection_path in _chapters_in_turn() else True
+
+
+@cache
+def _chapters_in_turn() -> set[Path]:
+    from book.tools.chapters import find_chapters
+    from book.tools.execute import stale
+
+    turn, chapters = int(os.environ["COEFDYN_TURN"]), find_chapters()
+    chosen = [one for i, one in enumerate(chapters) if i % TURNS == turn or stale(one)]
+    return {chapter.notebook for chapter in chosen}

@@ -24,6 +24,9 @@ MAC_BROWSERS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
 
+#: how many cases are left to the run of all
+LEFT_OUT = pytest.StashKey[int]()
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
@@ -37,8 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of xdist hands its comparisons over."""
-    if hasattr(session.config, "workeroutput") and session.config.getoption("--errors"):
+    """A worker of xdist hands over its comparisons, and how many cases it left out."""
+    if not hasattr(session.config, "workeroutput"):
+        return
+    session.config.workeroutput["later"] = session.config.stash.get(LEFT_OUT, 0)
+    if session.config.getoption("--errors"):
         from tolerances import FOUND
 
         session.config.workeroutput["found"] = list(FOUND.items())
@@ -79,7 +85,20 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of torch.compile are left to the run without shape checks."""
+    """Tests of torch.compile are left to the run without shape checks; `--sample` leaves cases."""
+    if config.getoption("--sample"):
+        from sample import cases_of, sampled
+
+        kept = sampled(cases_of(items))
+        whole_run = [item for item in items if item.nodeid not in kept]
+        for item in whole_run:
+            item.is_left_to_the_whole_run = True
+        config.stash[LEFT_OUT] = len(whole_run)
+        items[:] = [item for item in items if item.nodeid in kept]
+        config.hook.pytest_deselected(items=whole_run)
+    for item in items:
+        mark = item.get_closest_marker("dear")
+        item.user_properties += [("dear", mark.args[0])] if mark else []
     if not _shapes_are_checked(config):
         return
     later = [item for item in items if item.get_closest_marker("compile")]
