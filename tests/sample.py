@@ -1,10 +1,11 @@
 """A covering sample of the products of parameters, for `pytest --sample`, which `make test` gives.
 
 A function with more than ``WHOLE`` cases keeps one in ``ONE_IN`` of them, and at least ``WHOLE``:
-those whose values (a mixer, a structure, a method) its file has used least so far, ties by a hash of
-the name. Afterwards each value that a file has not used at all brings one case more. So every
-function runs, and every value of every file. Names alone decide: the same cases run on every machine,
-in every order and in every process. `make test-all`, and `pytest` without the option, run all cases.
+those whose values (a mixer, a structure, a method) its file has used least so far, ties by a hash
+of the name. Afterwards each value that a file has not used at all brings one case more. So every
+function runs, and every value of every file. Names alone decide: the same cases run on every
+machine, in every order and in every process. `make test-all`, and `pytest` without the option, run
+all cases.
 """
 
 from __future__ import annotations
