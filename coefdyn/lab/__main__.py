@@ -15,15 +15,14 @@ from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
 from coefdyn.lab import judge, lens_commands
 from coefdyn.lab.exercises import assignment
-from coefdyn.lab.experiments import EXPERIMENTS, Result, get_experiment
+from coefdyn.lab.experiments import EXPERIMENTS, Result, Verdict, get_experiment, ledger
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD
-from coefdyn.lab.experiments.result import core_hours
 from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
 from coefdyn.lab.training.loop import MODES
-from coefdyn.options import check_choice, did_you_mean
+from coefdyn.options import check_choice
 
 __all__ = ["main"]
 
@@ -86,11 +85,8 @@ def build_parser() -> argparse.ArgumentParser:
     show.add_argument(
         "--figure", type=given.figure_file, metavar="FILE", help="write the figure (.png, .svg)"
     )
-    claims = commands.add_parser(
-        "claims", help="every claim's verdict, and their counts by profile"
-    )
+    claims = commands.add_parser("claims", help="the ledger: the kept verdicts of the first rule")
     claims.add_argument("ids", nargs="*", metavar="ID", help="such as parity/ladder; default: all")
-    claims.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     again = commands.add_parser("repeat", help="train some kept runs once more and compare")
     again.add_argument("ids", nargs="*", metavar="ID", help="of which experiments; default: all")
     again.add_argument("--profile", default=STANDARD, choices=PROFILES)
@@ -212,7 +208,8 @@ def _run(parsed: argparse.Namespace) -> int:
         if parsed.only:  # with what the file had of the other variants
             result = experiment.load(parsed.profile, seeds=parsed.seeds, out=out)
         print(result.caption())
-        _print_claims(experiment.claims(result))
+        for line in experiment.table(result):
+            print(line)
         status = status or int(result.missing > 0)
     return status
 
@@ -225,76 +222,35 @@ def _show(parsed: argparse.Namespace) -> int:
     print(result.caption() + "\n")
     for line in experiment.table(result):
         print(line)
-    _print_claims(experiment.claims(result))
+    if parsed.out is None:  # the ledger is about the kept runs
+        _print_claims(experiment.claims(result))
     if parsed.figure is not None:
         experiment.figure(result).savefig(parsed.figure)
     return 0
 
 
 def _claims(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.pages.evidence import registered_words
-    from coefdyn.lab.pages.standing import reasons
-
-    if parsed.ids:
-        return _some_claims(parsed)
-    damaged = False
-    counts: dict[str, Counter[str]] = {}
-    results: dict[str, list[Result]] = {}
-    for name in EXPERIMENTS:
-        experiment = get_experiment(name)
-        print(f"{name}: {experiment.title} ({experiment.source})")
-        for profile in (STANDARD, "paper"):
-            result = _sound(experiment, profile, parsed.out)
-            if result is None:
-                damaged = True
-                continue
-            print(f"  {profile}: {result.caption()}")
-            if profile == STANDARD and result.records:
-                print(f"    {registered_words(experiment, result)}")
-            counts.setdefault(profile, Counter()).update(_claims_of(experiment, result))
-            results.setdefault(profile, []).append(result)
-    if damaged:
-        print("nothing is counted while a file of results is damaged", file=sys.stderr)
-        return 1
-    print("claims by status")
-    for profile, found in counts.items():
-        words = ", ".join(f"{found[status]} {status}" for status in STATUSES)
-        print(f"  {profile:<8} {words}")
-    why = ", ".join(f"{count} {reason}" for reason, count in reasons(parsed.out).items())
-    print(f"no test at the standard size, by reason: {why}")
-    spent = ", ".join(f"{profile} {core_hours(*found):.1f}" for profile, found in results.items())
-    print(f"core-hours of the runs on CPUs: {spent}")
-    return 0
-
-
-def _some_claims(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.pages.standing import standings
-
-    found = {one.claim.id: one for one in standings(parsed.out)}
+    """The ledger: every claim of the sources as the first rule judged it, or those asked for."""
+    found = {one.id: one for name in EXPERIMENTS for one in ledger.verdicts(name)}
     for name in parsed.ids:
-        if name not in found:
-            hint = did_you_mean(name, found)
-            raise ValueError(f"no claim is called {name!r}{hint} `claims` alone lists all ids.")
-    for name in dict.fromkeys(parsed.ids):
-        print("\n".join(found[name].lines()))
+        check_choice("claim", name, found)
+    chosen = [found[name] for name in parsed.ids] or list(found.values())
+    for one in chosen:
+        _print_claims([one])
+        if parsed.ids:
+            print(f"    test: {one.test}\n    control: {one.control}")
+            if one.reason:
+                print(f"    no test because: {one.reason}")
+    told = Counter(one.status for one in chosen)
+    print(", ".join(f"{told[status]} {status}" for status in STATUSES if told[status]))
+    print(f"The code that judged them: commit {ledger.judged_by()}.")
     return 0
 
 
-def _claims_of(experiment: Experiment, result: Result) -> list[str]:
-    """Print a result's claims and return their statuses."""
-    found = experiment.claims(result)
-    if result.records:
-        _print_claims(found, indent="    ")
-    else:
-        print("    not run")
-    return [one.status for one in found]
-
-
-def _print_claims(verdicts: Sequence, indent: str = "  ") -> None:
+def _print_claims(verdicts: Sequence[Verdict]) -> None:
     for one in verdicts:
         numbers = f" [{one.numbers}]" if one.numbers else ""
-        named = f"{one.id}: " if one.id else ""
-        print(f"{indent}{one.status:<9} {named}{one.claim}{numbers}")
+        print(f"  {one.status:<9} {one.id}: {one.claim}{numbers}")
 
 
 def _repeat(parsed: argparse.Namespace) -> int:

@@ -224,3 +224,14 @@ def shown(experiment, results, monkeypatch) -> list[str]:
     monkeypatch.setattr(IPython.display, "display", display)
     show_decision(experiment, results)
     return said
+
+
+@pytest.mark.parametrize("name", ["spectra", "spectra-mods", "dsf-table-1"])
+def test_no_figure_shows_runs_on_the_withdrawn_text(name):
+    experiment = get_experiment(name)
+    result = experiment.load(STANDARD)
+    assert any(leaks(one.facets["task"], STANDARD) for one in result.variants)
+    drawn = experiment.figure(result)
+    titles = [axes.get_title(place) for axes in drawn.axes for place in ("left", "center")]
+    assert any(titles) and not any("language" in title for title in titles)
+    assert not leaks("language", "paper")

@@ -1,4 +1,4 @@
-"""Experiments: every plan can be built and trained; claims follow from numbers alone."""
+"""Experiments: every plan can be built and trained; a run shows numbers alone."""
 
 from __future__ import annotations
 
@@ -9,26 +9,17 @@ from dataclasses import replace
 
 import pytest
 import torch
-from made_up_results import made_up, result_of, status
+from made_up_results import made_up, result_of
 
 from coefdyn.lab import arguments
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.core_seconds import PlainModel, core_seconds, core_table
 from coefdyn.lab.core_seconds import _run as core_seconds_run
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, principle_3
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, ledger, principle_3
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
 from coefdyn.lab.experiments.principle_1 import _growth
 from coefdyn.lab.experiments.principle_2 import near_zero_set
-from coefdyn.lab.experiments.result import (
-    HELD,
-    NO_TEST,
-    NOT_HELD,
-    NOT_RUN,
-    Outcome,
-    Result,
-    Verdict,
-    verdict,
-)
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.pages.throughput import throughput_markdown
 from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat, draw
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
@@ -122,30 +113,21 @@ def test_paper_profiles_train_200_epochs(name, steps):
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)
-def test_without_results_every_claim_is_not_run_and_the_figure_says_so(name, tmp_path):
+def test_without_results_the_figure_says_so(name, tmp_path):
     experiment = get_experiment(name)
     result = experiment.load("paper", out=tmp_path)
     assert result.records == ()
     assert "not yet run" in result.caption()
-    assert {one.status for one in experiment.claims(result)} == {NOT_RUN}
     (text,) = experiment.figure(result).axes[0].texts
     assert "not yet run at paper scale" in text.get_text()
 
 
 @pytest.mark.parametrize(("name", "profile"), CASES)
-def test_claims_and_figures_of_complete_results(name, profile):
+def test_figures_of_complete_results(name, profile):
     experiment = get_experiment(name)
     result = result_of(experiment, profile, lambda facets, run: (0.5, None))
     assert result.missing == 0
-    verdicts = experiment.claims(result)
-    if profile != "live":
-        planned = {v.facets.get("position") for v in result.variants}
-        assert all(
-            one.status != NOT_RUN
-            for one in verdicts
-            if "learned" not in one.claim or "learned" in planned
-        )
-    assert all(one.numbers for one in verdicts if one.status != NOT_RUN)
+    assert bool(experiment.claims(result)) == (profile == "standard"), "the ledger is about these"
     assert experiment.figure(result).axes
     assert experiment.table(result)
 
@@ -159,36 +141,6 @@ def test_a_figure_of_a_result_that_has_only_begun_warns_nobody(name, profile, re
         figure = experiment.figure(replace(whole, records=begun))
         figure.canvas.draw()
     assert [str(one.message) for one in recwarn] == []
-
-
-def test_claims_of_principle_3_follow_the_numbers():
-    def as_the_paper(facets, run):
-        if facets["evolution"] == "identity" and facets["position"] == "none":
-            return (0.6 if facets["readout"] == "relu" else 0.31), None
-        return 0.99, None
-
-    verdicts = principle_3.claims(result_of(principle_3.EXPERIMENT, "paper", as_the_paper))
-    assert {one.status for one in verdicts if "learned" not in one.claim} == {HELD}
-    verdicts = principle_3.claims(
-        result_of(principle_3.EXPERIMENT, "paper", lambda facets, run: (0.7, None))
-    )
-    assert status(verdicts, "A other than I, without embedding,") == NOT_HELD
-    assert status(verdicts, "embedding, exp: no better") == NOT_HELD
-    assert status(verdicts, "Without embedding, softplus") == NOT_HELD
-
-
-def test_claims_of_principle_6_see_divergence():
-    def as_the_paper(facets, run):
-        if facets["readout"] == "exp" and facets["normalizer"] != "row_sum":
-            return 0.0, 40
-        return 0.97, None
-
-    experiment = get_experiment("principle-6")
-    assert {v.status for v in experiment.claims(result_of(experiment, "quick", as_the_paper))} == {
-        HELD
-    }
-    worse = result_of(experiment, "quick", lambda facets, run: (0.97, 7))
-    assert status(experiment.claims(worse), "exp with row sum: trains") == NOT_HELD
 
 
 def test_the_best_setting_of_the_sweep_is_chosen_over_seeds():
@@ -206,15 +158,6 @@ def test_an_unfinished_variant_has_no_outcome():
     part = replace(whole, records=whole.records[:-1])
     assert part.missing == 1
     assert len(part.outcomes()) == len(whole.outcomes()) - 1
-
-
-def test_verdict_needs_every_outcome():
-    assert verdict("c", [None], lambda: (True, "x")) == Verdict("c", NOT_RUN, "")
-    assert verdict("c", [], lambda: (True, "x")).status == NOT_RUN
-    result = result_of(principle_3.EXPERIMENT, "live", lambda facets, run: (0.5, None))
-    one: Outcome = result.outcomes()[0]
-    assert verdict("c", [one], lambda: (False, "x")) == Verdict("c", NOT_HELD, "x")
-    assert verdict("c", [one], lambda: (None, "x")) == Verdict("c", NO_TEST, "x")
 
 
 def test_most_frequent_value_is_counted_as_defined():
@@ -259,7 +202,6 @@ def test_principle_1_times_and_keeps_its_records(tmp_path, monkeypatch):
     result = experiment.run("live", device="cpu", out=tmp_path, options=quiet)
     assert result.missing == 0
     assert len(experiment.table(result)) == 12
-    assert all(one.status != NOT_RUN for one in experiment.claims(result))
     again = experiment.run("live", device="cpu", out=tmp_path, options=quiet)
     assert again.records == result.records == experiment.load("live", out=tmp_path).records
 
@@ -283,8 +225,7 @@ def test_a_chapters_live_cell(monkeypatch):
     assert len(result.records) == 2
     assert "2 runs, seed 0" in result.caption()
     assert principle_3.figure(result).axes
-    assert status(principle_3.claims(result), "Without embedding, exp") in (HELD, NOT_HELD)
-    assert status(principle_3.claims(result), "Without embedding, relu") == NOT_RUN
+    assert principle_3.claims(result) == [], "the ledger is about the standard profile"
 
 
 def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
@@ -303,15 +244,33 @@ def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
     assert main([*show, "--figure", str(figure)]) == 0
     assert figure.stat().st_size > 0
     capsys.readouterr()
-    assert main(["claims", "--out", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
-    assert printed.count(", profile paper: not yet run.\n    not run\n") == len(EXPERIMENTS)
-    assert "\nclaims by status\n" in printed
-    assert "registered in commit" not in printed, "nothing was run at the standard size"
-    assert "\nno test at the standard size, by reason: 0 the models did not learn, 0 all" in printed
-    assert "\ncore-hours of the runs on CPUs: standard " in printed
     assert main(["list"]) == 0
     assert "principle-5-lm" in capsys.readouterr().out
+
+
+def test_a_run_prints_numbers_with_intervals_and_no_verdict(tmp_path, capsys, monkeypatch):
+    short_live_plan(monkeypatch)
+    command = ["run", "principle-3", "--profile", "live", "--device", "cpu", "--workers", "1"]
+    assert main([*command, "--seeds", "0", "1", "--out", str(tmp_path), "--quiet"]) == 0
+    ran = capsys.readouterr().out
+    assert main(["show", "principle-3", "--profile", "live", "--out", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    for printed in (ran, shown):
+        assert re.search(r" 0\.\d{3} \[-?\d\.\d{3}, \d\.\d{3}\] \(0\.\d{3} 0\.\d{3}; lr ", printed)
+        assert not re.search("held|undecided|no test|not run|withdrawn", printed)
+
+
+def test_the_command_tells_the_claims_that_are_named(capsys):
+    assert main(["claims", "parity/lader"]) == 1
+    assert "did you mean 'parity/ladder'?" in capsys.readouterr().err
+    assert main(["claims", "listops/memory-s4d", "board/long-memory"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.index("listops/memory-s4d: ListOps, S4D: ") < printed.index("board/long-memory")
+    assert "\n    no test because: the control fails\n" in printed
+    assert main(["claims"]) == 0
+    *claims, counts, commit = capsys.readouterr().out.strip().split("\n")
+    assert len(claims) == sum(int(one.split()[0]) for one in counts.split(", ")) == 182
+    assert commit.endswith(f"commit {ledger.judged_by()}.")
 
 
 def test_kept_runs_are_repeated_from_scratch_and_a_changed_number_is_told(
@@ -427,7 +386,6 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     assert rates[2] == rates[3] == [result.outcomes()[0].records[0]["config"]["train"][
         "learning_rate"]]  # fmt: skip
     assert result.missing == 0 and result.outcomes()[0].seeds == [0, 1, 2, 3]
-    assert all(one["registered"] and one["claims"] for one in result.records)
     again = Small().load("standard", out=tmp_path)
     assert {one["key"] for one in again.records} == {one["key"] for one in result.records}
     more = Small().run("standard", seeds=[4], out=tmp_path, options=options)

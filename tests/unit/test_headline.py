@@ -8,7 +8,7 @@ import pytest
 import torch
 from made_up_results import made_up, result_of
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, headline, rule, rule2
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, headline, ledger, rule, rule2
 from coefdyn.lab.experiments.headline_claim import KINDS
 from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT, SEEDS
@@ -109,7 +109,7 @@ def test_every_headline_has_what_its_kind_needs():
     ids = [one.id for one in HEADLINES]
     assert len(set(ids)) == len(ids)
     assert {one.kind for one in HEADLINES} == set(KINDS)
-    kept = {c.id for name in EXPERIMENTS for c in get_experiment(name).registered_claims()}
+    kept = {one.id for name in EXPERIMENTS for one in ledger.verdicts(name)}
     assert not kept & set(ids)
     assert {one.group for one in TRAINED} == set(GROUPS)
     for one in HEADLINES:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import json
+import re
+from collections import Counter
 
 import pytest
-from made_up_results import made_up, result_of
+from made_up_results import result_of
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
-from coefdyn.lab.experiments.registration import before_ids
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, ledger
 from coefdyn.lab.experiments.result import Verdict, core_hours
 from coefdyn.lab.experiments.rule import HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED, WITHDRAWN
 from coefdyn.lab.pages.evidence import (
@@ -16,9 +17,10 @@ from coefdyn.lab.pages.evidence import (
     decision_markdown,
     load_results,
     others_markdown,
-    registered_words,
+    repeats_markdown,
     runtimes_markdown,
 )
+from coefdyn.lab.pages.shares import shares_markdown
 
 
 def rows_of(table: str) -> list[list[str]]:
@@ -39,42 +41,6 @@ def test_without_results_no_claim_is_decided(name, tmp_path):
     assert all(row[2] and row[3] for row in rows), "test and control stand there before"
 
 
-def test_registered_claims_name_their_commit_and_what_changed_since(tmp_path):
-    experiment = get_experiment("principle-6")
-    _, run = experiment.plan("standard").runs()[0]
-    _, *others = then = before_ids()["principle-6"].digests.values()
-    assert len(then) == 8
-    record = {**made_up(run, 0.5), "registered": "abc", "claims": [old for old, _ in others]}
-    experiment.file("standard", tmp_path).append(record)
-    text = claims_markdown(experiment, load_results("principle-6", tmp_path))
-    assert "Registered in commit abc, before the first run." in text
-    assert "Changed or added since: growth/one-fails." in text
-    assert "1 runs finished, 105 to go" in text
-
-
-def test_records_without_these_claims_lead_to_no_claim_of_change(tmp_path):
-    """A file that two experiments share, whose records tell the digests of one of them."""
-    experiment = get_experiment("principle-2.1")
-    _, run = experiment.plan("standard").runs()[0]
-    record = {**made_up(run, 0.5), "registered": "abc", "claims": ["0" * 12]}
-    experiment.file("standard", tmp_path).append(record)
-    text = claims_markdown(experiment, load_results("principle-2.1", tmp_path))
-    assert "The records do not say in which commit these claims were registered." in text
-    assert "Changed or added since" not in text
-    kept = claims_markdown(experiment, load_results("principle-2.1"))
-    assert kept.startswith("Registered in commit 0e5cb8efc1c1, before the first run")
-    assert "Changed or added since" not in kept
-
-
-def test_runs_that_were_taken_over_are_told_beside_the_commit():
-    """The runs of heads that dsf-mqar had made before heads was registered."""
-    experiment = get_experiment("heads")
-    words = registered_words(experiment, experiment.load("standard"))
-    there = {one["key"] for one in get_experiment("dsf-mqar").load("standard").records}
-    taken = sum(one["key"] in there for one in experiment.load("standard").records)
-    assert f"; {taken} runs were taken over from dsf-mqar, {taken} of them older" in words
-
-
 def test_what_no_experiment_covers_says_why():
     rows = rows_of(others_markdown())
     sources = {get_experiment(name).source for name in EXPERIMENTS}
@@ -92,26 +58,6 @@ def test_without_runs_a_chapter_names_the_command(tmp_path):
     for name in EXPERIMENTS:
         words = decision_markdown(get_experiment(name), load_results(name, tmp_path))
         assert "**Not tested yet**, because" in words and "--profile standard`" in words
-
-
-def test_a_decision_says_what_held_and_what_did_not():
-    experiment = get_experiment("dsf-normalizers")
-
-    def decided(**accuracy: float) -> str:
-        seen = result_of(
-            experiment,
-            "standard",
-            lambda facets, run: (accuracy[facets["eta"]] + 1e-3 * run.seed, None),
-        )
-        return decision_markdown(experiment, {"standard": seen})
-
-    clear = decided(exp=0.80, softplus=0.77, sigmoid=0.77)
-    assert clear == "**Supported**, because 3 of 3 claims held."
-    mixed = decided(exp=0.80, softplus=0.90, sigmoid=0.70)
-    assert mixed.startswith("**Supported in part**, because 1 of 3 claims held, and these did not")
-    assert "than softplus(W x)" in mixed and "than sigmoid(W x)" not in mixed
-    solved = decided(exp=1.0, softplus=1.0, sigmoid=1.0)  # as in the kept results
-    assert solved == f"**No test.** {experiment.reading.words} (3 no test.)"
 
 
 @pytest.mark.parametrize(
@@ -140,52 +86,10 @@ def test_the_word_for_a_statement(verdicts, word, monkeypatch):
         "w": WITHDRAWN,
     }
     found = [Verdict("a claim", statuses[letter], "0.5") for letter in verdicts]
-    monkeypatch.setattr(type(experiment), "reading", None)
+    monkeypatch.setattr(type(experiment), "reading", "")
     monkeypatch.setattr(type(experiment), "claims", lambda self, result: found)
     some = result_of(experiment, "standard", lambda facets, run: (0.5, None))
     assert decision_markdown(experiment, {"standard": some}).startswith(f"**{word}**, because ")
-
-
-def test_without_a_sentence_for_these_verdicts_the_claims_are_told(monkeypatch):
-    experiment = get_experiment("dsf-normalizers")
-    monkeypatch.setattr(type(experiment), "reading", None)
-    solved = result_of(experiment, "standard", lambda facets, run: (1.0, None))
-    told = decision_markdown(experiment, {"standard": solved})
-    assert told.startswith("**No test**, because 3 claims are without a test")
-
-
-def test_a_claim_against_its_statement_counts_against_it(monkeypatch):
-    experiment = get_experiment("heads")
-    monkeypatch.setattr(type(experiment), "reading", None)
-
-    def by_channels(facets, run):  # what a model recalls follows its key channels
-        right = 0.995 if facets["model"] == "softmax attention" else int(facets["n"]) / 33
-        return right, None
-
-    found = result_of(experiment, "standard", by_channels)
-    told = decision_markdown(experiment, {"standard": found})
-    assert told.startswith("**Contradicted**")
-    assert "the opposite held: one size of state: eight heads" in told
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_the_kept_sentence_was_written_for_the_kept_verdicts(name):
-    experiment = get_experiment(name)
-    verdicts = experiment.claims(experiment.load("standard"))
-    if experiment.reading is None:
-        assert {one.status for one in verdicts} == {WITHDRAWN}
-    else:
-        assert experiment.reading.fits(verdicts)
-
-
-def test_a_sentence_is_not_shown_for_two_claims_that_have_changed_places():
-    experiment = get_experiment("heads")
-    kept = experiment.claims(experiment.load("standard"))
-    held, other = (next(x for x in kept if x.status == status) for status in (HELD, NOT_HELD))
-    turned = {held.id: NOT_HELD, other.id: HELD}
-    changed = [replace(one, status=turned.get(one.id, one.status)) for one in kept]
-    assert experiment.reading.fits(kept[::-1]) and not experiment.reading.fits(changed)
-    assert not experiment.reading.fits(kept[1:])
 
 
 def test_a_run_that_two_experiments_share_counts_once() -> None:
@@ -201,3 +105,53 @@ def test_a_run_that_two_experiments_share_counts_once() -> None:
     copied = sum(one["wall_s"] for one in copies) / 3600
     assert copied > 0.5
     assert together == pytest.approx(apart - copied)
+
+
+def test_repeats_are_counted_by_outcome_and_machine(tmp_path):
+    assert repeats_markdown(tmp_path).startswith("None so far: `python -m coefdyn.lab repeat")
+    machines = [("one", "one"), ("one", "one"), ("one", "other"), ("one", "other")]
+    statuses = ["equal", "differs", "within the interval", "equal"]
+    rows = [
+        {"status": status, "kept_by": {"device": was}, "again_by": {"device": now}}
+        for status, (was, now) in zip(statuses, machines, strict=True)
+    ]
+    (tmp_path / "standard.json").write_text(json.dumps(rows), encoding="utf-8")
+    told = repeats_markdown(tmp_path)
+    assert "Of 4 repeated runs 2 gave the same" in told and "and 1 another one" in told
+    assert "1 an accuracy within the interval" in told and "1 of 2 were equal" in told
+
+
+def test_the_ledger_names_its_commit_and_keeps_every_id_once():
+    assert re.fullmatch("[0-9a-f]{40}", ledger.judged_by())
+    found = [one for name in EXPERIMENTS for one in ledger.verdicts(name)]
+    assert len(found) == len({one.id for one in found}) == 182
+    assert all(one.claim and one.test and one.control for one in found)
+    assert {one.status for one in found} <= {HELD, NOT_HELD, UNDECIDED, NO_TEST, WITHDRAWN}
+    assert all(bool(one.reason) == (one.status == NO_TEST) for one in found)
+
+
+def test_kept_verdicts_and_their_counts_stand_below_the_reading():
+    experiment = get_experiment("principle-6")
+    results = load_results("principle-6")
+    told = decision_markdown(experiment, results)
+    counts = Counter(one.status for one in ledger.verdicts("principle-6"))
+    assert f"({counts[HELD]} held, {counts[NOT_HELD]} not held" in told
+    assert claims_markdown(experiment, results).startswith("Registered in commit ")
+
+
+def test_outside_the_repository_the_ledger_is_empty(tmp_path, monkeypatch):
+    monkeypatch.setattr(ledger, "data_folder", lambda: tmp_path)
+    monkeypatch.setattr(ledger, "_kept", ledger._kept.__wrapped__)
+    assert ledger.judged_by() == "" and ledger.verdicts("principle-6") == []
+    plan = get_experiment("heads").plan("standard")
+    assert ledger.planned(plan, "heads").again == {}
+
+
+def test_both_counts_of_shares_stand_side_by_side():
+    experiment = get_experiment("principle-2.1")
+    told = shares_markdown(experiment, experiment.load("standard"))
+    assert "psi_relu | 0.458 | 0.499 | 0.977 |" in told
+    assert (
+        "every feature map sets fewer coefficients near zero than exp | not held | held |" in told
+    )
+    assert "less accurate than exp |" not in told  # that one counts no coefficient

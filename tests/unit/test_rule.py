@@ -107,18 +107,3 @@ def test_joining_statuses():
     assert rule.some([NOT_HELD, NO_TEST]) == NO_TEST
     assert rule.some([NOT_HELD, NOT_HELD]) == NOT_HELD
     assert rule.some([HELD, NOT_RUN]) == NOT_RUN
-
-
-def test_bootstrap_of_a_spread_sees_a_difference_and_none():
-    draws = np.random.default_rng(1).normal(size=(8, 2))
-    wide, narrow = draws[:, 0], 0.05 * draws[:, 1]
-
-    def gap(table):
-        return float(table[:, 0].std(ddof=1) - table[:, 1].std(ddof=1))
-
-    assert rule.bootstrap_interval(np.stack([narrow, wide], 1).tolist(), gap).high < 0
-    same = rule.bootstrap_interval(draws.tolist(), gap)
-    assert same.low < 0 < same.high
-    assert same == rule.bootstrap_interval(draws.tolist(), gap), (
-        "the same data give the same interval"
-    )

@@ -1,21 +1,11 @@
-"""Kept runs judged anew by version 2 of the rule.
-
-    python -m coefdyn.lab.experiments.anew [PART ...]
-
-Prints every verdict that changes and how many do by each of four parts of the rule alone: pilot
-seeds not judged, rates bracketed, the statistics of ``rule2`` on all seeds, and no lead beyond the
-room. The kept runs were seen before version 2 was written, so what it says of them is exploratory.
-"""
+"""Claims judged by version 2 of the rule: pilots left out, rates bracketed, shares of seeds."""
 
 from __future__ import annotations
 
-import argparse
-import statistics
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 
-from coefdyn.lab.experiments import kept_results, rule, rule2, second_look
+from coefdyn.lab.experiments import rule, rule2
 from coefdyn.lab.experiments.baselines import baseline
 from coefdyn.lab.experiments.claim import (
     Ahead,
@@ -31,17 +21,14 @@ from coefdyn.lab.experiments.claim import (
     controlled,
 )
 from coefdyn.lab.experiments.measure import accuracy
-from coefdyn.lab.experiments.plan import STANDARD, Plan, Variant
+from coefdyn.lab.experiments.plan import Variant
 from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.training import Record
-from coefdyn.options import check_choice
 
-__all__ = ["PARTS", "Judged", "counted", "judge_anew", "main"]
+__all__ = ["PARTS", "Judged", "counted", "judge_anew"]
 
 #: the parts of the rule that can change a verdict
 PARTS = ("pilots", "rates", "statistics", "room")
-#: seeds from which on a variant shows the spread of its task
-_MANY = 10
 
 
 @dataclass(frozen=True)
@@ -208,67 +195,3 @@ def _against_half(k: int, n: int, less: bool) -> Finding:
     interval = rule2.share_interval(k, n)
     status = (rule.below if less else rule.above)(interval, 0.5)
     return Finding(status, f"{k} of {n} seeds; share {interval}")
-
-
-def _floors(results: list[Result]) -> dict[str, float]:
-    """Task name -> the largest standard deviation of accuracy of a variant with many seeds."""
-    floors: dict[str, float] = {}
-    for one in (outcome for result in results for outcome in result.outcomes()):
-        if len(one.records) >= _MANY:
-            name = one.variant.task.task_name
-            floors[name] = max(floors.get(name, 0.0), statistics.stdev(one.values()))
-    return floors
-
-
-def main() -> None:
-    """Print what changes, claim by claim, and how often by each part alone."""
-    parser = argparse.ArgumentParser(description="judge the kept runs anew by rule, version 2")
-    parser.add_argument(
-        "parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}: only these"
-    )
-    parts = tuple(parser.parse_args().parts) or PARTS
-    for part in parts:
-        check_choice("part", part, PARTS)
-    kept = [
-        (one, result)
-        for one, result in kept_results(STANDARD)
-        if isinstance(result.plan, Plan) and result.records
-    ]
-    floors = _floors([result for _, result in kept])
-    before, after, alone = Counter[str](), Counter[str](), Counter[str]()
-    for experiment, result in kept:
-        claims = experiment.registered_claims()
-        once, twice = second_look.first_and_second(result)
-        old = second_look.verdicts(experiment.id, claims, result)
-        for claim, verdict in zip(claims, old, strict=True):
-            if verdict.status == rule.WITHDRAWN:
-                continue
-            found = {}
-            for chosen in {parts, *((part,) for part in PARTS)}:
-                all_seeds = "statistics" in chosen or verdict.looks == 2
-                seen = _seen(twice if all_seeds else once, chosen, floors)
-                found[chosen] = judge_anew(claim, seen)
-            new, why = found[parts]
-            before[verdict.status] += 1
-            after[new] += 1
-            alone.update(part for part in PARTS if found[part,][0] != verdict.status)
-            if new != verdict.status:
-                print(f"{claim.id}: {verdict.status} -> {new} ({why})")
-    for words, counts in (("version 1", before), (", ".join(parts), after)):
-        print(f"{words}: " + ", ".join(f"{counts[one]} {one}" for one in rule.STATUSES))
-    print("changed by one part alone: " + ", ".join(f"{alone[one]} {one}" for one in PARTS))
-    decided = after[rule.HELD] + after[rule.NOT_HELD]
-    print(
-        f"of {decided} decided claims at most {rule2.wrong_by_chance(decided):.1f} are wrong by "
-        f"chance on average; twelve seeds show a lead from {rule2.smallest_lead(12):.2f} on"
-    )
-
-
-def _seen(result: Result, parts: tuple[str, ...], floors: Mapping[str, float]) -> Judged:
-    given = {one.name: getattr(result, one.name) for one in fields(Result) if one.init}
-    level = rule2.CONFIDENCE if "statistics" in parts else result.confidence
-    return Judged(**{**given, "confidence": level, "fewest": 2}, parts=parts, floors=floors)
-
-
-if __name__ == "__main__":
-    main()

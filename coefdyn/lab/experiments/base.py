@@ -10,19 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from coefdyn.lab.arguments import numbered
-from coefdyn.lab.experiments import second_look
-from coefdyn.lab.experiments.claim import Claim
+from coefdyn.lab.experiments import ledger
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
-from coefdyn.lab.experiments.registration import (
-    Registered,
-    digest,
-    registered_in,
-    registration,
-)
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict
+from coefdyn.lab.experiments.result import NOT_RUN, Outcome, Result, Verdict
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import ByteProseConfig, ByteTextConfig, TaskConfig, WikiTextConfig
-from coefdyn.lab.training import Record, ResultFile, RunConfig, RunOptions, train_runs
+from coefdyn.lab.training import Record, ResultFile, RunOptions, train_runs
 from coefdyn.options import check_choice
 
 if TYPE_CHECKING:
@@ -48,7 +41,7 @@ class Experiment(ABC):
     source: ClassVar[str]
     about: ClassVar[str]
     #: what its standard runs showed, where there are any
-    reading: ClassVar[Reading | None] = None
+    reading: ClassVar[str] = ""
     #: the profiles that it has
     profiles: ClassVar[tuple[str, ...]] = ("live", "quick", "paper")
     #: the id whose result file is used; another one's where both look at the same trained models
@@ -66,29 +59,18 @@ class Experiment(ABC):
     def draw(self, result: Result) -> Figure:
         """The figure of a result that holds at least one record."""
 
-    def registered_claims(self) -> list[Claim]:
-        """Claims that the standard profile decides; fixed before its first run."""
-        return []
-
-    def registrations(self) -> dict[str, str]:
-        """Id -> digest of every registered claim, as it stands now."""
-        plan = self.plan(STANDARD)
-        return {claim.id: digest(claim, plan) for claim in self.registered_claims()}
-
-    @abstractmethod
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        """The claims of the profiles that follow the sources: means, and no interval."""
-
     def claims(self, result: Result) -> list[Verdict]:
-        """The source's claims, and what this result says about each of them."""
-        if result.profile == STANDARD:
-            return second_look.verdicts(self.id, self.registered_claims(), result)
-        return self.claims_by_means(result)
+        """The kept verdicts on the source's claims, "not run" without runs; none elsewhere."""
+        kept = ledger.verdicts(self.id) if result.profile == STANDARD else []
+        if result.records:
+            return kept
+        return [replace(one, status=NOT_RUN, numbers="", reason="") for one in kept]
 
     def table(self, result: Result) -> list[str]:
-        """The result as lines of text: every finished variant's accuracy, its mean and the seeds'.
+        """The result as lines of text: every finished variant's mean accuracy with its interval.
 
-        Where a task is judged by accuracy, also how many seeds reach .9, and how soon.
+        In parentheses the seeds' own accuracies and the setting. Where a task is judged by
+        accuracy, also how many seeds reach .9, and how soon.
         """
         lines = []
         for outcome in result.outcomes():
@@ -96,9 +78,10 @@ class Experiment(ABC):
             each = " ".join(f"{value:.3f}" for value in sorted(values))
             setting = f"lr {train['learning_rate']:g}, wd {train['weight_decay']:g}"
             note = f", {outcome.diverged} diverged" if outcome.diverged else ""
+            interval = result.interval(values)
+            mean = str(interval) if len(values) > 1 else f"{outcome.accuracy:.3f}"
             lines.append(
-                f"  {outcome.variant.name:<40} {outcome.accuracy:.3f} ({each}; {setting}{note})"
-                f"{_reached(outcome)}"
+                f"  {outcome.variant.name:<40} {mean} ({each}; {setting}{note}){_reached(outcome)}"
             )
         return lines
 
@@ -213,7 +196,7 @@ class Experiment(ABC):
             )
         plan = self.plan(profile)
         if profile == STANDARD and isinstance(plan, Plan):
-            plan = second_look.planned(plan, self.id, self.registered_claims())
+            plan = ledger.planned(plan, self.id)
         if seeds is not None and isinstance(plan, Plan) and not plan.bracketed:
             # the pilot chooses the others' rate
             seeds = tuple(dict.fromkeys((*(plan.pilot or ()), *seeds)))
@@ -223,38 +206,9 @@ class Experiment(ABC):
         self, profile: str, plan: AnyPlan, results: ResultFile | None
     ) -> Callable[[str], dict[str, Any]]:
         """Labels of every record of a profile besides its numbers, by run key."""
-        by_key: dict[str, tuple[Variant, RunConfig]] = {run.key: (v, run) for v, run in plan.runs()}
-        registered = self._registration(profile, results)
-
-        def extra(key: str) -> dict[str, Any]:
-            variant = by_key[key][0]
-            return {
-                "experiment": self.stored_as or self.id,
-                "profile": profile,
-                "variant": variant.facets,
-                **registered,
-            }
-
-        return extra
-
-    def _registration(self, profile: str, results: ResultFile | None) -> dict[str, Any]:
-        """Registration of the claims for a record; nothing at a profile that decides none."""
-        claims = {one.id: one.registrations() for one in self._sharing()}
-        if profile != STANDARD or not any(claims.values()):
-            return {}
-        return registration(claims, results)
-
-    def registered(self, result: Result) -> Registered | None:
-        """Claims registered before the first run of a result; None where its records lack them."""
-        return registered_in(result.records, self.id, shared=len(self._sharing()) > 1)
-
-    def _sharing(self) -> list[Experiment]:
-        """Every experiment that looks at this one's result file, itself included."""
-        from coefdyn.lab.experiments import get_experiment
-
-        owner = get_experiment(self.stored_as) if self.stored_as else self
-        found = [owner, *map(get_experiment, owner.read_by)]
-        return [self, *(one for one in found if one.id != self.id)]
+        facets = {run.key: variant.facets for variant, run in plan.runs() if variant}
+        names = {"experiment": self.stored_as or self.id, "profile": profile}
+        return lambda key: {**names, "variant": facets[key]}
 
 
 def judged_by_accuracy(task: TaskConfig) -> bool:

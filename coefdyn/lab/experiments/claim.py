@@ -19,11 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.baselines import baseline
-from coefdyn.lab.experiments.corrections import withdrawn
 from coefdyn.lab.experiments.measure import Measure, accuracy
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict
 
@@ -37,7 +34,6 @@ __all__ = [
     "Par",
     "Reaches",
     "Some",
-    "Steadier",
     "Test",
     "controlled",
     "kebab",
@@ -250,35 +246,6 @@ class Diverges(_OfOutcomes):
         return Finding(status, f"NaN at steps {shown}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Steadier(_OfOutcomes):
-    """The accuracies of ``a`` spread less over the seeds (standard deviation) than those of ``b``.
-
-    The interval is a bootstrap over the seeds. Where neither has learned, or both solved the task
-    with every seed, there is no test.
-    """
-
-    a: Facets
-    b: Facets
-
-    @property
-    def words(self) -> str:
-        return f"standard deviation over the seeds of ({_named(self.a)}) below ({_named(self.b)})"
-
-    def decide(self, result: Result, found: list[Outcome]) -> Finding:
-        first, second = (dict(zip(o.seeds, o.values(), strict=True)) for o in found)
-        rows = [(first[seed], second[seed]) for seed in first if seed in second]
-        gap = rule.bootstrap_interval(rows, _spread_gap, result.confidence)
-        spreads = np.std(np.asarray(rows), axis=0, ddof=1)
-        numbers = f"{spreads[0]:.3f} against {spreads[1]:.3f}; difference {gap}"
-        return _no_test(found, numbers, both=True) or Finding(rule.below(gap, 0.0), numbers)
-
-
-def _spread_gap(table: np.ndarray) -> float:
-    first, second = table.std(axis=0, ddof=1)
-    return float(first - second)
-
-
 @dataclass(frozen=True)
 class _Joined(Test):
     """Several tests as one."""
@@ -334,8 +301,8 @@ class Claim:
     """One statement of a source and what decides it.
 
     Args:
-        id: ``topic/name``, by which readings, second looks, registrations and the command line know
-            it. It is unique over all experiments and never changes.
+        id: ``topic/name``, by which registrations and the command line know it. It is unique over
+            all experiments and never changes.
         sentence: what the source says, in one sentence of ours; text, which may be corrected.
         test: the comparison, with its threshold.
         control: a test that must hold for the reading; where it fails there is no test.
@@ -367,10 +334,7 @@ class Claim:
         return (*self.test.compared, *control)
 
     def judge(self, result: Result) -> Verdict:
-        """The verdict of a result on this claim; of one that is withdrawn, why."""
-        if why := withdrawn(self.id):
-            told = {"id": self.id, "test": self.test.words, "control": self.why}
-            return Verdict(self.sentence, rule.WITHDRAWN, why, **told, against=self.against)
+        """The verdict of a result on this claim."""
         found = self.test.judge(result)
         status, numbers = found.status, found.numbers
         control = self.why

@@ -6,34 +6,27 @@ The models of the source's six figures; what the standard profile trains and cla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import accuracy_by_place
-from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.dsf_standard import (
     EXPANDED,
     GATED_STEPS,
     GATES,
     LINEAR,
     NORMALIZED,
-    ON_PAR,
     ONE_PER_CHANNEL,
-    PLAIN,
     REVERSED,
     RG_LRU,
     S6,
     SOFTMAX,
-    SOLVED,
     SSD,
     STANDARD_SIZES,
-    STEP,
     STEPS,
     gated_task,
-    standard_claims,
     standard_task,
 )
 from coefdyn.lab.experiments.figures import (
@@ -50,7 +43,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.tasks import MqarConfig
 from coefdyn.lab.training import TrainConfig
 from coefdyn.models import ModelConfig
@@ -163,16 +156,11 @@ class DsfMqar(Experiment):
         "attention, 200 steps. Standard: 8 pairs in 32 tokens, n from 4 to 32, at most 3000 steps "
         "(qLSTM 12 000, and 4 pairs in 16 as well, as RG-LRU), a short convolution in every mixer."
     )
-    reading = Reading(
+    reading = (
         "Linear attention recalls more with a larger state, and softmax attention solves the "
         "task at every size. With normalized attention, SSD and S6 some seeds learn the task and "
         "others do not, which leaves their order open. The two gates of the qLSTM end within a "
-        "hundredth of each other.",
-        held="mqar/linear-attention-expansion mqar/softmax-solves",
-        undecided="mqar/normalized-attention-expansion mqar/s6-expansion mqar/ssd-expansion "
-        "mqar/normalized-above-linear mqar/normalized-on-par-s6 mqar/ssd-at-least-s6 "
-        "mqar/reversed-sigmoid",
-        no_test="mqar/linear-on-par",
+        "hundredth of each other."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -200,9 +188,6 @@ class DsfMqar(Experiment):
             seeds=(0, 1) if profile == "quick" else (0,),
         )
 
-    def registered_claims(self) -> list[Claim]:
-        return standard_claims()
-
     def draw(self, result: Result) -> Figure:
         tasks, widths = _values(result, "task"), _values(result, "d")
         views: list[tuple[str, tuple[str, ...], dict[str, str]]] = [
@@ -223,51 +208,6 @@ class DsfMqar(Experiment):
         for axes in panels[len(wanted) :]:
             axes.axis("off")
         return drawn
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        groups = {model: result.find(model=model) for model in (*EXPANDED, *GATES)}
-        if result.profile == "live":
-            groups = {model: [None] for model in groups}
-
-        def compare(claim: str, first: str, second: str, margin: float) -> Verdict:
-            pair = groups[first] + groups[second]
-            return verdict(claim, pair, lambda: _ahead(groups[first], groups[second], margin))
-
-        found = [
-            verdict(
-                f"{model}: accuracy rises with the state expansion n",
-                groups[model],
-                lambda m=model: _rises(groups[m]),
-            )
-            for model in (LINEAR, NORMALIZED, S6, SSD)
-        ]
-        return [
-            *found,
-            verdict(
-                f"linear attention with the largest n is within {ON_PAR} of softmax attention",
-                groups[LINEAR] + groups[SOFTMAX],
-                lambda: _approaches(groups[LINEAR], groups[SOFTMAX]),
-            ),
-            verdict(
-                f"softmax attention solves the task at every size (accuracy >= {SOLVED})",
-                groups[SOFTMAX],
-                lambda: _solved(groups[SOFTMAX]),
-            ),
-            compare(
-                "normalized attention is more accurate than linear attention on average",
-                NORMALIZED, LINEAR, STEP,
-            ),
-            verdict(
-                f"normalized attention is on a par with S6 on average (within {ON_PAR})",
-                groups[NORMALIZED] + groups[S6],
-                lambda: _on_a_par(groups[NORMALIZED], groups[S6]),
-            ),
-            compare("SSD is at least as accurate as S6 on average", SSD, S6, -STEP),
-            compare(
-                "qLSTM: the reversed sigmoid is more accurate than the sigmoid on average",
-                REVERSED, PLAIN, STEP,
-            ),
-        ]  # fmt: skip
 
 
 def _standard_variant(task: MqarConfig, model: str, n: int) -> Variant:
@@ -349,82 +289,6 @@ def _draw_lines(
     axes.set_title(", ".join(words), loc="left")
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
     axes.legend(handles=legend_entries([axes]), fontsize="small", ncols=2, **below)
-
-
-def _mean(outcomes: Sequence[Outcome | None]) -> float:
-    """Mean accuracy; every outcome is there when a claim is tested."""
-    return sum(one.accuracy for one in outcomes if one is not None) / len(outcomes)
-
-
-def _rises(outcomes: Sequence[Outcome | None]) -> tuple[bool | None, str]:
-    """Means over tasks and widths never fall with n, and the last is higher than the first."""
-    by_n: dict[int, list[Outcome | None]] = {}
-    for one in outcomes:
-        assert one is not None, "a claim is tested on finished outcomes"
-        by_n.setdefault(int(one.variant.facets["n"]), []).append(one)
-    means = {n: _mean(by_n[n]) for n in sorted(by_n)}
-    values = list(means.values())
-    steady = all(b >= a - STEP for a, b in pairwise(values))
-    words = ", ".join(f"n = {n}: {value:.3f}" for n, value in means.items())
-    guess = _guess(outcomes)
-    if max(values) <= guess + STEP:
-        return None, f"{words}, guess by place {guess:.3f}: has not learned"
-    return steady and values[-1] > values[0] + STEP, words
-
-
-def _solved(outcomes: Sequence[Outcome | None]) -> tuple[bool, str]:
-    worst = min(one.accuracy for one in outcomes if one is not None)
-    return worst >= SOLVED, f"lowest {worst:.3f}"
-
-
-def _approaches(
-    outcomes: Sequence[Outcome | None], bounds: Sequence[Outcome | None]
-) -> tuple[bool, str]:
-    """Return whether the mean over tasks and widths at the largest n comes close to softmax's."""
-    present = [one for one in (*outcomes, *bounds) if one is not None]
-    largest = max(int(one.variant.facets["n"]) for one in present)
-    a, b = (
-        _mean([one for one in group if one and int(one.variant.facets["n"]) == largest])
-        for group in (outcomes, bounds)
-    )
-    return a >= b - ON_PAR, f"n = {largest}: {a:.3f} against {b:.3f}"
-
-
-def _on_a_par(
-    first: Sequence[Outcome | None], second: Sequence[Outcome | None]
-) -> tuple[bool | None, str]:
-    """Return whether both models have learned, and their means are close."""
-    return _compared(first, second, lambda a, b, learned: learned and abs(a - b) <= ON_PAR)
-
-
-def _compared(
-    first: Sequence[Outcome | None],
-    second: Sequence[Outcome | None],
-    test: Callable[[float, float, bool], bool],
-) -> tuple[bool | None, str]:
-    """A test of two means, told whether both models have learned more than places.
-
-    Where neither has, there is nothing to compare.
-    """
-    a, b, bound = _mean(first), _mean(second), _guess(first) + STEP
-    words = f"{a:.3f} against {b:.3f}, guess by place {bound - STEP:.3f}"
-    if max(a, b) <= bound:
-        return None, f"{words}: neither has learned"
-    return test(a, b, min(a, b) > bound), words
-
-
-def _ahead(
-    first: Sequence[Outcome | None], second: Sequence[Outcome | None], margin: float
-) -> tuple[bool | None, str]:
-    """Return whether the first model's mean exceeds the second's plus a margin of either sign."""
-    return _compared(first, second, lambda a, b, learned: a > b + margin)
-
-
-def _guess(outcomes: Sequence[Outcome | None]) -> float:
-    """Mean of ``accuracy_by_place`` over the tasks of these outcomes."""
-    tasks = [one.variant.task for one in outcomes if one is not None]
-    values = [accuracy_by_place(task) for task in tasks if isinstance(task, MqarConfig)]
-    return sum(values) / len(values)
 
 
 EXPERIMENT = DsfMqar()

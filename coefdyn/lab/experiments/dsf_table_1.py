@@ -7,22 +7,19 @@ and normalized attention as this table has it, with eta = exp(W x_i) and learned
 from __future__ import annotations
 
 from dataclasses import replace
-from statistics import mean
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import baseline
-from coefdyn.lab.experiments.claim import Ahead, Claim, kebab
-from coefdyn.lab.experiments.corrections import leaks
 from coefdyn.lab.experiments.figures import (
     draw_plateau,
     grouped_points,
+    leaks,
     legend_entries,
     new_figure,
 )
-from coefdyn.lab.experiments.measure import metric
 from coefdyn.lab.experiments.plan import Plan, Variant
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.experiments.spectra import model_of, plan_of, spectra_variant
 
 if TYPE_CHECKING:
@@ -38,18 +35,7 @@ REPORTED = {
     "S6": (0.6684, None),
 }
 MODELS = tuple(REPORTED)
-NAMES = {name: f"{name} attention" for name in ("linear", "normalized", "softmax")}
 ARENA, LANGUAGE = ("ListOps", "pixels"), "language"
-#: the task, the model that does better on it, and the other one, as Table 1 has them
-ORDER = (
-    *(
-        (task, *pair)
-        for task in ARENA
-        for pair in (("normalized", "linear"), ("normalized", "softmax"), ("S6", "normalized"))
-    ),
-    (LANGUAGE, "normalized", "linear"),
-    (LANGUAGE, "softmax", "normalized"),
-)
 
 
 class DsfTable1(Experiment):
@@ -70,31 +56,16 @@ class DsfTable1(Experiment):
         "tasks."
     )
 
-    reading = Reading(
+    reading = (
         "On the digits normalized attention is ahead of linear and of softmax attention, as in the "
         "paper. S6 is ahead of it on ListOps, which nobody learned to compute, and behind it on "
-        "the digits. What was said of language is withdrawn.",
-        held="listops/s6-ahead-of-normalized pixels/normalized-ahead-of-linear "
-        "pixels/normalized-ahead-of-softmax",
-        not_held="listops/normalized-ahead-of-linear pixels/s6-ahead-of-normalized",
-        undecided="listops/normalized-ahead-of-softmax",
+        "the digits. What was said of language is withdrawn."
     )
 
     def plan(self, profile: str) -> Plan:
         cells = [(task, model) for task in _arena(profile) for model in MODELS]
         cells += [(LANGUAGE, model) for model in MODELS if model != "S6"]
         return plan_of([_variant(*cell, profile) for cell in cells], profile)
-
-    def registered_claims(self) -> list[Claim]:
-        return [_claim(*one) for one in ORDER]
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        found = []
-        for task, first, second in ORDER:
-            pair = [result.one(task=task, model=model) for model in (first, second)]
-            sentence = _claim(task, first, second).sentence
-            found.append(verdict(sentence, pair, lambda p=pair, t=task: _first_leads(p, t)))
-        return found
 
     def draw(self, result: Result) -> Figure:
         tasks = (*_arena(result.profile), LANGUAGE)
@@ -123,23 +94,6 @@ class DsfTable1(Experiment):
 
 def _arena(profile: str) -> tuple[str, ...]:
     return (*ARENA, "byte text") if profile == "paper" else ARENA
-
-
-def _claim(task: str, first: str, second: str) -> Claim:
-    words = "has a lower perplexity" if task == LANGUAGE else "is more accurate"
-    measure = {"measure": metric("perplexity"), "less": True} if task == LANGUAGE else {}
-    return Claim(
-        id=f"{kebab(task)}/{kebab(first)}-ahead-of-{kebab(second)}",
-        sentence=f"{task}: {NAMES.get(first, first)} {words} than {NAMES[second]}",
-        test=Ahead(a={"task": task, "model": first}, b={"task": task, "model": second}, **measure),
-        why="no further control: models on one task",
-    )
-
-
-def _first_leads(pair: list[Outcome | None], task: str) -> tuple[bool, str]:
-    first, second = (mean(one.values(_measure(task))) for one in pair if one is not None)
-    leads = first < second if task == LANGUAGE else first > second
-    return leads, f"{_measure(task)} {first:.3f} against {second:.3f}"
 
 
 def _measure(task: str) -> str:

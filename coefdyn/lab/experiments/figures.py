@@ -28,6 +28,7 @@ __all__ = [
     "draw_plateau",
     "empty_figure",
     "grouped_points",
+    "leaks",
     "legend_entries",
     "new_figure",
     "scatter_outcome",
@@ -274,3 +275,13 @@ def scatter_outcome(
         axes.plot([x0, x], [y0, y], "-", color=color, linewidth=0.6, alpha=0.4)
         axes.plot([x], [y], marker, color=color, markersize=4, alpha=0.7, zorder=4.5)
     axes.plot([x0], [y0], marker, color=color, markersize=8, label=label, zorder=5)
+
+
+def leaks(task: str, profile: str) -> bool:
+    """Return whether runs of this task were made on the withdrawn text; no figure shows them.
+
+    Args:
+        task: facet of a variant.
+        profile: of the runs; at the paper's size language is another text.
+    """
+    return task == "language" and profile != "paper"

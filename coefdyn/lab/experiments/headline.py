@@ -12,11 +12,11 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab import arguments as given
 from coefdyn.lab.experiments import rule2
@@ -27,10 +27,16 @@ from coefdyn.lab.experiments.figures import grouped_points, new_figure
 from coefdyn.lab.experiments.headline_claim import Headline
 from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.headline_runs import GROUPS, SEEDS
-from coefdyn.lab.experiments.plan import STANDARD, Plan
-from coefdyn.lab.experiments.registration import changed_since
+from coefdyn.lab.experiments.plan import STANDARD, AnyPlan, Plan
+from coefdyn.lab.experiments.registration import (
+    Registered,
+    changed_since,
+    digest,
+    registered_in,
+    registration,
+)
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict, core_hours
-from coefdyn.lab.training import RunOptions
+from coefdyn.lab.training import ResultFile, RunOptions
 from coefdyn.options import check_choice
 
 if TYPE_CHECKING:
@@ -79,8 +85,20 @@ class Group(Experiment):
             )  # fmt: skip
         return found
 
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        return []
+    def registrations(self) -> dict[str, str]:
+        """Id -> digest of every registered claim, as it stands now."""
+        return {one.id: digest(one, self.plan(STANDARD)) for one in self.registered_claims()}
+
+    def registered(self, result: Result) -> Registered | None:
+        """Claims registered before the first run of a result; None where its records lack them."""
+        return registered_in(result.records, self.id)
+
+    def _labels(
+        self, profile: str, plan: AnyPlan, results: ResultFile | None
+    ) -> Callable[[str], dict[str, Any]]:
+        labels = super()._labels(profile, plan, results)
+        first = registration({self.id: self.registrations()}, results)
+        return lambda key: {**labels(key), **first}
 
     def draw(self, result: Result) -> Figure:
         """Accuracy of every finished variant, a point per seed."""

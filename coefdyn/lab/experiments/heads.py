@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import accuracy_by_place
-from coefdyn.lab.experiments.claim import Ahead, Claim, Par, Reaches
 from coefdyn.lab.experiments.dsf_mqar import (
     LEARNING_RATES,
     attention,
@@ -21,10 +20,7 @@ from coefdyn.lab.experiments.dsf_mqar import (
 )
 from coefdyn.lab.experiments.dsf_standard import (
     LINEAR,
-    ON_PAR,
     SOFTMAX,
-    SOLVED,
-    STEP,
     standard_task,
 )
 from coefdyn.lab.experiments.figures import (
@@ -42,7 +38,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.tasks import MqarConfig
 
 if TYPE_CHECKING:
@@ -71,14 +67,10 @@ class Heads(Experiment):
         "64 pairs in 512 tokens, d = 128, four times the channels."
     )
 
-    reading = Reading(
+    reading = (
         "Eight heads of four key channels solve the task, as one head of 32 does with eight times "
         "their state, and recall more than one head of four. So recall followed the key channels "
-        "of all heads together, and not the state.",
-        held="heads/8-above-one",
-        not_held="heads/4-as-one heads/8-as-one",
-        undecided="heads/2-as-one",
-        no_test="heads/one-wide",
+        "of all heads together, and not the state."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -94,52 +86,6 @@ class Heads(Experiment):
             weight_decays=(0.1,),
             seeds=(0, 1),
         )
-
-    def registered_claims(self) -> list[Claim]:
-        return [
-            Claim(
-                id="heads/one-wide",
-                sentence="n = 32: one head is more accurate than eight, whose state is an eighth",
-                test=Ahead(a=_at(LINEAR, 32, 1), b=_at(LINEAR, 32, 8), by=STEP),
-                control=Reaches(a=_at(SOFTMAX, 32, 8), bound=SOLVED),
-                why="softmax attention with eight heads of four channels solves the task, so heads "
-                "so narrow are no obstacle by themselves",
-            ),
-            *(
-                Claim(
-                    id=f"heads/{heads}-as-one",
-                    sentence=f"one size of state: {heads} heads of four channels recall as much as "
-                    "one",
-                    test=Par(a=_at(LINEAR, 4 * heads, heads), b=_at(LINEAR, 4, 1), within=ON_PAR),
-                    why="both have to have learned; the state of each is 4 x 64 numbers",
-                )
-                for heads in (2, 4, 8)
-            ),
-            Claim(
-                id="heads/8-above-one",
-                sentence="one size of state: eight heads of four channels recall more than one",
-                test=Ahead(a=_at(LINEAR, 32, 8), b=_at(LINEAR, 4, 1), by=STEP),
-                why="the opposite of the last one, so that either can hold",
-                against=True,
-            ),
-        ]
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        wide, narrow, single = (
-            result.one(**_at(LINEAR, n, heads)) for n, heads in ((32, 1), (32, 8), (4, 1))
-        )
-        return [
-            verdict(
-                "n = 32: one head is more accurate than eight, whose state is an eighth",
-                [wide, narrow],
-                lambda: _compare(wide, narrow, STEP),
-            ),
-            verdict(
-                "one size of state: eight heads of four channels recall more than one",
-                [narrow, single],
-                lambda: _compare(narrow, single, STEP),
-            ),
-        ]
 
     def draw(self, result: Result) -> Figure:
         """Against n, a line per number of heads; the same models against the size of the state."""
@@ -196,12 +142,6 @@ def _variant(model: str, n: int, heads: int, profile: str) -> Variant:
     network = attention(MIXERS[model], width, scale * n // heads, 0 if paper else 4, **options)
     network = replace(network, options={**network.options, "n_heads": heads})  # type: ignore[dict-item]
     return Variant(facets=_at(model, n, heads), task=task(), model=network)
-
-
-def _compare(a: Outcome | None, b: Outcome | None, by: float) -> tuple[bool, str]:
-    assert a is not None
-    assert b is not None, "a claim is tested on finished outcomes"
-    return a.accuracy > b.accuracy + by, f"{a.accuracy:.3f} against {b.accuracy:.3f}"
 
 
 EXPERIMENT = Heads()

@@ -91,7 +91,7 @@ class Plan(AnyPlan):
         train: optimiser settings; learning rate and weight decay are replaced by the sweep.
         learning_rates, weight_decays: the sweep; the best pair per variant is shown.
         seeds: repetitions of everything.
-        again: variant name -> further seeds of that variant alone; see ``second_look``.
+        again: variant name -> further seeds of that variant alone; see ``ledger``.
         pilot: these seeds try the sweep, and the others only the setting that the pilot's
             validation sequences chose; None: every seed tries all of it.
         until_solved: the pilot tries its settings in turn, in the sweep's order, and ends with the

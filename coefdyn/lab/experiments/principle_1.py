@@ -16,10 +16,9 @@ from torch.nn import functional
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Claim, Finding, Test
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import STANDARD, AnyPlan
-from coefdyn.lab.experiments.result import HELD, NOT_HELD, NOT_RUN, Reading, Result, Verdict
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.training import Progress, RunOptions
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lab.training.results import config_key
@@ -37,12 +36,6 @@ SOFTMAX, FUSED, RECURRENT = (
 )
 DESIGNS = (SOFTMAX, FUSED, RECURRENT)
 HEADS, KEY_DIM = 4, 64
-#: id, sentence, design, and the exponents p of time ~ L^p that agree with it
-CLAIMS = (
-    ("time/softmax-matrix", "softmax as a whole matrix takes quadratic time", SOFTMAX, 1.6, 2.6),
-    ("time/softmax-fused", "softmax in a fused kernel takes quadratic time", FUSED, 1.6, 2.6),
-    ("time/decay-chunks", "a scalar decay in chunks takes linear time", RECURRENT, 0.6, 1.4),
-)
 
 Work = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
@@ -147,27 +140,6 @@ def measure(timing: Timing, device: torch.device) -> dict[str, Any]:
     }
 
 
-@dataclass(frozen=True)
-class Grows(Test):
-    """The time of a design grows as L^p with low < p < high, fitted draw by draw."""
-
-    design: str
-    low: float
-    high: float
-
-    @property
-    def words(self) -> str:
-        return f"exponent of the time of ({self.design}) between {self.low:g} and {self.high:g}"
-
-    def judge(self, result: Result) -> Finding:
-        slopes = _slopes(result, self.design)
-        if len(slopes) < rule.MIN_SEEDS:
-            return Finding(rule.NOT_RUN, f"{self.design}: {len(slopes)} draws")
-        middle, half = (self.low + self.high) / 2, (self.high - self.low) / 2
-        status = rule.inside(rule.t_interval([slope - middle for slope in slopes]), half)
-        return Finding(status, f"p = {rule.t_interval(slopes)} ({len(slopes)} draws)")
-
-
 class Principle1(Experiment):
     id = "principle-1"
     title = "Quadratic time without a recurrent form, linear time with one"
@@ -179,10 +151,9 @@ class Principle1(Experiment):
         "the identity readout run chunk by chunk. The paper times FlashAttention-2 and SSD. "
         "Standard: up to 16384 tokens, seven repeats of four draws."
     )
-    reading = Reading(
+    reading = (
         "Softmax attention took quadratic time, as a whole matrix and in a fused kernel, and a "
-        "scalar decay computed in chunks took linear time.",
-        held="time/softmax-matrix time/softmax-fused time/decay-chunks",
+        "scalar decay computed in chunks took linear time."
     )
 
     def plan(self, profile: str) -> TimingPlan:
@@ -193,13 +164,6 @@ class Principle1(Experiment):
         if profile == STANDARD:
             return TimingPlan(lengths=lengths, repeats=7, seeds=(0, 1, 2, 3))
         return TimingPlan(lengths=lengths, repeats=3 if profile == "live" else 5)
-
-    def registered_claims(self) -> list[Claim]:
-        why = "the two kinds are timed in one run, on the same machine"
-        return [
-            Claim(id=id_, sentence=sentence, test=Grows(design, low, high), why=why)
-            for id_, sentence, design, low, high in CLAIMS
-        ]
 
     def run(
         self,
@@ -219,12 +183,11 @@ class Principle1(Experiment):
         plan = self._plan(profile, seeds)
         file = None if out is None else self.file(profile, out)
         found = {} if file is None else {one["key"]: one for one in file.records()}
-        registered = self._registration(profile, file)
         runs = [timing for _, timing in plan.runs()]
         with Progress(len(runs), "timing", options.progress) as bar:
             for done, timing in enumerate(runs, start=1):
                 if timing.key not in found:
-                    labels = {"experiment": self.id, "profile": profile, **registered}
+                    labels = {"experiment": self.id, "profile": profile}
                     found[timing.key] = {**_measured(timing, place), **labels}
                     if file is not None:
                         file.append(found[timing.key])
@@ -262,18 +225,6 @@ class Principle1(Experiment):
         title = "time ~ $L^p$, and the 90 % interval of the mean p over draws" if judged else None
         drawn.legend(handles=handles, title=title, loc="outside lower center", fontsize="small")
         return drawn
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        growth = {design: _growth(_points(result, design)) for design in DESIGNS}
-
-        def judged(claim: str, design: str, low: float, high: float) -> Verdict:
-            slope = growth[design]
-            if slope is None:
-                return Verdict(claim, NOT_RUN, "")
-            status = HELD if low <= slope <= high else NOT_HELD
-            return Verdict(claim, status, f"time grows as L^{slope:.2f} over the longer half")
-
-        return [judged(*claim) for _, *claim in CLAIMS]
 
 
 def _measured(timing: Timing, device: torch.device) -> dict[str, Any]:

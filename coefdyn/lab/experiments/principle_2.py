@@ -7,15 +7,11 @@ identity with eta = 1 and with a floored row sum beside it: what it loses there 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, kebab
 from coefdyn.lab.experiments.figures import SHARE, legend_entries, new_figure, scatter_outcome
-from coefdyn.lab.experiments.measure import Measure, accuracy, diagnostic
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -28,7 +24,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.tasks import (
     FuzzyRecallConfig,
     MemorizationConfig,
@@ -55,12 +51,9 @@ __all__ = [
 
 READOUTS = ("exp", "softplus", "relu", "identity")
 DIAGNOSTICS = ("near_zero_fraction", "large_fraction", "large_to_near_zero")
-#: a difference in the near-zero fraction that counts as one
-STEP = 0.02
 #: the controls of the standard profile: the identity without a row sum that may vanish
 CONTROLS = {"identity, eta = 1": "one", "identity, floored": "floored"}
 POINTWISE = READOUTS[:3]
-NEAR, LARGE = diagnostic("near_zero_fraction"), diagnostic("large_fraction")
 
 
 def tasks_of(profile: str) -> dict[str, TaskConfig]:
@@ -134,28 +127,6 @@ def standard_variant(name: str, readout: str) -> Variant:
     return readout_variant(name, task, readout, STANDARD)
 
 
-def all_ahead(
-    task: str,
-    first: Sequence[str],
-    second: Sequence[str],
-    by: float = 0.0,
-    measure: Measure = accuracy,
-) -> Every:
-    """Each readout of the first list exceeds each of the second on a task."""
-    return Every(
-        tuple(
-            Ahead(
-                a={"task": task, "readout": a},
-                b={"task": task, "readout": b},
-                by=by,
-                measure=measure,
-            )
-            for a in first
-            for b in second
-        )
-    )
-
-
 def near_zero_set(readout: str, epsilon: float = 1e-3, reach: float = 10.0) -> float:
     """Length of {x in [-reach, reach] : abs(phi(x)) <= epsilon}: Figure 2's right panel, bounded.
 
@@ -184,19 +155,12 @@ class Principle2(Experiment):
         "most 3000, 4000 and 1000 steps, and the identity with eta = 1 and with a floored row "
         "sum."
     )
-    reading = Reading(
+    reading = (
         "The zero set orders the raw coefficients near zero on all three tasks: next to none under "
         "the identity, more under exp and softplus, most under ReLU. The row sum makes zeros of "
         "its own, most of all under exp, which after division has more of them than ReLU on "
         "recall. Accuracy follows neither count: ReLU is behind exp on copying and on recall, and "
-        "most of what the identity loses on memorization and copying it loses to its row sum.",
-        held="selective-copying/row-sum-cost selective-copying/near-zero-order "
-        "fuzzy-recall/row-sum-cost memorization/identity-worst "
-        "memorization/row-sum-cost memorization/near-zero-order",
-        not_held="selective-copying/relu-accuracy fuzzy-recall/near-zero-order "
-        "fuzzy-recall/relu-accuracy fuzzy-recall/relu-large memorization/relu-large",
-        undecided="selective-copying/relu-large fuzzy-recall/identity-worst",
-        no_test="selective-copying/identity-worst memorization/relu-accuracy",
+        "most of what the identity loses on memorization and copying it loses to its row sum."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -218,9 +182,6 @@ class Principle2(Experiment):
             weight_decays=WEIGHT_DECAYS if profile == "paper" else (0.0,),
             seeds=(0, 1) if profile == "quick" else (0,),
         )
-
-    def registered_claims(self) -> list[Claim]:
-        return [claim for task in tasks_of(STANDARD) for claim in _claims_of(task)]
 
     def draw(self, result: Result) -> Figure:
         tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
@@ -249,127 +210,6 @@ class Principle2(Experiment):
                 bounds = SHARE if quantity == "near_zero_fraction" else (least, math.inf)
                 scatter_outcome(axes, place, xs, outcome, words, bounds=bounds)
         axes.set(ylabel="test accuracy", ylim=(-0.03, 1.05))
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        found = []
-        for task in tasks_of(result.profile):
-            outcomes = [result.one(task=task, readout=readout) for readout in READOUTS]
-            found += [
-                verdict(
-                    f"{task}: readouts with more coefficients near zero are at least as accurate",
-                    outcomes,
-                    lambda o=outcomes: _goes_with(o, lambda one: _mean(one, "near_zero_fraction")),
-                ),
-                verdict(
-                    f"{task}: the identity, whose zero set is a point, does worst",
-                    outcomes,
-                    lambda o=outcomes: _identity_last(o),
-                ),
-                verdict(
-                    f"{task}: the larger the theoretical set, the more coefficients near zero",
-                    outcomes,
-                    lambda o=outcomes: _theory_orders(o),
-                ),
-                verdict(
-                    f"{task}: readouts with more coefficients near zero put no fewer in [0.9, 1]",
-                    outcomes,
-                    lambda o=outcomes: _selects_too(o),
-                ),
-            ]
-        return found
-
-
-def _claims_of(task: str) -> list[Claim]:
-    identity, bare = ("identity",), ("identity, eta = 1",)
-    alone = "no further control: eta = 1 has no poles, and nothing else differs"
-    return [
-        Claim(
-            id=f"{kebab(task)}/identity-worst",
-            sentence=f"{task}: the identity, whose zero set is a point, does worst",
-            test=all_ahead(task, POINTWISE, identity),
-            control=all_ahead(task, POINTWISE, bare),
-            why="it is still worst with eta = 1, so its row sum is not the reason",
-        ),
-        Claim(
-            id=f"{kebab(task)}/row-sum-cost",
-            sentence=f"{task}: its row sum costs the identity at least 0.1 of accuracy",
-            test=all_ahead(task, bare, identity, by=0.1),
-            why="a claim of ours, on a confound of the source's figure",
-        ),
-        Claim(
-            id=f"{kebab(task)}/near-zero-order",
-            sentence=f"{task}: a larger theoretical set goes with more coefficients near zero",
-            test=Every(
-                (
-                    all_ahead(task, POINTWISE, bare, STEP, NEAR),
-                    all_ahead(task, ("relu",), ("exp",), STEP, NEAR),
-                )
-            ),
-            why=f"{alone}; exp and softplus, whose sets are equal to .0005, are not compared",
-        ),
-        Claim(
-            id=f"{kebab(task)}/relu-accuracy",
-            sentence=f"{task}: ReLU, with most coefficients near zero, is at least as accurate as "
-            "exp",
-            test=all_ahead(task, ("relu",), ("exp",), -STEP),
-            why="no control: the pair differs in the readout alone",
-        ),
-        Claim(
-            id=f"{kebab(task)}/relu-large",
-            sentence=f"{task}: ReLU, with most coefficients near zero, puts no fewer in [0.9, 1] "
-            "than exp",
-            test=all_ahead(task, ("relu",), ("exp",), -0.001, LARGE),
-            why="no control: the pair differs in the readout alone",
-        ),
-    ]
-
-
-def _mean(outcome: Outcome, name: str) -> float:
-    values = outcome.diagnostic(name)
-    return sum(values) / len(values)
-
-
-def _goes_with(outcomes: list[Outcome], amount) -> tuple[bool, str]:  # type: ignore[no-untyped-def]
-    """No pair where clearly more near-zeros come with clearly (0.02) less accuracy."""
-    words = [
-        f"{one.variant.facets['readout']} {amount(one):.2f}/{one.accuracy:.3f}" for one in outcomes
-    ]
-    holds = not any(
-        amount(a) > amount(b) + STEP and a.accuracy < b.accuracy - 0.02
-        for a in outcomes
-        for b in outcomes
-    )
-    return holds, "near-zero fraction/accuracy: " + ", ".join(words)
-
-
-def _selects_too(outcomes: list[Outcome]) -> tuple[bool, str]:
-    """No pair where clearly more near-zeros come with fewer large coefficients."""
-    near = [_mean(one, "near_zero_fraction") for one in outcomes]
-    large = [_mean(one, "large_fraction") for one in outcomes]
-    words = [
-        f"{one.variant.facets['readout']} {a:.2f}/{b:.4f}"
-        for one, a, b in zip(outcomes, near, large, strict=True)
-    ]
-    shares = list(zip(near, large, strict=True))
-    holds = not any(a > c + STEP and b < d for a, b in shares for c, d in shares)
-    return holds, "near-zero fraction/fraction in [0.9, 1]: " + ", ".join(words)
-
-
-def _identity_last(outcomes: list[Outcome]) -> tuple[bool, str]:
-    *others, identity = outcomes
-    words = f"identity {identity.accuracy:.3f}, next {min(one.accuracy for one in others):.3f}"
-    return identity.accuracy < min(one.accuracy for one in others), words
-
-
-def _theory_orders(outcomes: list[Outcome]) -> tuple[bool, str]:
-    order = sorted(outcomes, key=lambda one: near_zero_set(one.variant.facets["readout"]))
-    found = [_mean(one, "near_zero_fraction") for one in order]
-    words = [
-        f"{one.variant.facets['readout']} {share:.2f}"
-        for one, share in zip(order, found, strict=True)
-    ]
-    rising = all(a <= b + STEP for a, b in pairwise(found))
-    return rising, "in theory's order: " + ", ".join(words)
 
 
 EXPERIMENT = Principle2()

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Guess, Reaches, kebab
 from coefdyn.lab.experiments.figures import draw_plateau, grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
@@ -25,7 +24,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.tasks import NoisyRecallConfig
 from coefdyn.lab.training import TrainConfig
 
@@ -35,12 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["EXPERIMENT", "claims", "figure", "load", "run"]
 
 READOUTS = ("exp", "softplus", "relu")
-#: the paper says "positional embedding" only; rotary is MAD's, learned is ours and quick only
-EMBEDDINGS = ("rotary", "learned")
-#: accuracy from which on a task counts as solved here
-SOLVED = 0.95
-#: a mean difference in accuracy that counts as one
-MARGIN = 0.1
 #: the standard profile: what gives positions (A, embedding, convolution) -> its name
 SOURCES: dict[str, tuple[str, str, int]] = {
     "nothing": ("identity", "none", 0),
@@ -73,18 +66,12 @@ class Principle3(Experiment):
         "embedding, 600 steps. Standard: the quick task and model, up to 6000 steps, "
         "also one layer and a short convolution."
     )
-    reading = Reading(
+    reading = (
         "A decay gives exp the positions that the task needs, and so does a short convolution with "
         "A = I; with a decay softplus gets from 0.63 to 0.88, and ReLU gains little. But "
         "two layers with A = I find part of the order alone: exp and softplus are well above "
         "chance and ReLU nearly solves the task. And not every readout solves it with positions, "
-        "in 6000 steps.",
-        held="positions/decay-gains-exp positions/decay-gains-softplus one-layer/decay-gains "
-        "one-layer/convolution-gains positions/convolution-solves",
-        not_held="positions/decay-solves positions/learned-embedding-solves "
-        "positions/rotary-solves positions/none-exp positions/none-softplus "
-        "positions/decay-gains-relu one-layer/none",
-        undecided="positions/none-relu",
+        "in 6000 steps."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -156,86 +143,6 @@ class Principle3(Experiment):
             model=replace(one.model, layers=int(layers), options=options),
         )
 
-    def registered_claims(self) -> list[Claim]:
-        def at(readout: str, source: str, layers: str = "2") -> dict[str, str]:
-            return {"readout": readout, "layers": layers, "positions": source}
-
-        theorem = Reaches(a=at("exp", "nothing", "1"), bound=SOLVED, less=True)
-        why = "one layer with A = I and no embedding sees which tokens came before, not their order"
-        solved = [
-            Claim(
-                id=f"positions/{kebab(source)}-solves",
-                sentence=f"{words} solves the task with every readout",
-                test=Every(tuple(Reaches(a=at(phi, source), bound=SOLVED) for phi in READOUTS)),
-                control=theorem,
-                why=why,
-            )
-            for words, source in (
-                ("A other than I, without embedding,", "decay"),
-                ("A = I with learned positions", "learned embedding"),
-                ("A = I with rotary positions", "rotary"),
-            )
-        ]
-        chance = [
-            Claim(
-                id=f"positions/none-{phi}",
-                sentence=f"A = I without embedding, {phi}: no better than the most frequent value",
-                test=Guess(a=at(phi, "nothing")),
-                control=theorem,
-                why=why,
-            )
-            for phi in READOUTS[:2]
-        ]
-        partly = Claim(
-            id="positions/none-relu",
-            sentence="A = I without embedding, ReLU: better than the most frequent value, "
-            "not solved",
-            test=Every(
-                (
-                    Guess(a=at("relu", "nothing"), beats=True),
-                    Reaches(a=at("relu", "nothing"), bound=SOLVED, less=True),
-                )
-            ),
-            control=Reaches(a=at("relu", "nothing", "1"), bound=SOLVED, less=True),
-            why=why,
-        )
-        gains = [
-            Claim(
-                id=f"positions/decay-gains-{phi}",
-                sentence=f"without embedding, {phi}: A other than I gains more than {MARGIN} over "
-                "A = I",
-                test=Ahead(a=at(phi, "decay"), b=at(phi, "nothing"), by=MARGIN),
-                why="no further control: the pair differs in A alone",
-            )
-            for phi in READOUTS
-        ]
-        shallow = [
-            Claim(
-                id=f"one-layer/{source}-gains",
-                sentence=f"one layer, exp: {source} gains more than {MARGIN} over A = I without "
-                "embedding",
-                test=Ahead(a=at("exp", source, "1"), b=at("exp", "nothing", "1"), by=MARGIN),
-                control=theorem,
-                why=why,
-            )
-            for source in ("decay", "convolution")
-        ]
-        remark = Claim(
-            id="positions/convolution-solves",
-            sentence="a short convolution gives positions with A = I: it solves the task with exp",
-            test=Reaches(a=at("exp", "convolution"), bound=SOLVED),
-            control=theorem,
-            why=why,
-        )
-        unordered = Claim(
-            id="one-layer/none",
-            sentence="one layer, A = I without embedding, exp: no better than the most frequent "
-            "value",
-            test=Guess(a=at("exp", "nothing", "1")),
-            why="no control: what order-blind counts are worth is measured here",
-        )
-        return [*solved, *chance, partly, *gains, *shallow, unordered, remark]
-
     def draw(self, result: Result) -> Figure:
         if result.profile == STANDARD:
             return _draw_standard(result)
@@ -263,55 +170,6 @@ class Principle3(Experiment):
         axes.set_title(f"Noisy in-context recall ({result.profile} profile)", loc="left")
         return drawn
 
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        return [
-            *self._solved(result),
-            *(self._unsolved(result, phi) for phi in READOUTS),
-            *(self._gain(result, phi) for phi in READOUTS),
-        ]
-
-    def _solved(self, result: Result) -> list[Verdict]:
-        cases = [("constant", "none", "A other than I, without embedding,")]
-        cases += [("identity", kind, f"A = I with {kind} positions") for kind in EMBEDDINGS]
-        found = []
-        for evolution, position, words in cases:
-            outcomes = [
-                result.one(readout=phi, evolution=evolution, position=position) for phi in READOUTS
-            ]
-            claim = f"{words} solves the task with every readout (accuracy >= {SOLVED})"
-            found.append(verdict(claim, outcomes, lambda o=outcomes: _all_solved(o)))
-        return found
-
-    def _unsolved(self, result: Result, readout: str) -> Verdict:
-        outcome = result.one(readout=readout, evolution="identity", position="none")
-        plateau = frequent_value_accuracy(result.variants[0].task)
-        bound = plateau + MARGIN
-        if readout == "relu":
-            claim = "A = I without embedding, ReLU: better than the most frequent value, not solved"
-        else:
-            claim = f"A = I without embedding, {readout}: no better than the most frequent value"
-
-        def test() -> tuple[bool, str]:
-            assert outcome is not None, "verdict calls the test only with every outcome there"
-            above = outcome.accuracy > bound
-            holds = above and outcome.accuracy < SOLVED if readout == "relu" else not above
-            return holds, f"{outcome.accuracy:.3f}; most frequent value {plateau:.3f} + {MARGIN}"
-
-        return verdict(claim, [outcome], test)
-
-    def _gain(self, result: Result, readout: str) -> Verdict:
-        pair = [
-            result.one(readout=readout, evolution=evolution, position="none")
-            for evolution in ("constant", "identity")
-        ]
-
-        def test() -> tuple[bool, str]:
-            decaying, constant = (outcome.accuracy for outcome in pair)
-            return decaying - constant >= MARGIN, f"{decaying:.3f} against {constant:.3f}"
-
-        claim = f"Without embedding, {readout}: A other than I gains at least {MARGIN} over A = I"
-        return verdict(claim, pair, test)
-
 
 def _draw_standard(result: Result) -> Figure:
     """One group per readout and depth, one colour per source of positions.
@@ -331,11 +189,6 @@ def _draw_standard(result: Result) -> Figure:
     grouped_points(axes, names, series, controls=controls)
     axes.set_title("Noisy in-context recall (standard)", loc="left")
     return drawn
-
-
-def _all_solved(outcomes: list[Outcome]) -> tuple[bool, str]:
-    words = [f"{one.variant.facets['readout']} {one.accuracy:.3f}" for one in outcomes]
-    return all(one.accuracy >= SOLVED for one in outcomes), ", ".join(words)
 
 
 EXPERIMENT = Principle3()

@@ -6,11 +6,9 @@ A little over 400 lines: models, claims and both figures share the names of thei
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Some, kebab
 from coefdyn.lab.experiments.figures import (
     PALETTE,
     draw_band,
@@ -19,7 +17,6 @@ from coefdyn.lab.experiments.figures import (
     legend_entries,
     new_figure,
 )
-from coefdyn.lab.experiments.measure import Measure, accuracy
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
     STANDARD,
@@ -32,7 +29,7 @@ from coefdyn.lab.experiments.plan import (
     standard_training,
 )
 from coefdyn.lab.experiments.principle_2 import tasks_of, trained_for
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.experiments.rule import MIN_SEEDS
 from coefdyn.lab.tasks import (
     FuzzyRecallConfig,
@@ -64,8 +61,6 @@ DESIGNS: dict[tuple[str, str], dict[str, Any]] = {
 #: what the chapter trains while it is read
 SHOWN = (("scalar", "Mamba-2"), ("Householder, k", "beta = 2"))
 STRUCTURES = tuple(dict.fromkeys(structure for structure, _ in DESIGNS))
-#: a loss in accuracy from one structure to a richer one that is still no loss
-TOLERANCE = 0.02
 #: the standard profile's designs: every structure with its better known parameters, beta both
 #: ways, and the nested ladder I < scalar < scaled Householder
 LADDER: dict[str, dict[str, Any]] = {
@@ -82,9 +77,6 @@ LADDER: dict[str, dict[str, Any]] = {
 #: task -> diagnostics. Parity of 40 bits needs no state that flips, since a count of 40 can be
 #: read off an average; longer texts show what was learned
 AT_LENGTH = {"parity": ("longer",)}
-BEYOND = Measure(
-    "accuracy at four times the length", lambda outcome: outcome.diagnostic("accuracy", "longer")
-)
 
 
 def standard_tasks() -> dict[str, TaskConfig]:
@@ -111,23 +103,14 @@ class Principle4(Experiment):
         " the scaled Householder (Gated DeltaNet with negative eigenvalues), which contains the "
         "scalar and the Householder; at most 3000 steps."
     )
-    reading = Reading(
+    reading = (
         "That more transformations give more accuracy did not show on any of the four tasks. How a "
         "structure gets its parameters does matter on copying and recall, where a reflection of "
         "full strength at every step fails. Parity of 40 bits is learned with every structure, "
         "because 40 bits can be counted; on texts four times as long the designs whose steps "
         "reflect stay right at 85 to 99 bits in 100 and the others guess. No design gets beyond "
         "the sign of a product of S3. Copying is solved with every structure, with A = I after "
-        "the most steps, and on recall no design is ahead of A = I.",
-        held="selective-copying/parameters fuzzy-recall/parameters",
-        not_held="parity/diagonal s3/householder-z fuzzy-recall/householder-z "
-        "parity/negative-eigenvalue",
-        undecided="parity/householder s3/ladder s3/diagonal s3/householder s3/parameters "
-        "fuzzy-recall/ladder fuzzy-recall/diagonal fuzzy-recall/householder "
-        "parity/longer-texts",
-        no_test="parity/ladder parity/householder-z parity/parameters selective-copying/ladder "
-        "selective-copying/diagonal selective-copying/householder "
-        "selective-copying/householder-z",
+        "the most steps, and on recall no design is ahead of A = I."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -162,92 +145,6 @@ class Principle4(Experiment):
             train=None,
             diagnostics=AT_LENGTH.get(task, ()),
         )
-
-    def registered_claims(self) -> list[Claim]:
-        def at(task: str, design: str) -> dict[str, str]:
-            return {"task": task, "design": design}
-
-        alone = "no further control: the pair differs in A_t alone"
-        nested = "each of these structures contains the one before it"
-        found = []
-        for task in standard_tasks():
-            steps = (("scalar", "identity"), ("scaled Householder", "scalar"))
-            found += [
-                Claim(
-                    id=f"{kebab(task)}/ladder",
-                    sentence=f"{task}: up the nested ladder I, scalar, scaled Householder accuracy "
-                    "never falls",
-                    test=Every(
-                        tuple(Ahead(a=at(task, a), b=at(task, b), by=-TOLERANCE) for a, b in steps)
-                    ),
-                    why=nested,
-                ),
-                Claim(
-                    id=f"{kebab(task)}/diagonal",
-                    sentence=f"{task}: diagonal is more accurate than scalar",
-                    test=Ahead(a=at(task, "diagonal"), b=at(task, "scalar"), by=TOLERANCE),
-                    why=alone,
-                ),
-                Claim(
-                    id=f"{kebab(task)}/householder",
-                    sentence=f"{task}: Householder with k is more accurate than diagonal",
-                    test=Ahead(a=at(task, "Householder, k"), b=at(task, "diagonal"), by=TOLERANCE),
-                    why=alone,
-                ),
-                Claim(
-                    id=f"{kebab(task)}/householder-z",
-                    sentence=f"{task}: Householder with z is more accurate than with k",
-                    test=Ahead(
-                        a=at(task, "Householder, z"), b=at(task, "Householder, k"), by=TOLERANCE
-                    ),
-                    why=alone,
-                ),
-                Claim(
-                    id=f"{kebab(task)}/parameters",
-                    sentence=f"{task}: the parameterisation matters: some pair within a structure "
-                    "differs by more than 0.05",
-                    test=Some(
-                        tuple(
-                            Ahead(a=at(task, a), b=at(task, b), by=0.05)
-                            for pair in (
-                                ("Householder, k", "Householder, k, beta = 2"),
-                                ("diagonal", "diagonal, GLA"),
-                            )
-                            for a, b in (pair, pair[::-1])
-                        )
-                    ),
-                    why="paired by seed: not the largest of several differences of means",
-                ),
-            ]
-        flips = [
-            Claim(
-                id=f"parity/{name}",
-                sentence=sentence,
-                test=Every(
-                    (
-                        Reaches(a=at("parity", "Householder, z"), bound=0.9, measure=measure),
-                        Reaches(a=at("parity", "scalar"), bound=0.9, less=True, measure=measure),
-                        Reaches(a=at("parity", "diagonal"), bound=0.9, less=True, measure=measure),
-                    )
-                ),
-                why=alone,
-            )
-            for name, measure, sentence in (
-                (
-                    "negative-eigenvalue",
-                    accuracy,
-                    "parity needs an eigenvalue below 0: a Householder with learned beta in (0, 2) "
-                    "solves it, a decay does not",
-                ),
-                (
-                    "longer-texts",
-                    BEYOND,
-                    "parity of texts four times as long as those of the training: a Householder "
-                    "with learned beta in (0, 2) still solves it, a decay does not",
-                ),
-            )
-        ]
-        return [*found, *flips]
 
     def _variant(self, name: str, structure: str, parameters: str, profile: str) -> Variant:
         task = (standard_tasks() if name == "parity" else tasks_of(profile))[name]
@@ -294,25 +191,6 @@ class Principle4(Experiment):
             grouped_points(axes, STRUCTURES, series)
             axes.set_title(f"{task} ({result.profile} profile)", loc="left")
         return drawn
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        found = []
-        for task in TASKS:
-            every = [result.one(task=task, structure=s, parameters=p) for s, p in DESIGNS]
-            found += [
-                verdict(
-                    f"{task}: the best of each structure rises from scalar to diagonal to "
-                    "Householder with k to Householder with z",
-                    every,
-                    lambda o=every: _rising(o),
-                ),
-                verdict(
-                    f"{task}: within some structure the parameterisation changes accuracy by 0.05",
-                    every,
-                    lambda o=every: _parameters_matter(o),
-                ),
-            ]
-        return found
 
 
 def beyond_figure(result: Result) -> Figure:
@@ -390,32 +268,6 @@ def _curves(outcome: Outcome) -> tuple[list[int], list[list[float]]]:
 def _in_words(outcome: Outcome) -> str:
     facets = outcome.variant.facets
     return facets.get("design") or f"{facets['structure']}, {facets['parameters']}"
-
-
-def _by_structure(outcomes: list[Outcome]) -> dict[str, list[Outcome]]:
-    return {
-        structure: [one for one in outcomes if one.variant.facets["structure"] == structure]
-        for structure in STRUCTURES
-    }
-
-
-def _rising(outcomes: list[Outcome]) -> tuple[bool, str]:
-    best = {
-        structure: max(one.accuracy for one in group)
-        for structure, group in _by_structure(outcomes).items()
-    }
-    values = list(best.values())
-    words = "; ".join(f"{structure} {value:.3f}" for structure, value in best.items())
-    return all(b >= a - TOLERANCE for a, b in pairwise(values)), words
-
-
-def _parameters_matter(outcomes: list[Outcome]) -> tuple[bool, str]:
-    gaps = {
-        structure: abs(group[0].accuracy - group[1].accuracy)
-        for structure, group in _by_structure(outcomes).items()
-    }
-    words = "; ".join(f"{structure} {gap:.3f}" for structure, gap in gaps.items())
-    return max(gaps.values()) >= 0.05, "difference: " + words
 
 
 EXPERIMENT = Principle4()

@@ -8,7 +8,6 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, kebab
 from coefdyn.lab.experiments.figures import PALETTE, draw_bar, legend_entries, new_figure
 from coefdyn.lab.experiments.measure import Measure, metric
 from coefdyn.lab.experiments.plan import (
@@ -18,7 +17,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.tasks import TaskConfig, TokenTextConfig, WikiTextConfig
 from coefdyn.lab.training import TrainConfig
 from coefdyn.models import language_model_config
@@ -47,8 +46,6 @@ STANDARD_CELLS = (
 #: the control of what is claimed without eps, and where perplexities lie
 CONTROLS = (("mamba2", "one", "1e-5"), ("mamba2", "0.01", "1e-5"))
 POSITIVE = (0.0, math.inf)
-#: a relative difference in perplexity that is none; Table 3's gaps to b = 1 are larger
-ON_PAR = 0.01
 #: the runs read their text, 119 000 tokens, about seventeen times over, and end above their best
 STOPPED = Measure(
     "lowest perplexity on the validation text",
@@ -137,67 +134,6 @@ class Principle5LanguageModel(Experiment):
         model = replace(one.model, options={**one.model.options, **changes})  # type: ignore[dict-item]
         return replace(one, facets={"model": kind, "b": b, "eps": eps}, model=model)
 
-    def registered_claims(self) -> list[Claim]:
-        perplexity = metric("perplexity")
-        pair = "the pair differs in b alone"
-
-        def lower(
-            kind: str, a: str, b: str, by: float = 0.0, eps: str = "1e-5", at: Measure = perplexity
-        ) -> Ahead:
-            first, second = ({"model": kind, "b": x, "eps": eps} for x in (a, b))
-            return Ahead(a=first, b=second, by=by, measure=at, less=True)
-
-        def of_the_source(text: str, when: str, at: Measure) -> list[Claim]:
-            return [
-                *(
-                    Claim(
-                        id=f"{text}/{kebab(MODELS[kind])}-{kebab(b)}",
-                        sentence=f"{when}{MODELS[kind]}: b = {WORDS[b]} gives a lower perplexity "
-                        "than b = 1",
-                        test=lower(kind, b, "one", at=at),
-                        why=f"no further control: {pair}",
-                    )
-                    for kind, b in (
-                        ("mamba2", "inverse_sqrt"),
-                        ("mamba2", "delta"),
-                        ("softmax", "inverse_sqrt"),
-                    )
-                ),
-                Claim(
-                    id=f"{text}/mamba-2-on-par",
-                    sentence=f"{when}Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most 1 "
-                    "higher)",
-                    test=lower("mamba2", "inverse_sqrt", "delta", by=-1.0, at=at),
-                    why=f"no further control: {pair}",
-                ),
-            ]
-
-        return [
-            *of_the_source("language", "", perplexity),
-            Claim(
-                id="language/mamba-2-constant-delta",
-                sentence="Mamba-2: a constant b of Delta's size does as well as Delta (at most 1 "
-                "higher), so Delta's lead is its size",
-                test=lower("mamba2", "0.01", "delta", by=-1.0),
-                why="a claim of ours; 0.01 is the geometric middle of Delta's initial range",
-            ),
-            Claim(
-                id="language/mamba-2-constant",
-                sentence="Mamba-2: b = 0.01 gives a lower perplexity than b = 1",
-                test=lower("mamba2", "0.01", "one", by=1.0),
-                why="a claim of ours",
-            ),
-            Claim(
-                id="language/mamba-2-without-eps",
-                sentence="Mamba-2: without the output norm's eps, b = 0.01 no longer gains over "
-                "b = 1, so the gain is the eps's",
-                test=lower("mamba2", "one", "0.01", by=-1.0, eps="0"),
-                control=lower("mamba2", "0.01", "one", by=1.0),
-                why="with the eps of 1e-5 it gains",
-            ),
-            *of_the_source("language-stopped", "stopped in time, ", STOPPED),
-        ]
-
     def table(self, result: Result) -> list[str]:
         """Perplexity by model and scaling, the paper's beside it."""
         if result.profile == STANDARD:
@@ -230,21 +166,6 @@ class Principle5LanguageModel(Experiment):
         axes.set_ylabel("test perplexity")
         axes.set_title(f"{result.profile} profile", loc="left")
         return drawn
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        found = []
-        for kind, b in (
-            ("mamba2", "inverse_sqrt"),
-            ("mamba2", "delta"),
-            ("softmax", "inverse_sqrt"),
-        ):
-            pair = [result.one(model=kind, b=b), result.one(model=kind, b="one")]
-            claim = f"{MODELS[kind]}: b = {WORDS[b]} gives a lower perplexity than b = 1"
-            found.append(verdict(claim, pair, lambda p=pair: _lower(*p)))
-        pair = [result.one(model="mamba2", b=b) for b in ("inverse_sqrt", "delta")]
-        claim = f"Mamba-2: b = 1/sqrt(n) is on par with b = Delta (at most {ON_PAR:.0%} higher)"
-        found.append(verdict(claim, pair, lambda: _on_par(*pair)))
-        return found
 
 
 def _draw_standard(result: Result) -> Figure:
@@ -280,16 +201,6 @@ def _draw_standard(result: Result) -> Figure:
 def _perplexity(outcome: Outcome) -> float:
     values = outcome.values("perplexity")
     return sum(values) / len(values)
-
-
-def _lower(small: Outcome, large: Outcome) -> tuple[bool, str]:
-    a, b = _perplexity(small), _perplexity(large)
-    return a < b, f"{a:.2f} against {b:.2f}"
-
-
-def _on_par(one: Outcome, other: Outcome) -> tuple[bool, str]:
-    a, b = _perplexity(one), _perplexity(other)
-    return a <= (1 + ON_PAR) * b, f"{a:.2f} against {b:.2f}"
 
 
 EXPERIMENT = Principle5LanguageModel()

@@ -11,17 +11,6 @@ from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
-from coefdyn.lab.experiments.claim import (
-    Ahead,
-    Claim,
-    Diverges,
-    Every,
-    Guess,
-    Reaches,
-    Some,
-    Test,
-    kebab,
-)
 from coefdyn.lab.experiments.figures import PALETTE, draw_plateau, grouped_points, new_figure
 from coefdyn.lab.experiments.plan import (
     LEARNING_RATES,
@@ -35,7 +24,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.tasks import NoisyRecallConfig
 from coefdyn.lab.training import TrainConfig
 
@@ -55,8 +44,6 @@ __all__ = [
 
 READOUTS = ("exp", "softplus", "relu")
 NORMALIZERS = {"one": "$\\eta = 1$", "geometric": "$\\eta_i = 1.05^i$", "row_sum": "row sum"}
-SOLVED = 0.95
-MARGIN = 0.1
 #: of a run that chooses the learning rate, and of one that is judged
 PILOT_STEPS, STEPS = 3000, 12_000
 #: constant of A = c I -> its facet; 1 and .95 are the controls of the standard profile
@@ -78,15 +65,11 @@ class Principle6(Experiment):
         "positions, 12 000 steps of 8 sequences at the learning rate that runs of 3000 chose, and, "
         "for 3000 steps, exp with eta = 1, A = I and A = 0.95 I."
     )
-    reading = Reading(
+    reading = (
         "Under A = 1.05 I, exp with eta = 1 or eta_i = 1.05^i overflowed in the first step, "
         "with every seed; with the row sum it never did. Which of the normalizers that keep "
         "training alive is better stays open: with each of them some seeds solve the task and "
-        "others stop at 0.55 to 0.85.",
-        held="growth/one-fails growth/geometric-fails growth/row-sum-trains growth/one-trains",
-        not_held="growth/row-sum-solves",
-        undecided="growth/geometric-solves growth/geometric-ahead-softplus "
-        "growth/geometric-ahead-relu",
+        "others stop at 0.55 to 0.85."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -149,67 +132,6 @@ class Principle6(Experiment):
             until_solved=False,
         )
 
-    def registered_claims(self) -> list[Claim]:
-        def at(readout: str, normalizer: str, growth: str = "1.05") -> dict[str, str]:
-            return {"readout": readout, "normalizer": normalizer, "A": growth}
-
-        tame: Test = Every(
-            tuple(Diverges(a=at("exp", "one", growth), never=True) for growth in ("1", "0.95"))
-        )
-        fails = [
-            Claim(
-                id=f"growth/{eta}-fails",
-                sentence=f"exp with {words}: training diverges, or learns nothing",
-                test=Some((Diverges(a=at("exp", eta)), Guess(a=at("exp", eta), margin=MARGIN))),
-                control=tame,
-                why="the same design with A = I and A = 0.95 I does not turn NaN, so A does it",
-            )
-            for eta, words in (("one", "eta = 1"), ("geometric", "eta_i = 1.05^i"))
-        ]
-        learns = [
-            Claim(
-                id=f"growth/{kebab(eta)}-trains",
-                sentence=f"{words}: trains without NaN and beats the most frequent value",
-                test=Every(
-                    tuple(
-                        one
-                        for phi in readouts
-                        for one in (
-                            Diverges(a=at(phi, eta), never=True),
-                            Guess(a=at(phi, eta), margin=MARGIN, beats=True),
-                        )
-                    )
-                ),
-                why="no control: the claim is about one design at a time",
-            )
-            for words, readouts, eta in (
-                ("exp with row sum", ("exp",), "row_sum"),
-                ("softplus and ReLU with eta = 1", READOUTS[1:], "one"),
-            )
-        ]
-        solves = [
-            Claim(
-                id=f"growth/{kebab(eta)}-solves",
-                sentence=f"{words} solves the task",
-                test=Every(tuple(Reaches(a=at(phi, eta), bound=SOLVED) for phi in readouts)),
-                why="no control: an accuracy against a bound",
-            )
-            for words, readouts, eta in (
-                ("row sum with every readout", READOUTS, "row_sum"),
-                ("eta_i = 1.05^i with softplus and ReLU", READOUTS[1:], "geometric"),
-            )
-        ]
-        counters = [
-            Claim(
-                id=f"growth/geometric-ahead-{phi}",
-                sentence=f"{phi}: eta_i = 1.05^i is more accurate than eta = 1",
-                test=Ahead(a=at(phi, "geometric"), b=at(phi, "one")),
-                why="no further control: the pair differs in eta alone",
-            )
-            for phi in READOUTS[1:]
-        ]
-        return [*fails, *learns, *solves, *counters]
-
     def _variant(self, readout: str, normalizer: str, *, paper: bool) -> Variant:
         options = {
             "n_heads": 16 if paper else 8,
@@ -240,52 +162,6 @@ class Principle6(Experiment):
         grouped_points(axes, readouts, series)
         axes.set_title(f"Noisy in-context recall, $A = 1.05 I$ ({result.profile})", loc="left")
         return drawn
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        def at(readout: str, normalizer: str) -> Outcome | None:
-            return result.one(readout=readout, normalizer=normalizer)
-
-        plateau = frequent_value_accuracy(result.variants[0].task)
-        row_sums = [at(phi, "row_sum") for phi in READOUTS]
-        found = [
-            verdict(
-                f"exp with {words}: training diverges, or learns nothing",
-                [at("exp", eta)],
-                lambda eta=eta: _fails(at("exp", eta), plateau),
-            )
-            for eta, words in (("one", "eta = 1"), ("geometric", "eta_i = 1.05^i"))
-        ]
-        found.append(
-            verdict(
-                "exp with row sum: trains without NaN and beats the most frequent value",
-                row_sums[:1],
-                lambda: _learns(row_sums[:1], plateau + MARGIN, plateau),
-            )
-        )
-        found.append(
-            verdict(
-                f"Row sum solves the task with every readout (accuracy >= {SOLVED})",
-                row_sums,
-                lambda: _learns(row_sums, SOLVED),
-            )
-        )
-        linear = [at(phi, "one") for phi in READOUTS[1:]]
-        found.append(
-            verdict(
-                "softplus and ReLU with eta = 1: stable, and beat the most frequent value",
-                linear,
-                lambda: _learns(linear, plateau + MARGIN, plateau),
-            )
-        )
-        countered = [at(phi, "geometric") for phi in READOUTS[1:]]
-        found.append(
-            verdict(
-                f"softplus and ReLU with eta_i = 1.05^i solve the task (accuracy >= {SOLVED})",
-                countered,
-                lambda: _learns(countered, SOLVED),
-            )
-        )
-        return found
 
 
 def _draw_standard(result: Result) -> Figure:
@@ -337,33 +213,6 @@ def learning_figure(result: Result) -> Figure:
         *panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
     )
     return drawn
-
-
-def _fails(outcome: Outcome | None, plateau: float) -> tuple[bool, str]:
-    assert outcome is not None, "verdict calls the test only with every outcome there"
-    steps = [record["diverged_at"] for record in outcome.records]
-    words = f"NaN at steps {steps}" if outcome.diverged else f"accuracy {outcome.accuracy:.3f}"
-    if outcome.diverged < len(steps):
-        words += _beside(plateau)
-    return outcome.diverged == len(steps) or outcome.accuracy < plateau + MARGIN, words
-
-
-def _beside(plateau: float) -> str:
-    return f"; most frequent value {plateau:.3f} + {MARGIN}"
-
-
-def _learns(
-    outcomes: list[Outcome | None], bound: float, plateau: float | None = None
-) -> tuple[bool, str]:
-    """All at least at the bound and none diverged; a plateau is what the bound was made of."""
-    present = [one for one in outcomes if one is not None]
-    words = [
-        f"{one.variant.facets['readout']} {one.accuracy:.3f}"
-        + (f" ({one.diverged} NaN)" if one.diverged else "")
-        for one in present
-    ]
-    numbers = ", ".join(words) + ("" if plateau is None else _beside(plateau))
-    return all(one.accuracy >= bound and not one.diverged for one in present), numbers
 
 
 EXPERIMENT = Principle6()

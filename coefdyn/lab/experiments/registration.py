@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from coefdyn.lab.experiments.claim import Claim
@@ -16,7 +14,7 @@ from coefdyn.lab.training import Record, ResultFile
 from coefdyn.lab.training.provenance import code_revision
 from coefdyn.lab.training.results import config_key
 
-__all__ = ["Registered", "before_ids", "changed_since", "digest", "registered_in", "registration"]
+__all__ = ["Registered", "changed_since", "digest", "registered_in", "registration"]
 
 
 class Registered(NamedTuple):
@@ -74,8 +72,7 @@ def registration(
     """
     records = [] if results is None else results.records()
     found = {
-        name: registered_in(records, name, shared=len(claims) > 1)
-        or Registered(code_revision(), now)
+        name: registered_in(records, name) or Registered(code_revision(), now)
         for name, now in claims.items()
     }
     return {
@@ -84,63 +81,17 @@ def registration(
     }
 
 
-def registered_in(records: Iterable[Record], name: str, *, shared: bool) -> Registered | None:
+def registered_in(records: Iterable[Record], name: str) -> Registered | None:
     """Registration in the first record that contains one, or None.
-
-    Older records hold digests that included the sentences (``before_ids``): a list of them, or one
-    list per experiment.
 
     Args:
         records: of its file, oldest first.
         name: the experiment's id.
-        shared: whether other experiments look at the same file. A list that names no experiment
-            says there nothing about this one, because it can be another one's.
     """
     for record in records:
-        commit, told = record.get("registered"), record.get("claims")
-        if isinstance(told, dict) and isinstance(commit, dict):
-            if name in told:
-                return Registered(commit[name], _by_id(name, told[name]))
-        elif told is not None and not shared:
-            return Registered(str(commit), _by_id(name, told))
-        elif told is not None and name in (known := before_ids()) and known[name].commit == commit:
-            return Registered(commit, {id_: now for id_, (_, now) in known[name].digests.items()})
+        if name in record.get("claims", ()):
+            return Registered(record["registered"][name], dict(record["claims"][name]))
     return None
-
-
-def _by_id(name: str, told: Mapping[str, str] | list[str]) -> dict[str, str]:
-    if isinstance(told, Mapping):
-        return dict(told)
-    known = before_ids().get(name)
-    pairs = {} if known is None else known.digests
-    return {id_: now for id_, (then, now) in pairs.items() if then in told}
-
-
-class BeforeIds(NamedTuple):
-    """The commit, and claim id -> (digest with its sentence, digest of today's form)."""
-
-    commit: str
-    digests: Mapping[str, tuple[str, str]]
-
-
-def before_ids() -> dict[str, BeforeIds]:
-    """Experiment -> what its kept records registered before claims had ids.
-
-    A digest was then of a claim's sentence, test, control and reason as text. The table was made
-    when the ids came: a claim has a row if that digest of it, as it then stood, was among those of
-    the first record of its file; the other 25 had changed or were added after their first run. The
-    second digest of a row is of the same claim in today's form, with the task's settings of the
-    runs that are kept.
-
-    The file that principle-2.1 and principle-2.2 share was begun by the latter, and its records
-    hold that one's digests alone. Those of principle-2.1 are its claims as the code of the same
-    commit computes them; the commit is older than the first run of the file.
-    """
-    text = Path(__file__).with_name("registered.json").read_text(encoding="utf-8")
-    return {
-        name: BeforeIds(one["commit"], {id_: tuple(two) for id_, two in one["claims"].items()})
-        for name, one in json.loads(text).items()
-    }
 
 
 def changed_since(now: Mapping[str, str], first: Registered | None) -> list[str]:

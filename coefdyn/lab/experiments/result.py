@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,11 +30,9 @@ __all__ = [
     "UNDECIDED",
     "WITHDRAWN",
     "Outcome",
-    "Reading",
     "Result",
     "Verdict",
     "core_hours",
-    "verdict",
 ]
 
 
@@ -97,7 +95,6 @@ class Verdict:
         control: the control and what it found, or why there is none.
         reason: of a registered claim without a test, which of ``rule.REASONS`` it is.
         against: whether the claim is the opposite of what the experiment is about.
-        looks: 2 where more seeds judged it, because it was undecided without them.
     """
 
     claim: str
@@ -108,62 +105,6 @@ class Verdict:
     control: str = ""
     reason: str = ""
     against: bool = False
-    looks: int = 1
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Reading of an experiment's standard runs, in a sentence or two.
-
-    It is about runs that were there when it was written, so it names the verdicts it was written
-    for, without those withdrawn since. With others, after new runs or in a reader's own folder, a
-    page makes a sentence of the claims instead; a test holds the kept sentences to the results.
-
-    Args:
-        words: what the runs with these verdicts showed.
-        held, not_held, undecided, no_test: ids of the claims with this verdict, spaces between.
-    """
-
-    words: str
-    held: str = ""
-    not_held: str = ""
-    undecided: str = ""
-    no_test: str = ""
-
-    @property
-    def verdicts(self) -> dict[str, str]:
-        """Claim id -> status."""
-        statuses = {
-            HELD: self.held,
-            NOT_HELD: self.not_held,
-            UNDECIDED: self.undecided,
-            NO_TEST: self.no_test,
-        }
-        return {id_: status for status, ids in statuses.items() for id_ in ids.split()}
-
-    def fits(self, verdicts: Sequence[Verdict]) -> bool:
-        """Return whether these are the verdicts that it was written for."""
-        standing = [one for one in verdicts if one.status != WITHDRAWN]
-        return self.verdicts == {one.id: one.status for one in standing}
-
-
-def verdict(
-    claim: str,
-    needed: Sequence[Outcome | None],
-    test: Callable[[], tuple[bool | None, str]],
-) -> Verdict:
-    """Apply a test when every outcome it needs is there; else "not run".
-
-    Args:
-        claim: see ``Verdict``.
-        needed: the outcomes; one None, or none at all, means the claim was not run.
-        test: returns whether the claim holds, or None where these runs cannot tell, and the
-            numbers in words.
-    """
-    if not needed or any(outcome is None for outcome in needed):
-        return Verdict(claim, NOT_RUN, "")
-    holds, numbers = test()
-    return Verdict(claim, NO_TEST if holds is None else HELD if holds else NOT_HELD, numbers)
 
 
 @dataclass(frozen=True)

@@ -9,22 +9,17 @@ a spread, and of a difference of spreads, is a percentile bootstrap over the see
     no test     the compared models did not learn, all of them solved the task, the quantity never
                 occurs, or the control fails
     not run     runs are missing
-    withdrawn   what it was judged on turned out to be wrong, see ``corrections``
+    withdrawn   what it was judged on turned out to be wrong, of the ledger alone
 
 A model has learned when its accuracy is above the named baseline by more than its interval.
-
-A claim that stays undecided may be looked at a second time, with more seeds and a 95 % interval;
-``coefdyn.lab.experiments.second_look`` says which are.
 """
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 __all__ = [
     "ALL_SOLVED",
@@ -46,7 +41,6 @@ __all__ = [
     "Interval",
     "above",
     "below",
-    "bootstrap_interval",
     "every",
     "has_learned",
     "has_solved",
@@ -73,8 +67,6 @@ SECOND_CONFIDENCE = 0.95
 MIN_SEEDS = 4
 #: mean accuracy from which on a task counts as solved in the sense of "all solved it"
 SOLVED = 0.99
-#: resamples of a bootstrap interval, and the seed that draws them
-RESAMPLES, BOOTSTRAP_SEED = 4000, 0
 
 #: confidence -> the percentile of Student's t that bounds it, by degrees of freedom, 1 to 30
 _T = {
@@ -136,30 +128,6 @@ def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Inter
     n = len(values)
     half = t_quantile(n - 1, confidence) * statistics.stdev(values) / math.sqrt(n)
     return Interval(mean, mean - half, mean + half)
-
-
-def bootstrap_interval(
-    rows: Sequence[Sequence[float]],
-    statistic: Callable[[np.ndarray], float],
-    confidence: float = CONFIDENCE,
-) -> Interval:
-    """Percentile bootstrap: rows (seeds) are drawn again with replacement, together.
-
-    Args:
-        rows: one per seed; its entries are the quantities that are compared, so the pairing stays.
-        statistic: of an array (seeds, quantities).
-        confidence: share of repetitions whose interval contains the true value.
-    """
-    table = np.asarray(rows, dtype=float)
-    whole = float(statistic(table))
-    if len(table) < 2 or not np.isfinite(table).all():
-        return Interval(whole, -math.inf, math.inf)
-    shape = (RESAMPLES, len(table))
-    draws = np.random.default_rng(BOOTSTRAP_SEED).integers(0, len(table), shape)
-    found = [float(statistic(table[draw])) for draw in draws]
-    tail = 50 * (1 - confidence)
-    low, high = np.percentile(found, [tail, 100 - tail])
-    return Interval(whole, float(low), float(high))
 
 
 def above(interval: Interval, threshold: float) -> str:

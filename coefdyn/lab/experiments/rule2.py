@@ -9,8 +9,6 @@
    interval whose spread is at least the largest that twelve seeds of the task have shown.
 4. There is no test where the asked lead exceeds the room left.
 5. Held, not held or undecided is the interval against the threshold, as in ``rule``.
-
-Kept runs that version 1 judged are judged anew by ``coefdyn.lab.experiments.anew``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Reaches, Test
 from coefdyn.lab.experiments.figures import new_figure
 from coefdyn.lab.experiments.forecasts import (
     FORECASTS,
@@ -25,7 +24,7 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict
+from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.tasks import (
     ForgetConfig,
     LongMemoryConfig,
@@ -124,7 +123,7 @@ class Scoreboard(Experiment):
         "The forecasts were committed before the first run. Quick: 20 steps of each cell, a smoke "
         "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
     )
-    reading = Reading(
+    reading = (
         "As forecasts the principles were as good as always saying learns: 38 of 63 came true, "
         "and always saying learns gets 37. They gave up rows on forget, "
         "position, parity and overwrite that learn them, because two layers find another way on "
@@ -133,11 +132,7 @@ class Scoreboard(Experiment):
         "quarter of the noise it learns, but LRU, whose decay reads nothing, learns sooner and "
         "with every seed. Erasing by key pays on overwritten keys. On S3 all ten rows fail, as "
         "foreseen, and DeltaProduct, whose steps can be rotations, solves it with one seed of "
-        "twelve.",
-        held="board/recall-and-copy board/overwrite board/s3 board/count "
-        "board/s3-deltaproduct-ahead",
-        not_held="board/long-memory board/parity board/s3-deltaproduct",
-        no_test="board/forget",
+        "twelve."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -156,82 +151,6 @@ class Scoreboard(Experiment):
             evaluate_every=100,
         )
         return Plan(variants=tuple(variants), train=train, learning_rates=(3e-3,))
-
-    def registered_claims(self) -> list[Claim]:
-        return self._claims(NEARER)
-
-    def _claims(self, memory: str) -> list[Claim]:
-        """The claims; ``memory`` is the task of the one about a long memory."""
-
-        def at(task: str, row: str) -> dict[str, str]:
-            return {"task": task, "row": row}
-
-        def one(name: str, sentence: str, test: Test, why: str) -> Claim:
-            return Claim(id=f"board/{name}", sentence=sentence, test=test, why=why)
-
-        plain = "no control: an accuracy against a bound"
-        return [
-            one(
-                "recall-and-copy",
-                "softmax attention recalls and copies",
-                _all_reach(("recall", "copy"), ("softmax attention",)),
-                plain,
-            ),
-            one(
-                "overwrite",
-                "overwrite: DeltaNet, which erases by key, is ahead of linear attention",
-                Ahead(a=at("overwrite", "DeltaNet"), b=at("overwrite", "linear attention"), by=0.1),
-                "both write sums of outer products; one erases first",
-            ),
-            one(
-                "forget",
-                "forget: Gated DeltaNet, which can drop everything at once, is ahead of DeltaNet",
-                Ahead(a=at("forget", "Gated DeltaNet"), b=at("forget", "DeltaNet"), by=0.05),
-                "the pair differs in the decay",
-            ),
-            one(
-                "long-memory",
-                "long memory: Mamba-2, whose decay reads the token, is ahead of LRU",
-                Ahead(a=at(memory, "Mamba-2"), b=at(memory, "LRU"), by=0.1),
-                "LRU's eigenvalues are the same whatever the token",
-            ),
-            one(
-                "s3",
-                "S3: no row reaches 0.9, since no A_t here reflects",
-                _none_reaches("S3"),
-                plain,
-            ),
-            one(
-                "parity",
-                "parity: no row reaches 0.9, since no A_t here flips a sign with the token",
-                _none_reaches("parity"),
-                plain,
-            ),
-            one(
-                "count",
-                "count: softmax and linear attention, which average, solve the majority",
-                _all_reach(("count",), ("softmax attention", "linear attention")),
-                plain,
-            ),
-            one(
-                "s3-deltaproduct",
-                "S3: DeltaProduct, whose steps can be rotations, reaches 0.9",
-                Reaches(a=at("S3", "DeltaProduct"), bound=LEARNS),
-                "the other rows, which cannot, are the claim before: no row reaches 0.9",
-            ),
-            one(
-                "s3-deltaproduct-ahead",
-                "S3: DeltaProduct, whose steps can be rotations, is ahead of DeltaNet",
-                Ahead(a=at("S3", "DeltaProduct"), b=at("S3", "DeltaNet"), by=0.1),
-                "the pair differs in the number of factors and in beta up to 2",
-            ),
-        ]
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        """At the paper's number of steps the same claims; the smaller profiles make none."""
-        if result.profile != "paper":
-            return []
-        return [claim.judge(result) for claim in self._claims("long memory")]
 
     def draw(self, result: Result) -> Figure:
         """A table of cells: mean accuracy by shade, and the number."""
@@ -329,16 +248,6 @@ def _state_sizes() -> dict[str, float]:
         n = options.get("key_dim", width // heads)
         sizes[row] = float(heads * n * (width // heads))
     return {**sizes, "softmax attention": float("inf"), "LRU": 2.0 * width}
-
-
-def _all_reach(tasks: tuple[str, ...], rows: tuple[str, ...]) -> Test:
-    cells = [{"task": task, "row": row} for task in tasks for row in rows]
-    return Every(tuple(Reaches(a=cell, bound=LEARNS) for cell in cells))
-
-
-def _none_reaches(task: str) -> Test:
-    cells = [{"task": task, "row": row} for row in FIRST_ROWS]
-    return Every(tuple(Reaches(a=cell, bound=LEARNS, less=True) for cell in cells))
 
 
 EXPERIMENT = Scoreboard()

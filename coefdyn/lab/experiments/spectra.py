@@ -10,14 +10,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from coefdyn.analysis.spectra import EDGES
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Claim
-from coefdyn.lab.experiments.corrections import leaks
-from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.figures import PALETTE, leaks, new_figure
 from coefdyn.lab.experiments.plan import (
     STANDARD,
     Plan,
@@ -25,16 +21,11 @@ from coefdyn.lab.experiments.plan import (
     standard_plan,
     standard_training,
 )
-from coefdyn.lab.experiments.result import Outcome, Reading, Result, Verdict, verdict
+from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.experiments.spectra_standard import (
-    ABOVE_ONE,
-    CLOSE,
-    FEW,
     NEAR_ONE,
     NEAR_ZERO,
-    moved_by_seed,
     seed_masses,
-    spectra_claims,
 )
 from coefdyn.lab.tasks import (
     ByteTextConfig,
@@ -69,6 +60,7 @@ __all__ = [
     "spectra_variant",
 ]
 
+INVARIANT = ("S4D", "LRU")
 #: the six models of Figure 1: the mixer, and what it is given besides sizes
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "S4D": ("S4D", {}),
@@ -78,9 +70,6 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "linear": ("LinearAttention", {}),
     "normalized": ("NormalizedAttention", {"eta": "softplus"}),
 }
-INVARIANT, ATTENTION = ("S4D", "LRU"), ("softmax", "linear", "normalized")
-#: tasks that need a long memory, and tasks that need a selective one (eigenvalue paper, section 4)
-MEMORY, SELECTION = ("ListOps", "pixels", "byte text"), ("MQAR", "language")
 #: (depth, width, state, heads, MLP, epochs or steps, batch) of its Table 1; the batch is of its
 #: evaluation and taken for training too, since the training batch is not in its text
 TABLE_1 = {
@@ -247,19 +236,12 @@ class Spectra(Experiment):
         "rates and training batches are not in its text. Live: two models on the digits. Standard: "
         "the quick models and tasks with 3000 steps, three learning rates and four seeds."
     )
-    reading = Reading(
+    reading = (
         "On recall softmax attention gets eigenvalues below 0.1, as the paper says of tasks that "
         "select, and the time-invariant models, which cannot select, are behind Mamba-2 and "
         "softmax attention. That a long memory needs eigenvalues about 1 did not show of "
         "attention, which the paper exempts: softmax and linear attention read digits as well as "
-        "S4D does, with few of them. What was said of language is withdrawn.",
-        held="mqar/selects-softmax mqar/invariant-behind mqar/softmax-both-ends "
-        "listops/linear-keeps-mamba-2 listops/linear-keeps-softmax",
-        not_held="pixels/softmax-both-ends pixels/linear-keeps-softmax",
-        undecided="listops/memory-lru pixels/memory-lru mqar/selects-mamba-2 "
-        "listops/softmax-both-ends pixels/linear-keeps-mamba-2 "
-        "mqar/linear-keeps-mamba-2 mqar/linear-keeps-softmax",
-        no_test="listops/memory-s4d pixels/memory-s4d",
+        "S4D does, with few of them. What was said of language is withdrawn."
     )
 
     def plan(self, profile: str) -> Plan:
@@ -271,9 +253,6 @@ class Spectra(Experiment):
             for task, model in cells
         ]
         return plan_of(variants, profile)
-
-    def registered_claims(self) -> list[Claim]:
-        return spectra_claims()
 
     def draw(self, result: Result) -> Figure:
         tasks = list(dict.fromkeys(v.facets["task"] for v in result.variants))
@@ -291,117 +270,6 @@ class Spectra(Experiment):
             if row == len(models) - 1:
                 axes.set_xlabel("modulus")
         return drawn
-
-    def claims_by_means(self, result: Result) -> list[Verdict]:
-        found = []
-        for task in tasks_of(result.profile):
-            one = {model: result.one(task=task, model=model) for model in MODELS}
-            every = list(one.values())
-            if task in MEMORY:
-                found.append(
-                    verdict(
-                        f"{task}: models within {CLOSE} of the best accuracy keep less than {FEW} "
-                        "of the eigenvalues below 0.1, and their most frequent modulus in some "
-                        "layer is about 1",
-                        every,
-                        lambda o=every: _remember(o),
-                    )
-                )
-            if task == "ListOps":
-                found.append(
-                    verdict(
-                        f"ListOps: every model keeps less than {FEW} below 0.1 in every layer",
-                        every,
-                        lambda o=every: _all_few(o),
-                    )
-                )
-            found.append(
-                verdict(
-                    f"{task}: softmax attention has at least {FEW} below 0.1 and at least {FEW} "
-                    "above 1.05 in some layer",
-                    [one["softmax"]],
-                    lambda o=one["softmax"]: _both_ends(o),
-                )
-            )
-            if task in SELECTION:
-                found.append(
-                    verdict(
-                        f"{task}: Mamba-2 and softmax attention put at least {FEW} below 0.1 in "
-                        "some layer, S4D and LRU do not and are less accurate than both",
-                        every,
-                        lambda o=one: _selective(o),
-                    )
-                )
-        found.append(self._initialisation(result))
-        return found
-
-    def _initialisation(self, result: Result) -> Verdict:
-        by_model = {
-            model: [result.one(task=task, model=model) for task in tasks_of(result.profile)]
-            for model in ("Mamba-2", "softmax", "linear")
-        }
-        return verdict(
-            "linear attention keeps more of its initial histogram than Mamba-2 and softmax do",
-            [outcome for group in by_model.values() for outcome in group],
-            lambda: _linear_stays(by_model),
-        )
-
-
-def _worst(outcome: Outcome, span: tuple[float, float]) -> float:
-    return max(masses(outcome, span))
-
-
-def _most_frequent(outcome: Outcome) -> list[float]:
-    """Lower edge of the bin that is fullest in the mean over the seeds, per layer."""
-    bins = [masses(outcome, span) for span in pairwise(EDGES)]  # bin by bin, one per layer
-    return [EDGES[shares.index(max(shares))] for shares in zip(*bins, strict=True)]
-
-
-def _listed(values: dict[str, float]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in values.items())
-
-
-def _named(outcomes: list[Outcome], span: tuple[float, float]) -> dict[str, float]:
-    return {one.variant.facets["model"]: _worst(one, span) for one in outcomes}
-
-
-def _remember(outcomes: list[Outcome]) -> tuple[bool, str]:
-    best = max(one.accuracy for one in outcomes)
-    good = [one for one in outcomes if one.accuracy >= best - CLOSE]
-    low = _named(good, NEAR_ZERO)
-    peaked = all(any(0.95 <= edge < 1.05 for edge in _most_frequent(one)) for one in good)
-    words = f"below 0.1: {_listed(low)}; peak about 1 in all of them: {'yes' if peaked else 'no'}"
-    return max(low.values()) < FEW and peaked, words
-
-
-def _all_few(outcomes: list[Outcome]) -> tuple[bool, str]:
-    low = _named(outcomes, NEAR_ZERO)
-    return max(low.values()) < FEW, "below 0.1: " + _listed(low)
-
-
-def _both_ends(outcome: Outcome) -> tuple[bool, str]:
-    pairs = list(zip(masses(outcome, NEAR_ZERO), masses(outcome, ABOVE_ONE), strict=True))
-    words = "; ".join(f"layer {i + 1}: {a:.3f} and {b:.3f}" for i, (a, b) in enumerate(pairs))
-    return any(a >= FEW and b >= FEW for a, b in pairs), words
-
-
-def _selective(one: dict[str, Outcome]) -> tuple[bool, str]:
-    low = _named(list(one.values()), NEAR_ZERO)
-    selects = all(low[name] >= FEW for name in ("Mamba-2", "softmax"))
-    keeps = all(low[name] < FEW for name in INVARIANT)
-    slower = max(one[name].accuracy for name in INVARIANT)
-    behind = slower < min(one[name].accuracy for name in ("Mamba-2", "softmax"))
-    scores = _listed({name: outcome.accuracy for name, outcome in one.items()})
-    return selects and keeps and behind, f"below 0.1: {_listed(low)}; accuracy: {scores}"
-
-
-def _linear_stays(by_model: dict[str, list[Outcome]]) -> tuple[bool, str]:
-    change = {
-        name: statistics.fmean(value for one in group for value in moved_by_seed(one))
-        for name, group in by_model.items()
-    }
-    words = "share of the histogram that moved: " + _listed(change)
-    return change["linear"] < min(change["Mamba-2"], change["softmax"]), words
 
 
 EXPERIMENT = Spectra()

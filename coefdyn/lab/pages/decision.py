@@ -11,10 +11,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coefdyn.lab.experiments import get_experiment, rule, second_look
+from coefdyn.lab.experiments import get_experiment, ledger, rule
 from coefdyn.lab.experiments.base import Experiment, judged_by_accuracy
 from coefdyn.lab.experiments.plan import STANDARD, Plan
-from coefdyn.lab.experiments.registration import changed_since
 from coefdyn.lab.experiments.result import (
     HELD,
     NO_TEST,
@@ -97,54 +96,15 @@ def _registered(experiment: Experiment, result: Result) -> str:
     command = f"`python -m coefdyn.lab run {stored} --profile standard`"
     if not result.records:
         return f"Not yet run at the standard size: {command}."
-    words = registered_words(experiment, result)
+    words = registered_words(experiment)
     if result.missing:
         words += f" {len(result.records)} runs finished, {result.missing} to go: {command}."
     return words
 
 
-def registered_words(experiment: Experiment, result: Result) -> str:
-    """Commit in which an experiment's claims were registered, and the later additions and changes.
-
-    Runs that were taken over from another experiment are named, with how many of them are older
-    than the first run that was made for this one.
-
-    Args:
-        experiment: whose claims.
-        result: its standard result, with at least one record.
-    """
-    first = experiment.registered(result)
-    if first is None:
-        return "The records do not say in which commit these claims were registered."
-    words = f"Registered in commit {first.commit}, before the first run"
-    taken, own = _taken_over(experiment, result)
-    if taken:
-        older = sum(when < min(own, default=when) for when in taken)
-        words += (
-            f" that was made for these claims; {len(taken)} runs were taken over from "
-            f"{experiment.borrows_from}, {older} of them older than that one"
-        )
-    words += "."
-    changed = changed_since(experiment.registrations(), first)
-    if changed:
-        words += f" Changed or added since: {', '.join(changed)}."
-    again = [one for one in result.records if one["seed"] in second_look.SEEDS]
-    if again:
-        commit = min(again, key=lambda one: one["timestamp"])["revision"]
-        words += f" Which of them get a second look stood in commit {commit}, before its first run."
-    return words
-
-
-def _taken_over(experiment: Experiment, result: Result) -> tuple[list[str], list[str]]:
-    """End times of the runs shared with another experiment's kept file, and of the others."""
-    there: set[tuple[str, str]] = set()
-    if experiment.borrows_from is not None:
-        other = get_experiment(experiment.borrows_from).file(result.profile)
-        there = {(one["key"], one["timestamp"]) for one in other.records()}
-    ended: tuple[list[str], list[str]] = ([], [])
-    for one in result.records:
-        ended[(one["key"], one["timestamp"]) not in there].append(one["timestamp"])
-    return ended
+def registered_words(experiment: Experiment) -> str:
+    """Where an experiment's claims were registered, and what changed afterwards."""
+    return ledger.registered(experiment.id)
 
 
 def caption_markdown(result: Result) -> str:
@@ -254,10 +214,9 @@ def answer(experiment: Experiment, result: Result) -> str:
         word = closed_word if refuted or found[UNDECIDED] else open_word
     if found[NOT_RUN] and (held or refuted or found[UNDECIDED]):
         word += " so far"
-    reading = experiment.reading
-    if reading is not None and reading.fits(verdicts):
+    if experiment.reading:
         told = ", ".join(f"{len(those)} {status}" for status, those in found.items() if those)
-        return f"**{word}.** {reading.words} ({told}.)"
+        return f"**{word}.** {experiment.reading} ({told}.)"
     parts = [f"{len(held)} of {len(verdicts)} claims held"] if held else []
     if refuted:
         those = [one.claim for one in refuted if not one.against]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
+from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.pages.decision import (
     caption_markdown,
     claims_markdown,
@@ -15,6 +19,7 @@ from coefdyn.lab.pages.decision import (
     show_decision,
 )
 from coefdyn.lab.pages.markdown import table
+from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, repeats_file
 
 __all__ = [
     "OTHER_FIGURES",
@@ -24,6 +29,7 @@ __all__ = [
     "load_results",
     "others_markdown",
     "registered_words",
+    "repeats_markdown",
     "runtimes_markdown",
     "show",
     "show_decision",
@@ -60,6 +66,26 @@ OTHER_FIGURES = (
 def others_markdown() -> str:
     """Measurements of the sources that no experiment of this book covers, with the reason."""
     return table(["source", "what it measures", "here"], OTHER_FIGURES)
+
+
+def repeats_markdown(folder: Path | str | None = None) -> str:
+    """Number of kept runs that gave the same numbers when trained once more.
+
+    Args:
+        folder: that of ``standard.json``; None for ``data/repeats``.
+    """
+    path = repeats_file(STANDARD) if folder is None else Path(folder) / f"{STANDARD}.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    if not found:
+        return "None so far: `python -m coefdyn.lab repeat --profile standard --runs 3 --draw 1`."
+    counts = Counter(one["status"] for one in found)
+    alike = [one for one in found if one["kept_by"]["device"] == one["again_by"]["device"]]
+    same = sum(one["status"] == EQUAL for one in alike)
+    return (
+        f"Of {len(found)} repeated runs {counts[EQUAL]} gave the same numbers to the last digit, "
+        f"{counts[WITHIN]} an accuracy within the interval, and {counts[DIFFERS]} another one. "
+        f"On the type of machine that had kept them, {same} of {len(alike)} were equal."
+    )
 
 
 def runtimes_markdown(kept: Mapping[str, Any] | None, profile: str = "quick") -> str:

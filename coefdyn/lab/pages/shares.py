@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from statistics import fmean
 
+from coefdyn.lab.experiments import ledger
 from coefdyn.lab.experiments.base import Experiment
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Test
-from coefdyn.lab.experiments.measure import diagnostic
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.pages.markdown import plain, table
 
-__all__ = ["counted_by", "shares_markdown"]
+__all__ = ["shares_markdown"]
 
 _FORMS = ("raw", "normalized")
 
@@ -34,37 +32,9 @@ def shares_markdown(experiment: Experiment, result: Result) -> str:
         ]
         for one in result.outcomes()
     ]
-    rows = [
-        [one.sentence, *(counted_by(one, form).judge(result).status for form in _FORMS)]
-        for one in experiment.registered_claims()
-        if counted_by(one, "raw").test.words != one.test.words
-    ]
     return "\n\n".join(
         [
             table(["variant", "near zero, raw", "near zero, divided", "accuracy"], counts),
-            table(["claim", "by raw counts", "by divided counts"], rows),
+            table(["claim", "by raw counts", "by divided counts"], ledger.shares(experiment.id)),
         ]
     )
-
-
-def counted_by(claim: Claim, form: str) -> Claim:
-    """Claim whose shares are counted in one form, else unchanged.
-
-    Args:
-        claim: of Principle 2 or 2.1.
-        form: "raw" or "normalized".
-    """
-    test = _counted(claim.test, form)
-    control = None if claim.control is None else _counted(claim.control, form)
-    return replace(claim, test=test, control=control)
-
-
-def _counted(test: Test, form: str) -> Test:
-    if isinstance(test, Every):
-        return Every(tuple(_counted(one, form) for one in test.tests))
-    if not isinstance(test, Ahead):
-        return test
-    name, _, old = test.measure.name.partition(", ")
-    if old not in _FORMS:
-        return test
-    return replace(test, measure=diagnostic(name.replace(" ", "_"), form))
