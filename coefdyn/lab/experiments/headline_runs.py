@@ -84,12 +84,10 @@ def _as(one: Variant, task: str, design: str, **changes: Any) -> Variant:
 
 
 def _parity() -> Group:
-    kept = ("scalar", "Householder, z")
     variants = [
         replace(
             _explored("principle-4", "parity", design, task="parity", design=design),
             diagnostics=("lengths",),
-            keep=design in kept,
         )
         for design in ("identity", "scalar", "Householder, z", "scaled Householder")
     ]
