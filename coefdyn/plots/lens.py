@@ -146,8 +146,8 @@ def plot_plans(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
     Args:
         axis: where to draw.
         rows: with ``order``, ``share`` of the heads that are cut, ``rise`` of the loss in nats per
-            token, and its interval ``low`` to ``high``, as ``python -m coefdyn.lens plan`` writes
-            them. A row with a share of 1 belongs to every order.
+            token, and its interval ``low`` to ``high``, as ``python -m coefdyn.lab lens-plan``
+            writes them. A row with a share of 1 belongs to every order.
 
     Raises:
         ValueError: for no rows, or rows without one of these.
@@ -158,7 +158,7 @@ def plot_plans(axis: Axes, rows: Sequence[Mapping[str, Any]]) -> None:
         raise ValueError(
             f"plot_plans needs rows with {', '.join(needed)}, got "
             f"{'none' if not rows else 'rows without ' + ', '.join(missing)}; pass the 'rows' of "
-            "the file that python -m coefdyn.lens plan writes."
+            "the file that python -m coefdyn.lab lens-plan writes."
         )
     orders = list(dict.fromkeys(row["order"] for row in rows))
     for place, order in enumerate(orders):

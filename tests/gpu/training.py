@@ -24,7 +24,7 @@ import torch  # noqa: E402
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment  # noqa: E402
 from coefdyn.lab.experiments.plan import PROFILES  # noqa: E402
-from coefdyn.lab.throughput import Throughput, seconds_of, table, ways  # noqa: E402
+from coefdyn.lab.scripts.throughput import Throughput, seconds_of, table, ways  # noqa: E402
 from coefdyn.lab.training import RunOptions, Stopped  # noqa: E402
 from coefdyn.lab.training.loop import MODES  # noqa: E402
 from coefdyn.lab.training.provenance import provenance  # noqa: E402

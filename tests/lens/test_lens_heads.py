@@ -9,8 +9,8 @@ import pytest
 import torch
 import zoo
 
-from coefdyn.lab import lens_effects, lens_heads
 from coefdyn.lab.places import data_folder
+from coefdyn.lab.scripts import lens_heads
 from coefdyn.lens import SCORES, effects, head_scores, induction, load_heads, looks, trace
 from coefdyn.widgets import Explorer
 
@@ -107,11 +107,11 @@ def test_the_kept_files_say_where_they_come_from() -> None:
 
 def test_the_loss_without_each_head_is_that_of_effects() -> None:
     model, ids = zoo.build("LlamaForCausalLM"), zoo.ids(length=24, batch=1)
-    before, changes = lens_effects.loss_changes(model, ids, progress=False)
+    before, changes = lens_heads.loss_changes(model, ids, progress=False)
     rows = effects(model, ids, progress=False)
     assert changes.tolist() == pytest.approx([r["loss_change"] for r in rows], abs=1e-6)
     assert changes.abs().min() > 1e-4
-    later, _ = lens_effects.loss_changes(model, ids, start=20, progress=False)
+    later, _ = lens_heads.loss_changes(model, ids, start=20, progress=False)
     with torch.no_grad():
         told = model(ids).logits[0, 20:-1]
     want = torch.nn.functional.cross_entropy(told, ids[0, 21:]).item()
@@ -126,7 +126,7 @@ def test_effects_stand_beside_the_scores_of_the_same_text(tmp_path: Path) -> Non
     def letters(words: str) -> list[int]:
         return [3 + ord(letter) % (zoo.VOCAB - 3) for letter in words]
 
-    found = lens_effects.record(model, letters, 2000 + zoo.VOCAB, text, {"model": "small"}, 40)
+    found = lens_heads.record(model, letters, 2000 + zoo.VOCAB, text, {"model": "small"}, 40)
     assert found["tokens"] == 40 and len(found["table"]) == 8
     ids = torch.tensor([letters("once upon a time " * 4)[:40]])  # the second of the three
     rows = effects(model, ids, progress=False)

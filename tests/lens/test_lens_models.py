@@ -11,8 +11,8 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
-from coefdyn.lab import lens_ablation, lens_models
 from coefdyn.lab.places import data_folder
+from coefdyn.lab.scripts import lens_ablation, lens_models
 from coefdyn.lab.tasks.text import text_ids
 from coefdyn.lens import load_heads, torch_operations, trace
 

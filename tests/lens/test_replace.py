@@ -13,8 +13,8 @@ from torch.nn import functional
 from torch.nn.functional import scaled_dot_product_attention as attend
 
 from coefdyn import evolution, normalizer, readout
-from coefdyn.lab import lens_models
 from coefdyn.lab.places import data_folder
+from coefdyn.lab.scripts import lens_models
 from coefdyn.lens import (
     effects,
     patched,

@@ -76,12 +76,6 @@ def test_an_unknown_chapter_is_named_with_the_nearest() -> None:
         PageTraining.contest("mamba3")
 
 
-def test_the_benchs_name_is_the_figures() -> None:
-    with pytest.warns(DeprecationWarning, match="use coefdyn.lab.train.PageTraining"):
-        from coefdyn.lab.bench import TrainingBench
-    assert TrainingBench is PageTraining
-
-
 def test_equal_figures_share_a_module() -> None:
     assert PageTraining("gla")._esm == PageTraining("mamba2", seed=4)._esm
     text = json.dumps(offered(), ensure_ascii=False)

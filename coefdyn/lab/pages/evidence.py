@@ -19,7 +19,7 @@ from coefdyn.lab.pages.decision import (
     show_decision,
 )
 from coefdyn.lab.pages.markdown import table
-from coefdyn.lab.repeat import DIFFERS, EQUAL, WITHIN, repeats_file
+from coefdyn.lab.scripts.repeat import DIFFERS, EQUAL, WITHIN, repeats_file
 
 __all__ = [
     "OTHER_FIGURES",

@@ -1,7 +1,8 @@
-"""Repetition of randomly drawn kept runs from scratch, compared with the kept numbers."""
+"""Repetition of randomly drawn kept runs from scratch: ``python -m coefdyn.lab repeat``."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import os
@@ -11,15 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.headline import Group
 from coefdyn.lab.experiments.headline_runs import GROUPS
-from coefdyn.lab.experiments.plan import Plan
+from coefdyn.lab.experiments.plan import PROFILES, STANDARD, Plan
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.experiments.rule import Interval, t_interval
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, RunConfig, RunOptions, train_runs
 from coefdyn.lab.training.results import plain
+from coefdyn.options import check_choice
 
 __all__ = [
     "DIFFERS",
@@ -29,6 +31,7 @@ __all__ = [
     "Repeat",
     "draw",
     "keep",
+    "main",
     "repeat",
     "repeats_file",
 ]
@@ -198,3 +201,35 @@ def keep(found: Repeat, seed: int, path: Path) -> None:
     whole = path.with_suffix(".new")
     whole.write_text(text, encoding="utf-8")
     os.replace(whole, path)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Repeat and keep some runs; 1 where one of them differs."""
+    parser = argparse.ArgumentParser(prog="python -m coefdyn.lab repeat", description=__doc__)
+    parser.add_argument("ids", nargs="*", metavar="ID", help="of which experiments; default: all")
+    parser.add_argument("--profile", default=STANDARD, choices=PROFILES)
+    parser.add_argument("--runs", type=int, default=3, help="how many are drawn")
+    parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="which are drawn")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        metavar="DIR",
+        help="default: data/results, with what came of it in data/repeats; else in DIR/repeats",
+    )
+    asked = parser.parse_args(arguments)
+    groups = [f"headline/{name}" for name in GROUPS]
+    for name in asked.ids:
+        check_choice("experiment", name, (*EXPERIMENTS, *groups))
+    ids = asked.ids or [
+        *(name for name in EXPERIMENTS if asked.profile in get_experiment(name).profiles),
+        *(groups if asked.profile == STANDARD else ()),
+    ]
+    path = repeats_file(asked.profile, asked.out)
+    differing = 0
+    for kept in draw(ids, asked.profile, asked.runs, asked.draw, asked.out):
+        one = repeat(kept)
+        differing += one.status == DIFFERS
+        print(f"  {one}", flush=True)
+        keep(one, asked.draw, path)
+    print(f"kept in {path}")
+    return 1 if differing else 0

@@ -1,42 +1,168 @@
-"""Core-seconds per 1500 steps of principle-3, several ways in one run: the cost of the evidence."""
+"""Runs per hour on one device, and on a CPU the core-seconds of one run beside plain torch.
+
+``python -m coefdyn.lab throughput`` prints both; with ``--keep`` it writes ``throughput.json``,
+which the page of run times shows: ``provenance`` (processor, cores, load before, versions, commit,
+time), ``steps`` and ``rounds`` that were counted, ``ways`` (seconds and steps of several runs
+trained one after another and in processes) and ``core_seconds``.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.plan import mad_model, quick_model
 from coefdyn.lab.places import data_folder
-from coefdyn.lab.tasks import IGNORE
-from coefdyn.lab.training import RunConfig, TrainOptions, train_run
+from coefdyn.lab.tasks import IGNORE, NoisyRecallConfig
+from coefdyn.lab.training import (
+    RunConfig,
+    RunOptions,
+    TrainConfig,
+    TrainOptions,
+    train_run,
+    train_runs,
+)
 from coefdyn.lab.training.compiled import compiler
 from coefdyn.lab.training.data import RunData
-from coefdyn.lab.training.pool import WorkerPool
+from coefdyn.lab.training.pool import WorkerPool, usable_cores
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.models import SwiGLU
 from coefdyn.shapes import Tensor
 
 __all__ = [
-    "PLAIN",
-    "REFERENCE_STEPS",
     "CoreSeconds",
     "PlainModel",
-    "circumstances",
+    "Throughput",
+    "Way",
     "core_seconds",
     "core_table",
-    "keep",
-    "throughput_file",
+    "main",
+    "measure",
+    "seconds_of",
+    "table",
+    "ways",
 ]
+
+#: a name in words, and what trains all runs that way
+Way = tuple[str, Callable[[], object]]
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """One way to train the same runs.
+
+    Args:
+        name: the way, in words.
+        seconds: wall time of all runs, start-up included.
+        steps: optimiser steps of all runs together.
+    """
+
+    name: str
+    seconds: float
+    steps: int
+
+
+#: processes that share a device, as far as there are runs for them
+PROCESSES = (2, 4, 8)
+
+
+def _runs(count: int, steps: int, on_gpu: bool) -> list[RunConfig]:
+    """One variant with different seeds: quick size on a CPU, paper size on a GPU."""
+    task = NoisyRecallConfig.paper() if on_gpu else NoisyRecallConfig.quick()
+    options = {"n_heads": 16 if on_gpu else 8, "readout": "exp", "evolution": "constant"}
+    return [
+        RunConfig(
+            task=task,
+            model=(mad_model if on_gpu else quick_model)(options),
+            train=TrainConfig(
+                steps=steps,
+                batch=128 if on_gpu else 32,
+                learning_rate=3e-3,
+                evaluate_every=steps,
+                stop_accuracy=None,
+                precision="tf32" if on_gpu else "float32",
+            ),
+            seed=seed,
+        )
+        for seed in range(count)
+    ]
+
+
+def ways(device: str, *, steps: int, runs: int, compiled: bool = True) -> list[Way]:
+    """Every way that this device offers, the baseline first; arguments as in ``measure``.
+
+    From one way to the next the runs are the same.
+    """
+    on_gpu = device.startswith("cuda")
+    configs = _runs(runs, steps, on_gpu)
+    modes = ("eager", "compiled") if compiled else ("eager",)
+
+    def alone(mode: str) -> None:
+        for config in configs:
+            train_run(config, TrainOptions(device=device, mode=mode))
+
+    def processes(workers: int, mode: str) -> None:
+        options = RunOptions(device=device, workers=workers, mode=mode, progress=False)
+        train_runs(configs, options=options)
+
+    counts = PROCESSES if on_gpu else (usable_cores(),)
+    found: list[Way] = [(f"one after another, {mode}", partial(alone, mode)) for mode in modes]
+    for mode in modes:
+        found += [
+            (f"{count} processes, {mode}", partial(processes, count, mode))
+            for count in counts
+            if 1 < count <= runs
+        ]
+    return found
+
+
+def measure(
+    device: str | None = None, *, steps: int = 300, runs: int = 6, compiled: bool = True
+) -> list[Throughput]:
+    """Time every way that this device offers; the first one is the baseline.
+
+    Args:
+        device: "cpu" or "cuda"; None for a GPU if there is one.
+        steps: optimiser steps per run.
+        runs: how many.
+        compiled: also through torch.compile, whose compiling counts as start-up.
+    """
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    known = ways(device, steps=steps, runs=runs, compiled=compiled)
+    return [Throughput(name, seconds_of(way, device), runs * steps) for name, way in known]
+
+
+def seconds_of(way: Callable[[], object], device: str) -> float:
+    """Wall-clock time of one way, until the device is done."""
+    start = time.perf_counter()
+    way()
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter() - start
+
+
+def table(rows: Sequence[Throughput]) -> str:
+    """The measurements as text; the factor is against the first row."""
+    lines = [f"{'way':<52}{'seconds':>9}{'steps/s':>9}{'factor':>8}"]
+    for row in rows:
+        factor = rows[0].seconds / row.seconds
+        lines.append(
+            f"{row.name:<52}{row.seconds:>9.1f}{row.steps / row.seconds:>9.1f}{factor:>8.2f}"
+        )
+    return "\n".join(lines)
+
 
 #: number of steps to which the measurements are scaled
 REFERENCE_STEPS = 1500
@@ -98,7 +224,7 @@ def core_seconds(steps: int = 100, *, compiled: bool = True, rounds: int = 1) ->
         rounds: how often all ways are gone through; a row is the median of its rounds, so that what
             slows the machine for a while does not fall on one way alone.
     """
-    run = _run(WARM + steps)
+    run = _counted_run(WARM + steps)
     ways: dict[str, Callable[[], Ticks]] = {"eager": lambda: _train(run, "eager")}
     with_compiler = compiled and compiler() is not None
     if with_compiler:
@@ -131,30 +257,7 @@ def core_table(rows: Sequence[CoreSeconds]) -> str:
     return "\n".join(lines)
 
 
-def throughput_file(folder: Path | None = None) -> Path:
-    """Path of the measurement: ``throughput.json`` in ``data/benchmarks``, or in ``folder``.
-
-    ``provenance`` (processor, cores, load before, versions, commit, time), ``steps`` and ``rounds``
-    that were counted, ``core_seconds`` (the rows of ``core_seconds``), and ``ways``: seconds and
-    steps of several runs trained one after another and in processes.
-    """
-    return (data_folder() / "benchmarks" if folder is None else folder) / "throughput.json"
-
-
-def keep(path: Path, rows: Sequence[CoreSeconds], **others: Any) -> None:
-    """Write a measurement; ``others`` are further entries of the file (``throughput_file``)."""
-    whole = {**others, "core_seconds": [asdict(row) for row in rows]}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-
-
-def circumstances() -> dict[str, Any]:
-    """Machine, versions and load: the mean number of running processes, or None."""
-    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-    return {**provenance("cpu"), "cores": os.cpu_count(), "threads": 1, "load": load}
-
-
-def _run(steps: int) -> RunConfig:
+def _counted_run(steps: int) -> RunConfig:
     """principle-3 at the standard size: exp, A = I, learned positions; no evaluation between."""
     plan = get_experiment("principle-3").plan("standard")
     facets = {"readout": "exp", "layers": "2", "positions": "learned embedding"}
@@ -220,3 +323,48 @@ def _clocked(name: str, work: Callable[[], Ticks]) -> CoreSeconds:
     first, last = WARM - 1, len(ticks) - 1
     per_step = (ticks[last] - ticks[first]) / (last - first)
     return CoreSeconds(name, per_step * REFERENCE_STEPS, ticks[first] - start)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Measure, print and keep; returns 0."""
+    parser = argparse.ArgumentParser(prog="python -m coefdyn.lab throughput")
+    parser.add_argument("--device", help="cpu, cuda or cuda:1; default: a GPU if there is one")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--runs", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=1, help="core-seconds: the median of so many")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        nargs="?",
+        const=data_folder() / "benchmarks",
+        metavar="DIR",
+        help="write DIR/throughput.json; without DIR: data/benchmarks, for the book",
+    )
+    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    asked = parser.parse_args(arguments)
+    device = asked.device or RunOptions().resolved_device()
+    if asked.keep and device != "cpu":
+        raise ValueError("--keep is about core-seconds, which a CPU has; add --device cpu.")
+    load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
+    before = {**provenance("cpu"), "cores": os.cpu_count(), "threads": 1, "load": load}
+    compiled = not asked.no_compile
+    rows = measure(device, steps=asked.steps, runs=asked.runs, compiled=compiled)
+    print(table(rows))
+    if device != "cpu":
+        return 0
+    counted = min(asked.steps, 100)
+    found = core_seconds(counted, compiled=compiled, rounds=asked.rounds)
+    print(f"\n{core_table(found)}")
+    if asked.keep:
+        record = {
+            "provenance": before,
+            "steps": counted,
+            "rounds": asked.rounds,
+            "ways": [asdict(row) for row in rows],
+            "core_seconds": [asdict(row) for row in found],
+        }
+        asked.keep.mkdir(parents=True, exist_ok=True)
+        path = asked.keep / "throughput.json"
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        print(f"kept in {path}")
+    return 0

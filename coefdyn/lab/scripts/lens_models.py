@@ -9,10 +9,11 @@ about.
 
 from __future__ import annotations
 
+import argparse
 import json
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,7 @@ __all__ = [
     "FactsConfig",
     "build_model",
     "facts",
+    "main",
     "to_ids",
     "train",
 ]
@@ -369,3 +371,19 @@ def write_heads(model: nn.Module, record: dict[str, Any], folder: Path) -> None:
     stem = FILES[record["config"]["model"]]
     keep_heads(folder / f"{stem}_heads.npz", seen, words=words, about=about)
     (folder / f"{stem}.json").write_text(json.dumps(about, indent=1) + "\n")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Train and write the models that are named; returns 0."""
+    parser = argparse.ArgumentParser(prog="python -m coefdyn.lab lens-models")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(CONFIGS)}; or both")
+    parser.add_argument(
+        "--steps", type=int, help="gradient steps; default: those of the kept model"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: data/lens")
+    asked = parser.parse_args(arguments)
+    for name in asked.names or CONFIGS:
+        check_choice("model", name, CONFIGS)
+        config = CONFIGS[name] if asked.steps is None else replace(CONFIGS[name], steps=asked.steps)
+        print(f"wrote {name} into {write(asked.out, config)}")
+    return 0

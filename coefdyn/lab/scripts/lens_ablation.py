@@ -8,6 +8,7 @@ of heads out of the kept models, for the figure whose buttons switch heads off.
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,8 +18,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from coefdyn.lab.lens_heads import one_row_a_line
-from coefdyn.lab.lens_models import (
+from coefdyn.lab.places import data_folder
+from coefdyn.lab.scripts.lens_heads import one_row_a_line
+from coefdyn.lab.scripts.lens_models import (
     CONFIGS,
     EXAMPLE,
     FILES,
@@ -30,12 +32,11 @@ from coefdyn.lab.lens_models import (
     to_ids,
     train,
 )
-from coefdyn.lab.places import data_folder
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import replaced, torch_operations, trace
 from coefdyn.lens.replace import Changes
 
-__all__ = ["ablations", "cases", "kept_or_trained", "switches", "write", "write_switches"]
+__all__ = ["ablations", "cases", "kept_or_trained", "main", "switches", "write", "write_switches"]
 
 #: the heads that the figure switches, by model: its label there, then layer and head
 SWITCHED = {
@@ -166,3 +167,15 @@ def write_switches(folder: Path | None = None) -> Path:
     path = (folder or data_folder() / "lens") / "facts_switches.json"
     path.write_text(one_row_a_line(json.dumps(record, indent=1)) + "\n")
     return path
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write both files; returns 0."""
+    parser = argparse.ArgumentParser(prog="python -m coefdyn.lab lens-ablation")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[0], help="0 is the kept model, others are trained"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="default: data/lens")
+    asked = parser.parse_args(arguments)
+    print(f"wrote {write(asked.out, asked.seeds)} and {write_switches(asked.out)}")
+    return 0

@@ -1,18 +1,21 @@
 """Trial of plans for a cache: orders of heads against each other on texts not planned on.
 
 Also a needle: a sentence with a number, far outside every window, is asked for at the end. A mean
-loss hides what one answer shows.
+loss hides what one answer shows. ``python -m coefdyn.lab lens-plan MODEL --text FILE --out FILE``.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
+import hashlib
 import inspect
 import json
 import lzma
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib.metadata import version
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -30,7 +33,18 @@ from coefdyn.options import check_count
 from coefdyn.progress import Progress
 from coefdyn.shapes import Int, Tensor
 
-__all__ = ["ORDERS", "TrialConfig", "correlations", "interval", "needles", "run", "split_texts"]
+__all__ = [
+    "ORDERS",
+    "TrialConfig",
+    "correlations",
+    "interval",
+    "load",
+    "main",
+    "needles",
+    "run",
+    "split_texts",
+    "table",
+]
 
 #: resamples of an interval, and its confidence
 RESAMPLES, CONFIDENCE = 4000, 0.95
@@ -352,3 +366,79 @@ def _cut(found: CachePlan, order: str, share: float, seed: int) -> CachePlan:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
+
+
+def load(name: str) -> tuple[nn.Module, Callable[[str], list[int]]]:
+    """A model of transformers in float32, and its tokenizer as a function."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    path, named = Path(name), {}
+    if path.suffix == ".gguf":
+        path, named = path.parent, {"gguf_file": path.name}
+    tokenizer: Any = AutoTokenizer.from_pretrained(str(path), **named)
+    model = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, **named)
+    return model.eval(), lambda text: tokenizer(text).input_ids
+
+
+def versions(name: str) -> dict[str, str]:
+    """Of what computes, and of the weights where they are one file."""
+    found = {package: version(package) for package in ("torch", "transformers")}
+    if Path(name).is_file():
+        found["sha256"] = hashlib.sha256(Path(name).read_bytes()).hexdigest()
+    return found
+
+
+def table(record: dict[str, Any]) -> str:
+    """The rows as text: rise of the loss in nats, by order and share of heads cut."""
+    shares = sorted({row["share"] for row in record["rows"]})
+    lines = [f"{'order':<14}" + "".join(f"{share:>24.0%}" for share in shares)]
+    for order in dict.fromkeys(row["order"] for row in record["rows"]):
+        cells = {row["share"]: row for row in record["rows"] if row["order"] == order}
+        line = f"{order:<14}"
+        for share in shares:
+            row = cells.get(share)
+            shown = f"{row['rise']:.3f} [{row['low']:.3f}, {row['high']:.3f}]" if row else ""
+            line += f"{shown:>24}"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run a trial, keep it and print its rows; returns 0."""
+    base = TrialConfig()
+    parser = argparse.ArgumentParser(prog="python -m coefdyn.lab lens-plan")
+    parser.add_argument(
+        "model", help="a folder or name that transformers loads, or a .gguf file (needs gguf)"
+    )
+    parser.add_argument(
+        "--text",
+        type=Path,
+        nargs="+",
+        required=True,
+        help=".txt, .txt.gz or .txt.xz files; their documents end with a form feed",
+    )
+    parser.add_argument("--out", type=Path, required=True, help="a .json file; rows in it are kept")
+    parser.add_argument("--length", type=int, default=base.length, help="tokens of each text")
+    parser.add_argument("--sink", type=int, default=base.sink, help="first tokens that are kept")
+    parser.add_argument("--window", type=int, default=base.window, help="last tokens that are kept")
+    parser.add_argument("--planned", type=int, default=base.planned, help="texts to plan on")
+    parser.add_argument("--held-out", type=int, default=base.held_out, help="texts to measure on")
+    parser.add_argument("--shares", type=float, nargs="+", default=base.shares, help="of heads cut")
+    parser.add_argument("--orders", nargs="+", choices=list(ORDERS), default=base.orders)
+    parser.add_argument("--needles", type=int, default=base.needles, help="texts with a needle")
+    parser.add_argument("--seed", type=int, default=base.seed)
+    parser.add_argument(
+        "--singles", action="store_true", help="also cut each head alone, on a text planned on"
+    )
+    given = vars(parser.parse_args(arguments))
+    name, files, out = given.pop("model"), given.pop("text"), given.pop("out")
+    given["shares"], given["orders"] = tuple(given["shares"]), tuple(given["orders"])
+    about = {"model": Path(name).name, "text": [path.name for path in files], **versions(name)}
+    model, tokenize = load(name)
+    record = run(model, tokenize, files, out, TrialConfig(**given), about)
+    print(f"loss as it is: {sum(record['loss']) / len(record['loss']):.3f} nats per token")
+    print(table(record))
+    for predictor in ("predicted_here", "first_order", "change") if "singles" in record else ():
+        pearson, spearman = correlations(record["singles"], predictor)
+        print(f"single heads, {predictor}: Pearson {pearson:.2f}, Spearman {spearman:.2f}")
+    return 0
