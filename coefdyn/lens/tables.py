@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
@@ -12,9 +12,6 @@ from coefdyn.lens.layer import LayerTrace
 from coefdyn.lens.reading import SCORES, induction, looks, output_sizes, shares
 from coefdyn.lens.survival import survival
 from coefdyn.shapes import Int, Tensor
-
-if TYPE_CHECKING:
-    from coefdyn.lens.record import Trace
 
 __all__ = ["check_tokens", "compare_traces", "head_rows"]
 
@@ -61,7 +58,7 @@ def head_rows(layer: LayerTrace, tokens: Int[Tensor, "B L"] | None = None) -> li
     ]
 
 
-def compare_traces(first: Trace, second: Trace) -> list[Row]:
+def compare_traces(first: Sequence[LayerTrace], second: Sequence[LayerTrace]) -> list[Row]:
     """Difference of each head between two runs on inputs of the same shape.
 
     Two models of one architecture on one input, or one model on two inputs, or with and without
