@@ -111,7 +111,13 @@ class Comparison:
 
     def html(self) -> str:
         """One page that needs nothing else: rows, curves, comparisons, limits, protocol."""
-        return judged_html(self)
+        return judged_html(
+            self.result,
+            self.mine,
+            rows=self.rows(),
+            verdicts=self.verdicts(),
+            limits=self.limits(),
+        )
 
     def outcome(self, task: str, design: str) -> Outcome | None:
         """The judged seeds of one design on one task; None before the first."""

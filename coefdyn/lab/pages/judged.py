@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from coefdyn.lab.experiments import headline_runs
+from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.pages.scoreboard import curves_svg
-
-if TYPE_CHECKING:
-    from coefdyn.lab.judge import Comparison
 
 __all__ = ["judged_html", "state_in_words"]
 
@@ -34,35 +32,44 @@ HEADS = (
 STRIP = (160, 24, 6)
 
 
-def judged_html(comparison: Comparison) -> str:
+def judged_html(
+    result: Result,
+    mine: str,
+    *,
+    rows: Sequence[dict[str, Any]],
+    verdicts: Sequence[tuple[str, str, str]],
+    limits: Sequence[str],
+) -> str:
     """The page: comparisons, limits, a table and curves per task, protocol and provenance.
 
     Args:
-        comparison: of ``coefdyn.lab.judge.compare_designs``.
+        result: the finished runs; its variants have the facets "task" and "design".
+        mine: the design that the others are compared with.
+        rows, verdicts, limits: those of a ``Comparison`` of ``coefdyn.lab.judge``.
     """
-    rows = comparison.rows()
-    title = html.escape(f"{comparison.mine}, judged on {comparison.seeds} seeds")
+    seeds = len(result.plan.seeds)
+    title = html.escape(f"{mine}, judged on {seeds} seeds")
     said = "".join(
         f"<li><b>{html.escape(status)}</b>: {html.escape(words)}<small>{html.escape(told)}</small>"
-        for words, status, told in comparison.verdicts()
+        for words, status, told in verdicts
     )
-    limits = "".join(f"<li>{html.escape(one)}" for one in comparison.limits())
+    limited = "".join(f"<li>{html.escape(one)}" for one in limits)
     tasks = dict.fromkeys(row["task"] for row in rows)
     parts = "".join(
-        _task(task, [row for row in rows if row["task"] == task], comparison) for task in tasks
+        _task(task, [row for row in rows if row["task"] == task], result) for task in tasks
     )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" '
         f'content="width=device-width"><title>{title}</title><style>{STYLE}</style>'
-        f"<h1>{title}</h1><ul>{said}</ul><h2>What {comparison.seeds} seeds cannot decide</h2>"
-        f"<ul>{limits}</ul>{parts}<h2>How it was judged</h2>"
-        f"<p>{html.escape(_protocol(comparison))}</p>"
-        f"<p>{html.escape(comparison.result.caption())}</p></html>"
+        f"<h1>{title}</h1><ul>{said}</ul><h2>What {seeds} seeds cannot decide</h2>"
+        f"<ul>{limited}</ul>{parts}<h2>How it was judged</h2>"
+        f"<p>{html.escape(_protocol(result))}</p>"
+        f"<p>{html.escape(result.caption())}</p></html>"
     )
 
 
-def _protocol(comparison: Comparison) -> str:
-    models = [variant.model for variant in comparison.result.variants]
+def _protocol(result: Result) -> str:
+    models = [variant.model for variant in result.variants]
     sizes = dict.fromkeys(
         f"{one.layers} layers of width {one.width}"
         + (f" with a SwiGLU of {one.mlp}" if one.mlp else "")
@@ -80,10 +87,10 @@ def _protocol(comparison: Comparison) -> str:
     )
 
 
-def _task(task: str, rows: list[dict[str, Any]], comparison: Comparison) -> str:
+def _task(task: str, rows: list[dict[str, Any]], result: Result) -> str:
     heads = "".join(f'<th scope="col">{one}' for one in HEADS)
     lines = "".join(f"<tr>{_cells(row)}" for row in rows)
-    found = [comparison.outcome(task, row["design"]) for row in rows]
+    found = [result.one(task=task, design=row["design"]) for row in rows]
     curves = "".join(
         f"<figure>{curves_svg(one)}<figcaption>{html.escape(one.variant.facets['design'])}"
         "</figcaption></figure>"

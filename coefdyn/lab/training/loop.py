@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 import warnings
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -20,10 +22,9 @@ from torch.nn.utils import get_total_norm
 
 from coefdyn.lab.tasks import Split
 from coefdyn.lab.training.checkpoint import (
-    load_run,
+    load_checkpoint,
     require_safetensors,
     save_checkpoint,
-    save_run,
 )
 from coefdyn.lab.training.compiled import compiled
 from coefdyn.lab.training.config import RunConfig, TrainConfig
@@ -53,6 +54,8 @@ __all__ = [
 MODES = ("eager", "compiled")
 #: numbers of the largest block of logits that an evaluation forms
 LOGITS_AT_ONCE = 2**27
+#: state of torch's AdamW for a parameter
+_MOMENTS = ("exp_avg", "exp_avg_sq", "step")
 
 
 class Stopped(Exception):
@@ -336,13 +339,64 @@ class _Run:
             raise Stopped(f"stopped at step {done} of {steps}")
 
     def _save(self, done: int) -> None:
-        if self.options.checkpoint is not None:
-            save_run(self.options.checkpoint, self, done)
+        """Write everything that the steps have changed, where a checkpoint is asked for."""
+        if self.options.checkpoint is None:
+            return
+        tensors = {f"model.{name}": tensor for name, tensor in self.model.state_dict().items()}
+        for index, state in self.optimizer.state_dict()["state"].items():
+            tensors |= {f"optimizer.{index}.{name}": tensor for name, tensor in state.items()}
+        lists = {"losses": self.meter.losses, "norms": self.meter.norms}
+        lists |= {f"curve.{name}": values for name, values in self.curve.items()}
+        tensors |= {name: torch.tensor(one, dtype=torch.float64) for name, one in lists.items()}
+        notes = {"step": done, "run": self.config.key, "diverged_at": self.diverged_at}
+        notes |= {"curves": list(self.curve)}
+        save_checkpoint(self.options.checkpoint, tensors, {"state": json.dumps(notes)})
 
     def _resume(self) -> int:
-        """Restore the checkpoint if there is one; returns the number of steps done."""
+        """Restore the checkpoint if there is one; returns the number of steps done.
+
+        Raises:
+            ValueError: if the file is damaged or holds another run; it is left as it is.
+        """
         path = self.options.checkpoint
-        return 0 if path is None or not path.exists() else load_run(path, self)
+        if path is None or not path.exists():
+            return 0
+        tensors, notes = load_checkpoint(path)
+        try:
+            state = json.loads(notes["state"])
+            if state["run"] == self.config.key:
+                return self._restore(tensors, state)
+        except (KeyError, IndexError, RuntimeError, ValueError, TypeError) as error:
+            raise ValueError(
+                f"the checkpoint {path} is damaged or was written by other code ({error!r}); "
+                "delete it to start this run afresh."
+            ) from error
+        raise ValueError(
+            f"the checkpoint {path} holds the run {state['run']} and not {self.config.key}, which "
+            "is to be trained; finish that run first, or delete the file."
+        )
+
+    def _restore(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> int:
+        """Copy a checkpoint's numbers into this run; returns the number of steps done."""
+
+        def below(prefix: str) -> dict[str, Tensor]:
+            return {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+
+        self.model.load_state_dict(below("model."))
+        parameters = [one for group in self.optimizer.param_groups for one in group["params"]]
+        kept: dict[int, dict[str, Tensor]] = {}
+        for name, tensor in below("optimizer.").items():
+            number, _, moment = name.partition(".")
+            kept.setdefault(int(number), {})[moment] = tensor
+        for index, moments in kept.items():
+            first, second, _ = (moments[name] for name in _MOMENTS)
+            if not first.shape == second.shape == parameters[index].shape:
+                raise ValueError(f"moments of parameter {index} have another shape")
+        self.optimizer.load_state_dict({**self.optimizer.state_dict(), "state": kept})
+        self.meter.losses, self.meter.norms = tensors["losses"].tolist(), tensors["norms"].tolist()
+        self.curve = {name: tensors[f"curve.{name}"].tolist() for name in state["curves"]}
+        self.diverged_at = state["diverged_at"]
+        return int(state["step"])
 
 
 def _optimizer(model: SequenceModel, settings: TrainConfig) -> torch.optim.AdamW:
