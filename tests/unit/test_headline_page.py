@@ -195,3 +195,68 @@ def test_every_word_of_a_page_stands_for_one_of_the_runs():
 def test_a_chapter_without_a_claim_is_refused():
     with pytest.raises(ValueError, match="principles/principle_3"):
         headlines_html(chapter="principle_3")
+
+
+def page_of(name: str, folder, level=lambda facets, run: (0.95 - run.seed / 1e5, None)) -> str:
+    """The claims' lines of a group, from made-up runs; all other claims are not run."""
+    group = headline.Group(name)
+    for record in result_of(group, STANDARD, level).records:
+        group.file(STANDARD, folder).append(record)
+    lines = re.findall("<details.*?</details>", headlines_html(folder), re.DOTALL)
+    return "".join(one for one in lines if "<li>" in one)
+
+
+def test_each_verdict_is_drawn_on_its_side_and_in_its_color(tmp_path):
+    """The first of three comparisons holds in every seed, the second in half, the third in none."""
+    nan = {"one": lambda seed: True, "geometric": lambda seed: seed % 2, "row_sum": bool}
+
+    def level(facets, run):
+        return 0.5, 1 if nan[facets["design"]](run.seed) else None
+
+    line = page_of("growth", tmp_path, level)
+    told = re.findall("<li>(.*?)</li>", line)
+    assert [one.partition(": ")[2] for one in told] == [
+        "12 of 12 diverge", "6 of 12 diverge", "12 of 12 diverge",
+    ]  # fmt: skip
+    (picture,) = re.findall('<svg role="img" aria-label="1 of 3 comparisons .*?</svg>', line)
+    bars = re.findall('M([0-9.]+) [0-9.]+H([0-9.]+)" stroke="(#[0-9A-F]+)"', picture)
+    points = re.findall('cx="([0-9.]+)" cy="([0-9.]+)" r="4" fill="(#[0-9A-F]+)"', picture)
+    teal, grey, brick = "#0E96A8", "#8B95A3", "#C2562F"
+    assert [color for *_, color in bars] == [color for *_, color in points] == [teal, grey, brick]
+    (held, open_, missed), middle = [(float(a), float(b)) for a, b, _ in bars], 90
+    assert middle < held[0] < held[1] and missed[0] < missed[1] < middle
+    assert open_[0] < middle < open_[1]
+    assert [float(y) for _, y, _ in points] == [7, 21, 35], "in the order of the sentences"
+    assert [float(x) for x, *_ in points] == [held[1], middle, missed[0]]
+
+
+LABELS = {
+    "growth": {"A = 1.05 I": ["eta = 1", "eta = 1.05^i", "row sum"]},
+    "language": {
+        "eps 1e-5, Mamba-2": ["b = 1/sqrt(n)", "b = 1", "b = Delta"],
+        "eps 1e-5, softmax": ["b = 1/sqrt(n)", "b = 1"],
+        "eps 0, Mamba-2": ["b = 1", "b = Delta"],
+    },
+    "positions": {
+        "1 layer": ["decay", "convolution", "A = I"],
+        "2 layers": ["decay", "A = I", "convolution"],
+    },
+    "zeros": {
+        "memorization": ["exp", "identity, eta = 1", "softplus", "ReLU", "identity, eta = 1",
+                         "identity"],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WORDS)
+def test_curves_have_the_labels_of_their_runs(name, tmp_path):
+    """In the order in which the claims compare them."""
+    told = re.findall("<figcaption>(.*?): rate", page_of(name, tmp_path))
+    assert told == [f"{of}, {one}" for of, those in LABELS[name].items() for one in those]
+
+
+def test_comparisons_say_first_what_is_claimed_to_be_ahead(tmp_path):
+    told = re.findall("<li>(.*?): perplexity", page_of("language", tmp_path))
+    scaled, plain, delta = (f"eps 1e-5, Mamba-2, b = {b}" for b in ("1/sqrt(n)", "1", "Delta"))
+    assert told[:2] == [f"{scaled} against {plain}", f"{delta} against {plain}"]
+    assert told[-1] == "eps 0, Mamba-2, b = 1 against eps 0, Mamba-2, b = Delta"
