@@ -15,6 +15,7 @@ import re
 import runpy
 import sys
 from functools import cache
+from importlib.util import find_spec
 from itertools import takewhile
 from pathlib import Path
 from unittest.mock import patch
@@ -94,6 +95,13 @@ def _importable(name: str) -> bool:
 @cache
 def _help(module: str, *command: str) -> str | None:
     """What ``python -m MODULE COMMAND --help`` prints; None where there is no such command."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:
+        return None
+    if not spec.submodule_search_locations and "__main__" not in Path(spec.origin).read_text(
+        "utf-8"
+    ):
+        return None  # it can be imported, and does nothing when run
     said = io.StringIO()
     with patch.object(sys, "argv", [module, *command, "--help"]), contextlib.redirect_stdout(said):
         try:
