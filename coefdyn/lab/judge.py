@@ -15,11 +15,11 @@ from typing import Any
 
 from coefdyn.lab import arguments as given
 from coefdyn.lab.admit import check_design, find_task, frame
-from coefdyn.lab.experiments import headline_runs, rule, rule2
-from coefdyn.lab.experiments.anew import Judged, judge_anew
+from coefdyn.lab.experiments import headline_runs, intervals, rule
 from coefdyn.lab.experiments.baselines import baseline
 from coefdyn.lab.experiments.claim import Ahead, Claim, kebab
 from coefdyn.lab.experiments.headline import Group, as_judged
+from coefdyn.lab.experiments.judgement import Judged, judge
 from coefdyn.lab.experiments.plan import STANDARD, Plan, Variant, standard_training
 from coefdyn.lab.experiments.result import Outcome
 from coefdyn.lab.experiments.scoreboard import STEPS, board_cell
@@ -69,8 +69,8 @@ class Comparison:
     def verdicts(self) -> list[tuple[str, str, str]]:
         """Sentence, status and numbers, per task and rival.
 
-        Below twelve seeds the status is "described"; from twelve on it is a verdict by version 2 of
-        the rule, exploratory because no threshold was registered.
+        Below twelve seeds the status is "described"; from twelve on it is a verdict,
+        exploratory because no threshold was registered.
         """
         designs = list(dict.fromkeys(v.facets["design"] for v in self.result.variants))
         tasks = dict.fromkeys(v.facets["task"] for v in self.result.variants)
@@ -79,7 +79,7 @@ class Comparison:
     def limits(self) -> list[str]:
         """Limits of so many seeds: what they cannot decide, in sentences."""
         n, needed = self.seeds, len(headline_runs.SEEDS)
-        whole, lead = rule2.share_interval(n, n), rule2.smallest_lead(n)
+        whole, lead = intervals.share_interval(n, n), intervals.smallest_lead(n)
         shown = f"a lead of at least {round(lead * n)} seeds" if lead <= 1 else "no lead at all"
         words = [
             f"If all {n} seeds solve a task, the share of seeds that do may still be as low as "
@@ -146,9 +146,9 @@ class Comparison:
         return row | {
             "seeds": len(values),
             "values": values,
-            "solved": rule2.solved(values),
-            "share": rule2.share_interval(rule2.solved(values), len(values)),
-            "accuracy": _of_a_share(rule2.mean_interval(values)),
+            "solved": intervals.solved(values),
+            "share": intervals.share_interval(intervals.solved(values), len(values)),
+            "accuracy": _of_a_share(intervals.t_interval(values, intervals.JUDGED_CONFIDENCE)),
             "steps": outcome.steps_to(),
             "diverged": outcome.diverged,
             "learning_rate": records[0]["config"]["train"]["learning_rate"],
@@ -166,8 +166,8 @@ class Comparison:
         if len(both) < 2:
             return sentence, rule.NOT_RUN, "the pilot seeds are not finished"
         (first, second) = (one.values() for one in both)
-        (k, n), (other_k, other_n) = ((rule2.solved(one), len(one)) for one in (first, second))
-        gap = rule2.share_difference(k, n, other_k, other_n)
+        (k, n), (other_k, other_n) = ((intervals.solved(one), len(one)) for one in (first, second))
+        gap = intervals.share_difference(k, n, other_k, other_n)
         means = " against ".join(f"{statistics.fmean(one):.3f}" for one in (first, second))
         told = (
             f"{k} of {n} against {other_k} of {other_n} seeds solved; difference {gap}; mean "
@@ -181,11 +181,11 @@ class Comparison:
                 f"{told}; the interval {side} 0",
             )
         claim = Claim(id="judged/ahead", sentence=sentence, test=Ahead(a=a, b=b), why="none")
-        status, why = judge_anew(claim, self.result)
+        status, why = judge(claim, self.result)
         return sentence, status, told if told.startswith(why) else f"{told}; {why}"
 
 
-def _of_a_share(found: rule.Interval) -> rule.Interval:
+def _of_a_share(found: intervals.Interval) -> intervals.Interval:
     """The part of an interval in which a share can lie; it covers what the whole one covers."""
     return replace(found, low=max(found.low, 0.0), high=min(found.high, 1.0))
 

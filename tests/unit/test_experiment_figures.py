@@ -19,7 +19,8 @@ from coefdyn.lab.experiments.figures import (
     legend_entries,
     new_figure,
 )
-from coefdyn.lab.experiments.rule import MIN_SEEDS, t_interval
+from coefdyn.lab.experiments.intervals import t_interval
+from coefdyn.lab.experiments.rule import MIN_SEEDS
 from coefdyn.lab.pages.evidence import show_decision
 
 SEEDS = [0.50, 0.55, 0.61, 0.70]

@@ -8,7 +8,15 @@ import pytest
 import torch
 from made_up_results import made_up, result_of
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, headline, ledger, rule, rule2
+from coefdyn.lab.experiments import (
+    EXPERIMENTS,
+    get_experiment,
+    headline,
+    judgement,
+    ledger,
+    rates,
+    rule,
+)
 from coefdyn.lab.experiments.headline_claim import KINDS
 from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT, SEEDS
@@ -54,13 +62,13 @@ def test_a_best_rate_at_the_edge_extends_the_grid_until_it_is_bracketed():
 def test_a_best_rate_that_stays_at_the_edge_is_not_bracketed_and_decides_nothing():
     plan = one_of(RECALL)
     records, settled = searched(plan, lambda run: min(0.8, run.train.learning_rate))
-    assert len(rates_of(records)) == rule2.MOST_RATES
+    assert len(rates_of(records)) == rates.MOST_RATES
     assert not settled.search(plan.variants[0], records)[1].bracketed
 
     group = headline.Group("recall")
     result = result_of(group, STANDARD, lambda _, run: (min(0.8, run.train.learning_rate), None))
     (found,) = group.claims(result)
-    assert (found.status, found.numbers) == (rule.NO_TEST, rule2.NOT_BRACKETED)
+    assert (found.status, found.numbers) == (rule.NO_TEST, judgement.NOT_BRACKETED)
 
 
 def test_a_rate_that_solves_the_task_ends_the_search():

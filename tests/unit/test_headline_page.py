@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from made_up_results import result_of
 
-from coefdyn.lab.experiments import headline, rule, rule2, spectra
+from coefdyn.lab.experiments import headline, intervals, rule, spectra
 from coefdyn.lab.experiments.headline_claims import HEADLINES, RAW
 from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT
+from coefdyn.lab.experiments.judgement import effects
 from coefdyn.lab.experiments.measure import Measure, metric
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.pages.headlines import (
     CHAPTERS,
     WORDS,
-    effects,
     headline_counts,
     headlines_html,
 )
@@ -57,8 +57,8 @@ def test_a_lead_of_shares_is_drawn_from_its_threshold():
     (claim,) = group.registered_claims()
     judged = headline.as_judged(result)
     first, second = effects(claim.test, judged)
-    assert "12 of 12 and 0 of 12" in first.words
-    assert first.interval.mean == second.interval.mean == 1.0 and first.status == rule.HELD
+    assert first.counts == ((12, 12), (0, 12))
+    assert first.found.mean == second.found.mean == 1.0 and first.status == rule.HELD
     assert group.claims(result)[0].status == rule.HELD
 
 
@@ -125,10 +125,8 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     assert f"{after.mean():.0%} in place of {before.mean():.0%}".replace("%", " %") in page
     bare = eigenvalues.one(task="MQAR", design="Mamba-2 without convolution")
     assert bare.records[0]["config"]["train"]["learning_rate"] == 0.003
-    assert (
-        f"the 0.003 that a wider search chose, {rule2.solved(bare.values())} of 12 solve the task"
-        in page
-    )
+    solve = intervals.solved(bare.values())
+    assert f"the 0.003 that a wider search chose, {solve} of 12 solve the task" in page
 
     language = headline.as_judged(headline.Group("language").load(STANDARD))
     page = " ".join((checkout() / "book/principles/principle_5.md").read_text().split())

@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from coefdyn.lab.experiments import rule
+from coefdyn.lab.experiments import intervals, rule
 from coefdyn.lab.experiments.result import Outcome
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ __all__ = [
 PALETTE = ("#2B3340", "#7C4DCC", "#0E96A8", "#C2562F", "#A3B545", "#8B95A3", "#B9A3E3", "#7CC3CC")
 MARKERS = "osD^vP*X"
 #: what an error bar is, and what a hatched bar is; said once by a legend of a figure that has one
-INTERVAL = f"{100 * rule.CONFIDENCE:.0f} % interval of the mean over seeds"
+INTERVAL = f"{100 * intervals.CONFIDENCE:.0f} % interval of the mean over seeds"
 CONTROL = "hatched: control"
 #: least and largest value of an accuracy or a share
 SHARE = (0.0, 1.0)
@@ -92,7 +92,7 @@ def draw_interval(
     along: str = "y",
     inside: bool = False,
 ) -> bool:
-    """The interval of a mean as an error bar: ``rule.t_interval``, by which claims are judged.
+    """The interval of a mean as an error bar: ``intervals.t_interval``, by which claims are judged.
 
     None is drawn for fewer seeds than decide anything (``rule.MIN_SEEDS``). What lies beyond the
     bounds of the quantity is left out, and that end has no cap.
@@ -113,7 +113,7 @@ def draw_interval(
 
     if len(values) < rule.MIN_SEEDS or not all(map(math.isfinite, values)):
         return False
-    found = rule.t_interval(values)
+    found = intervals.t_interval(values)
     ends = (max(found.low, bounds[0]), min(found.high, bounds[1]))
     caps = [n for n, end in enumerate((found.low, found.high)) if end == ends[n]]
     xs, ys = ((place, place), ends) if along == "y" else (ends, (place, place))
@@ -146,7 +146,7 @@ def draw_band(axes: Axes, xs: Sequence[float], rows: Sequence[Sequence[float]], 
     """
     if len(rows) < rule.MIN_SEEDS:
         return
-    found = [rule.t_interval(values) for values in zip(*rows, strict=True)]
+    found = [intervals.t_interval(values) for values in zip(*rows, strict=True)]
     low, high = ([one.low for one in found], [one.high for one in found])
     low, high = ([min(max(end, SHARE[0]), SHARE[1]) for end in ends] for ends in (low, high))
     axes.fill_between(xs, low, high, color=color, alpha=0.15, linewidth=0, gid=INTERVAL)

@@ -3,7 +3,7 @@
     python -m coefdyn.lab.experiments.headline run [GROUP ...] [--workers 1] [--mode compiled]
     python -m coefdyn.lab.experiments.headline show [CLAIM ...]
 
-Trained claims are judged by version 2 of the rule on twelve fresh seeds, once all twelve are there;
+Trained claims are judged on twelve fresh seeds, once all twelve are there;
 their thresholds were committed before the first run. Proved and timed claims name what shows them.
 """
 
@@ -19,14 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab import arguments as given
-from coefdyn.lab.experiments import rule2
-from coefdyn.lab.experiments.anew import Judged, judge_anew
+from coefdyn.lab.experiments import intervals
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.figures import grouped_points, new_figure
 from coefdyn.lab.experiments.headline_claim import Headline
 from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.headline_runs import GROUPS, SEEDS
+from coefdyn.lab.experiments.judgement import Judged, judge
 from coefdyn.lab.experiments.plan import STANDARD, AnyPlan, Plan
 from coefdyn.lab.experiments.registration import (
     Registered,
@@ -72,11 +72,11 @@ class Group(Experiment):
         return [one.claim for one in HEADLINES if one.group == self.name and one.claim is not None]
 
     def claims(self, result: Result) -> list[Verdict]:
-        """Judged by version 2 of the rule; "not run" before the twelfth seed."""
+        """Judged by ``judgement``; "not run" before the twelfth seed."""
         judged = as_judged(result)
         found = []
         for claim in self.registered_claims():
-            status, numbers = judge_anew(claim, judged)
+            status, numbers = judge(claim, judged)
             found.append(
                 Verdict(
                     claim.sentence, status, numbers, id=claim.id, test=claim.test.words,
@@ -113,9 +113,9 @@ class Group(Experiment):
 
 
 def as_judged(result: Result) -> Judged:
-    """A group's result as version 2 of the rule sees it: nothing before the twelfth seed."""
+    """A group's result as the judge sees it: nothing before the twelfth seed."""
     seen = {one.name: getattr(result, one.name) for one in fields(Result) if one.init}
-    return Judged(**{**seen, "confidence": rule2.CONFIDENCE, "fewest": len(SEEDS)})
+    return Judged(**{**seen, "confidence": intervals.JUDGED_CONFIDENCE, "fewest": len(SEEDS)})
 
 
 def verdict_of(headline: Headline, out: Path | str | None = None) -> Verdict | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from coefdyn.lab.experiments import rule2
+from coefdyn.lab.experiments import intervals, judgement
 from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Test
 from coefdyn.lab.experiments.headline_runs import GROUPS, SEEDS
+from coefdyn.lab.experiments.intervals import t_quantile
 from coefdyn.lab.experiments.result import Verdict
-from coefdyn.lab.experiments.rule import t_quantile
 
 __all__ = ["KINDS", "Headline"]
 
@@ -50,22 +50,22 @@ class Headline:
         for test in _parts(self.claim.test):
             tasks = {one.task.task_name for one in plan.those_with(test.compared)}
             measure = getattr(test, "measure", None)
-            counted = tasks <= rule2.SOLVED_OR_NOT and (measure is None or measure.counted)
+            counted = tasks <= judgement.SOLVED_OR_NOT and (measure is None or measure.counted)
             if not counted:
-                half = t_quantile(n - 1, rule2.CONFIDENCE) / n**0.5
+                half = t_quantile(n - 1, intervals.JUDGED_CONFIDENCE) / n**0.5
                 told.append(
                     f"95 % interval of the mean over {n} seeds, paired where two are compared; "
                     f"decides what is {half:.2f} standard deviations off the threshold"
                 )
             elif isinstance(test, Ahead):
-                least = round(n * rule2.smallest_lead(n, test.by))
+                least = round(n * intervals.smallest_lead(n, test.by))
                 told.append(
                     f"k of {n} seeds right and the score interval of the difference; decides a "
                     f"lead of {least} seeds over none"
                 )
             else:
                 counts = range(n + 1)
-                least = next(k for k in counts if rule2.share_interval(k, n).low > 0.5)
+                least = next(k for k in counts if intervals.share_interval(k, n).low > 0.5)
                 told.append(
                     f"k of {n} seeds against one half and the exact binomial interval; decides "
                     f"from {least} or up to {n - least} seeds on"

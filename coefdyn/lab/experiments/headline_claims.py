@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from coefdyn.lab.experiments import rule2
+from coefdyn.lab.experiments import intervals
 from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Facets, Reaches
 from coefdyn.lab.experiments.headline_claim import Headline
 from coefdyn.lab.experiments.measure import (
@@ -22,7 +22,7 @@ __all__ = ["HEADLINES"]
 
 RAW = diagnostic("near_zero_fraction", "raw")
 PERPLEXITY = metric("perplexity")
-RIGHT = rule2.SOLVED_FROM
+RIGHT = intervals.SOLVED_FROM
 
 
 def _trained(id_: str, group: str, claim: dict[str, object], **told: str) -> Headline:

@@ -2,7 +2,7 @@
 
 A group is an experiment with a file of its own, ``data/results/headline/GROUP/standard.jsonl``, so
 that groups can be finished one after another and the last ones be cut. Its variants are those of
-the exploratory experiments with fresh seeds and bracketed rates (``rule2``).
+the exploratory experiments with fresh seeds and bracketed rates (``rates``).
 """
 
 from __future__ import annotations

@@ -14,8 +14,8 @@ __all__ = ["OTHERS", "POINTED", "Measure", "accuracy", "accuracy_at", "diagnosti
 class Measure:
     """A number per seed: its name, and the function that reads it from an outcome.
 
-    ``counted``: near a guess or near one where its task is solved or not, so that version 2 of the
-    rule counts seeds instead of taking a mean.
+    ``counted``: near a guess or near one where its task is solved or not, so that the
+    judge counts seeds instead of taking a mean.
     """
 
     name: str

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from statistics import fmean
 from typing import Any
 
-from coefdyn.lab.experiments.rule2 import MOST_RATES, Search, search_rate
+from coefdyn.lab.experiments.rates import MOST_RATES, Search, search_rate
 from coefdyn.lab.tasks import TaskConfig
 from coefdyn.lab.training import Record, RunConfig, TrainConfig
 from coefdyn.models import ModelConfig
@@ -101,7 +101,7 @@ class Plan(AnyPlan):
             are judged; its seeds then run the chosen setting in full as well. None, and for a
             variant with settings of its own: one length.
         bracketed: the pilot's seeds are none of ``seeds``, so they are never judged, and a best
-            rate at an edge of the grid extends it (``rule2.search_rate``). A rate that solves the
+            rate at an edge of the grid extends it (``rates.search_rate``). A rate that solves the
             task with all pilot seeds ends the search: no neighbour can be better.
         tried: variant name -> the settings that the pilot is known to need; see ``settled``.
         chosen: variant name -> setting, as far as the pilot is finished; see ``settled``.

@@ -14,7 +14,7 @@ import torch
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.lab.experiments import rule
+from coefdyn.lab.experiments import intervals, rule
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import STANDARD, AnyPlan
@@ -267,7 +267,7 @@ def _in_legend(result: Result, design: str) -> str:
     slopes = _slopes(result, design)
     if len(slopes) < rule.MIN_SEEDS:
         return design
-    found = rule.t_interval(slopes)
+    found = intervals.t_interval(slopes)
     return f"{design}: p = {found.mean:.2f} [{found.low:.2f}, {found.high:.2f}]"
 
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from coefdyn.lab.experiments.intervals import CONFIDENCE, Interval, t_interval
 from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
 from coefdyn.lab.experiments.rule import (
-    CONFIDENCE,
     HELD,
     MIN_SEEDS,
     NO_TEST,
@@ -17,8 +17,6 @@ from coefdyn.lab.experiments.rule import (
     NOT_RUN,
     UNDECIDED,
     WITHDRAWN,
-    Interval,
-    t_interval,
 )
 from coefdyn.lab.training import Record
 
@@ -93,7 +91,7 @@ class Verdict:
         id: of a registered claim, its id.
         test: the comparison and its threshold, where the claim is registered.
         control: the control and what it found, or why there is none.
-        reason: of a registered claim without a test, which of ``rule.REASONS`` it is.
+        reason: of a claim of the ledger without a test, why there is none.
         against: whether the claim is the opposite of what the experiment is about.
     """
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.figures import PALETTE, leaks, new_figure
+from coefdyn.lab.experiments.intervals import t_interval
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome, Result
-from coefdyn.lab.experiments.rule import t_interval
 from coefdyn.lab.experiments.spectra import draw_moduli, plan_of, spectra_variant
 
 if TYPE_CHECKING:

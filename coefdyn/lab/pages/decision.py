@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coefdyn.lab.experiments import get_experiment, ledger, rule
+from coefdyn.lab.experiments import get_experiment, intervals, ledger, rule
 from coefdyn.lab.experiments.base import Experiment, judged_by_accuracy
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import (
@@ -103,7 +103,7 @@ def _registered(experiment: Experiment, result: Result) -> str:
 
 
 def registered_words(experiment: Experiment) -> str:
-    """Where an experiment's claims were registered, and what changed afterwards."""
+    """Commit in which an experiment's claims were registered, and what changed later, in words."""
     return ledger.registered(experiment.id)
 
 
@@ -172,7 +172,7 @@ def _learned_markdown(experiment: Experiment, results: Mapping[str, Result]) -> 
         steps = [math.inf if step is None else step for step in outcome.steps_to()]
         reached, middle = sum(map(math.isfinite, steps)), statistics.median(steps)
         values = outcome.values()
-        interval = rule.t_interval(values)
+        interval = intervals.t_interval(values)
         rows.append(
             [
                 plain(outcome.variant.name),
@@ -181,7 +181,7 @@ def _learned_markdown(experiment: Experiment, results: Mapping[str, Result]) -> 
                 f"{middle:g}" if math.isfinite(middle) else late if reached else "never",
             ]
         )
-    interval_words = f"accuracy and its {100 * rule.CONFIDENCE:.0f} % interval"
+    interval_words = f"accuracy and its {100 * intervals.CONFIDENCE:.0f} % interval"
     heads = ["variant", interval_words, "seeds that reach 0.9", "median steps to 0.9"]
     words = (
         "The accuracy is that of the test sequences after training; when 0.9 is reached, the "

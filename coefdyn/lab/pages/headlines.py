@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from coefdyn.lab.experiments import rule, rule2
-from coefdyn.lab.experiments.anew import Judged, counted
-from coefdyn.lab.experiments.claim import Ahead, Diverges, Every, Reaches, Test
+from coefdyn.lab.experiments import intervals, rule
+from coefdyn.lab.experiments.claim import Ahead, Diverges, Reaches
 from coefdyn.lab.experiments.headline import Group, as_judged, verdict_of
 from coefdyn.lab.experiments.headline_claim import Headline
 from coefdyn.lab.experiments.headline_claims import HEADLINES, SMALL
+from coefdyn.lab.experiments.judgement import Effect, Judged, effects
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome
 from coefdyn.lab.pages.scoreboard import curves_svg
 from coefdyn.options import check_choice
 
-__all__ = ["Effect", "effects", "headline_counts", "headlines_html"]
+__all__ = ["headline_counts", "headlines_html"]
 
 #: id of a claim, or its topic, -> its chapter
 CHAPTERS = {
@@ -55,72 +54,25 @@ WIDTH, HEIGHT = 180, 14
 COLORS = {rule.HELD: "#0E96A8", rule.NOT_HELD: "#C2562F"}
 
 
-@dataclass(frozen=True)
-class Effect:
-    """One comparison of a claim.
-
-    Args:
-        words: what is compared, k of n or the values, and the interval.
-        interval: distance from the threshold; above 0 is the claimed side.
-    """
-
-    words: str
-    interval: rule.Interval
-
-    @property
-    def status(self) -> str:
-        """Held, not held or undecided by this comparison alone."""
-        return rule.above(self.interval, 0.0)
-
-
-def effects(test: Test, judged: Judged) -> Iterator[Effect]:
-    """Every comparison that a test joins, where all of its seeds are there.
-
-    Args:
-        test: of a headline claim.
-        judged: the runs of its group.
-    """
-    if isinstance(test, Every):
-        for one in test.tests:
-            yield from effects(one, judged)
-        return
-    found = [judged.one(**facets) for facets in test.compared]
-    outcomes = [one for one in found if one is not None and len(one.records) >= judged.fewest]
-    if len(outcomes) == len(found):
-        yield _effect(test, outcomes, judged)
-
-
-def _effect(test: Test, outcomes: list[Outcome], judged: Judged) -> Effect:
-    names, counts = [_spoken(one, judged) for one in outcomes], counted(test, outcomes)
-    turned = getattr(test, "less", getattr(test, "never", False))
+def _words(effect: Effect, judged: Judged) -> str:
+    """What is compared, k of n or the values, and the interval."""
+    test, names = effect.test, [_spoken(one, judged) for one in effect.outcomes]
     if isinstance(test, Ahead):
-        both = " against ".join(names)
-        if counts is not None:
-            (k, n), (other, m) = counts
-            gap, told = rule2.share_difference(k, n, other, m), f"{k} of {n} and {other} of {m}"
-        else:
-            first, second = (test.measure.values(one) for one in outcomes)
-            gap = judged.interval([a - b for a, b in zip(first, second, strict=True)])
-            told = test.measure.name
-        threshold = -test.by if test.less else test.by
-        return Effect(f"{both}: {told}; difference {gap}", _beyond(gap, threshold, turned))
-    if counts is not None:
-        (k, n), share = counts[0], rule2.share_interval(*counts[0])
+        told = test.measure.name
+        if effect.counts is not None:
+            told = " and ".join(f"{k} of {n}" for k, n in effect.counts)
+        return f"{' against '.join(names)}: {told}; difference {effect.found}"
+    if effect.counts is not None:
+        k, n = effect.counts[0]
         what = "diverge" if isinstance(test, Diverges) else f"above {getattr(test, 'bound', 0):g}"
-        return Effect(f"{names[0]}: {k} of {n} {what}", _beyond(share, 0.5, turned))
+        return f"{names[0]}: {k} of {n} {what}"
     assert isinstance(test, Reaches), "a test of a headline claim"
-    level = judged.interval(test.measure.values(outcomes[0]))
-    return Effect(f"{names[0]}: {test.measure.name} {level}", _beyond(level, test.bound, turned))
+    return f"{names[0]}: {test.measure.name} {effect.found}"
 
 
 def _spoken(outcome: Outcome, judged: Judged) -> str:
     words = WORDS.get(judged.experiment.removeprefix("headline/"), {})
     return ", ".join(words.get(one, one) for one in outcome.variant.name.split(", "))
-
-
-def _beyond(interval: rule.Interval, threshold: float, turned: bool) -> rule.Interval:
-    mean, low, high = (x - threshold for x in (interval.mean, interval.low, interval.high))
-    return rule.Interval(-mean, -high, -low) if turned else rule.Interval(mean, low, high)
 
 
 def headlines_html(out: Path | str | None = None, *, chapter: str | None = None) -> str:
@@ -168,7 +120,7 @@ def headline_counts(out: Path | str | None = None) -> str:
     words = ", ".join(f"{told.count(one)} {one}" for one in shown if one in told)
     chance = "None is decided yet."
     if decided:
-        wrong = rule2.wrong_by_chance(decided)
+        wrong = intervals.wrong_by_chance(decided)
         chance = f"Of the {decided} decided at most {wrong:.2g} are wrong by chance on average."
     return f"Of {len(told)} headline claims: {words}. {chance}"
 
@@ -182,13 +134,13 @@ def _status(one: Headline, out: Path | str | None) -> str:
 def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, linked: bool) -> str:
     status = _status(one, out)
     told: list[Effect] = []
-    curves = ""
+    numbers = curves = ""
     if one.claim is not None and one.group is not None:
         judged = loaded[one.group]
         told = list(effects(one.claim.test, judged))
+        numbers = "".join(f"<li>{html.escape(_words(x, judged))}</li>" for x in told)
         outcomes = [judged.one(**facets) for facets in _different(one.claim.test.compared)]
         curves = "".join(_figure(x, judged) for x in outcomes if x is not None)
-    numbers = "".join(f"<li>{html.escape(effect.words)}</li>" for effect in told)
     parts = {
         "source": one.source,
         "control": "" if one.claim is None else one.claim.why,
@@ -231,10 +183,10 @@ def _picture(told: Sequence[Effect]) -> str:
         return f'<svg width="{WIDTH}" height="{HEIGHT}" role="presentation"></svg>'
     height, half, parts = HEIGHT * len(told), WIDTH / 2, []
     for row, one in enumerate(told):
-        ends = [x for x in (one.interval.low, one.interval.high) if abs(x) < float("inf")]
+        ends = [x for x in (one.beyond.low, one.beyond.high) if abs(x) < float("inf")]
         scale = 0.94 * half / max((abs(x) for x in ends), default=1.0) if any(ends) else 0.0
         low, mean, high = (half + scale * x for x in
-                           (one.interval.low, one.interval.mean, one.interval.high))  # fmt: skip
+                           (one.beyond.low, one.beyond.mean, one.beyond.high))  # fmt: skip
         y, color = HEIGHT * (row + 0.5), COLORS.get(one.status, "#8B95A3")
         parts.append(
             f'<path d="M{low:.1f} {y:.1f}H{high:.1f}" stroke="{color}" stroke-width="4"/>'

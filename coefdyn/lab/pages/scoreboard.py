@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from collections.abc import Mapping, Sequence
 
-from coefdyn.lab.experiments import rule
+from coefdyn.lab.experiments import intervals, rule
 from coefdyn.lab.experiments.forecasts import FORECASTS, LEARNS, TABLE
 from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.experiments.scoreboard import (
@@ -175,7 +175,7 @@ def _cell(task: str, row: str, outcome: Outcome | None) -> str:
             f'<td data-value="-1"><details><summary aria-label="{name}: not run">not run</summary>'
             f"<div><p><b>{name}</b>: not run.</p><p>{said}</p></div></details></td>"
         )
-    interval = rule.t_interval(outcome.values())
+    interval = intervals.t_interval(outcome.values())
     came = "" if word == "?" else "right" if (word == "+") == learned(outcome) else "wrong"
     mark = came or "open"
     steps = [step for step in outcome.steps_to() if step is not None]

@@ -15,9 +15,9 @@ from typing import Any
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.headline import Group
 from coefdyn.lab.experiments.headline_runs import GROUPS
+from coefdyn.lab.experiments.intervals import Interval, t_interval
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD, Plan
 from coefdyn.lab.experiments.result import Result
-from coefdyn.lab.experiments.rule import Interval, t_interval
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, RunConfig, RunOptions, train_runs
 from coefdyn.lab.training.results import plain

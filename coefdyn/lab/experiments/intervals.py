@@ -1,114 +1,97 @@
-"""The rule of verdicts, version 2: statistics of judged seeds, in one place.
-
-1. Pilot seeds choose the learning rate and are never judged; all judged seeds count, always.
-2. A best rate at an edge extends the grid until both neighbours are no better: at most seven rates,
-   ties to the middle. Else the rate is not bracketed, and nothing is decided. A rate with which all
-   pilots solve the task ends the search, and a claim about overflow needs no bracket.
-3. Where a task is solved or not (``SOLVED_OR_NOT``), the statistic is k of n seeds solved, with an
-   exact 95 % interval and a score interval of differences; elsewhere the mean, with Student's 95 %
-   interval whose spread is at least the largest that twelve seeds of the task have shown.
-4. There is no test where the asked lead exceeds the room left.
-5. Held, not held or undecided is the interval against the threshold, as in ``rule``.
-"""
+"""Intervals over seeds: Student's of a mean, the exact one of a share, the score one of a lead."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-
-from coefdyn.lab.experiments.rule import SECOND_CONFIDENCE, Interval, t_quantile
 
 __all__ = [
     "CONFIDENCE",
-    "MOST_RATES",
-    "NOT_BRACKETED",
-    "NO_ROOM",
-    "RATE_FACTOR",
+    "JUDGED_CONFIDENCE",
     "SOLVED_FROM",
-    "SOLVED_OR_NOT",
-    "Search",
+    "Interval",
     "exceeds_room",
-    "mean_interval",
-    "search_rate",
     "share_difference",
     "share_interval",
     "smallest_lead",
     "solved",
+    "t_interval",
+    "t_quantile",
     "wrong_by_chance",
 ]
 
-CONFIDENCE = SECOND_CONFIDENCE
-#: further reasons why there is no test
-NOT_BRACKETED, NO_ROOM = "rate not bracketed", "the asked lead exceeds the room left"
-#: neighbouring learning rates lie about this factor apart
-RATE_FACTOR = 3.0
-MOST_RATES = 7
+#: share of repetitions whose interval contains the true mean: in figures and tables
+CONFIDENCE = 0.9
+#: the same of the intervals that judge
+JUDGED_CONFIDENCE = 0.95
 #: accuracy from which on a seed has solved a task, in a count of seeds
 SOLVED_FROM = 0.9
-#: tasks whose accuracy over the seeds is near a guess or near one, so that a mean says little
-SOLVED_OR_NOT = frozenset(
-    {
-        "forget",
-        "fuzzy-recall",
-        "long-memory",
-        "majority",
-        "mqar",
-        "noisy-recall",
-        "overwrite",
-        "parity",
-        "permutations",
-        "position",
-        "selective-copying",
-    }
-)
 #: standard normal quantile of a two-sided 95 % interval
 _Z = 1.959963984540054
 _BISECTIONS = 60
 
+#: confidence -> the percentile of Student's t that bounds it, by degrees of freedom, 1 to 30
+_T = {
+    CONFIDENCE: (
+        6.3138, 2.9200, 2.3534, 2.1318, 2.0150, 1.9432, 1.8946, 1.8595, 1.8331, 1.8125,
+        1.7959, 1.7823, 1.7709, 1.7613, 1.7531, 1.7459, 1.7396, 1.7341, 1.7291, 1.7247,
+        1.7207, 1.7171, 1.7139, 1.7109, 1.7081, 1.7056, 1.7033, 1.7011, 1.6991, 1.6973,
+    ),
+    JUDGED_CONFIDENCE: (
+        12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281,
+        2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199, 2.1098, 2.1009, 2.0930, 2.0860,
+        2.0796, 2.0739, 2.0687, 2.0639, 2.0595, 2.0555, 2.0518, 2.0484, 2.0452, 2.0423,
+    ),
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
-class Search:
-    """State of the search for a learning rate.
+class Interval:
+    """A mean (or another statistic) and its interval; infinite for fewer than two values."""
+
+    mean: float
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+
+
+def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
+    """Student's t at the upper end of a two-sided interval; beyond 30 degrees, the last value.
 
     Args:
-        best: the best rate tried, ties to the middle.
-        missing: rates to be tried next; empty once nothing is left to try.
-        bracketed: whether both neighbours of the best rate were tried and are no better.
-    """
-
-    best: float
-    missing: tuple[float, ...]
-    bracketed: bool
-
-
-def search_rate(scores: Mapping[float, float], most: int = MOST_RATES) -> Search:
-    """The next learning rates of a pilot, from the scores of those it has tried.
-
-    A NaN, of a run that diverged, is worse than every number. At an edge of the grid the rate a
-    factor of ``RATE_FACTOR`` further out is missing, while fewer than ``most`` were tried.
-
-    Args:
-        scores: rate -> score of the pilot on validation sequences; higher is better.
-        most: rates that are tried at most.
+        freedom: degrees of freedom, from 1.
+        confidence: ``CONFIDENCE`` or ``JUDGED_CONFIDENCE``.
 
     Raises:
-        ValueError: for no scores, or a rate that is not positive.
+        ValueError: for less than one degree of freedom, and for another confidence.
     """
-    if not scores or not all(rate > 0 for rate in scores):
-        raise ValueError(f"a search needs the scores of positive rates; got {dict(scores)}.")
-    rates = sorted(scores)
-    known = [-math.inf if math.isnan(scores[rate]) else scores[rate] for rate in rates]
-    tied = [place for place, score in enumerate(known) if score == max(known)]
-    centre = (len(rates) - 1) / 2
-    place = min(tied, key=lambda one: (abs(one - statistics.fmean(tied)), abs(one - centre), one))
-    below = [] if place > 0 else [rates[0] / RATE_FACTOR]
-    above = [] if place < len(rates) - 1 else [rates[-1] * RATE_FACTOR]
-    missing = (below + above)[: max(most - len(rates), 0)]
-    return Search(
-        rates[place], tuple(missing), not below and not above and known[place] > -math.inf
-    )
+    if freedom < 1:
+        raise ValueError(f"Student's t needs at least 1 degree of freedom; got {freedom}.")
+    if confidence not in _T:
+        raise ValueError(
+            f"confidence must be {CONFIDENCE} or {JUDGED_CONFIDENCE}; got {confidence}."
+        )
+    table = _T[confidence]
+    return table[min(freedom, len(table)) - 1]
+
+
+def t_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> Interval:
+    """mean -+ t s / sqrt(n): the two-sided interval of the mean of independent values.
+
+    Args:
+        values: at least two for a finite interval.
+        confidence: share of repetitions whose interval contains the true mean.
+    """
+    mean = statistics.fmean(values)
+    if len(values) < 2 or not math.isfinite(mean):
+        return Interval(mean, -math.inf, math.inf)
+    n = len(values)
+    half = t_quantile(n - 1, confidence) * statistics.stdev(values) / math.sqrt(n)
+    return Interval(mean, mean - half, mean + half)
 
 
 def solved(accuracies: Sequence[float], level: float = SOLVED_FROM) -> int:
@@ -128,7 +111,7 @@ def share_interval(k: int, n: int) -> Interval:
     Source: Clopper and Pearson (1934).
     """
     _check_count(k, n)
-    tail = (1 - CONFIDENCE) / 2
+    tail = (1 - JUDGED_CONFIDENCE) / 2
     low = 0.0 if k == 0 else _root(lambda p: 1 - _at_most(k - 1, n, p) < tail)
     high = 1.0 if k == n else _root(lambda p: _at_most(k, n, p) > tail)
     return Interval(k / n, low, high)
@@ -185,29 +168,6 @@ def _likely_shares(k: int, n: int, other_k: int, other_n: int, d: float) -> tupl
     return min(max(other + d, 0.0), 1.0), other
 
 
-def mean_interval(values: Sequence[float], floor: float = 0.0) -> Interval:
-    """mean -+ t max(s, floor) / sqrt(n): 95 % interval of a mean; infinite for fewer than two.
-
-    Twelve values that miss a rare low one have far too small an s. The floor, the largest s that
-    twelve seeds of the task have shown, was fixed before the runs that are judged.
-
-    Args:
-        values: independent, one per judged seed.
-        floor: standard deviation in the unit of the values, at least 0.
-
-    Raises:
-        ValueError: for a floor below 0.
-    """
-    if not floor >= 0:
-        raise ValueError(f"floor is a standard deviation, at least 0; got {floor}.")
-    mean = statistics.fmean(values)
-    if len(values) < 2 or not math.isfinite(mean):
-        return Interval(mean, -math.inf, math.inf)
-    spread = max(statistics.stdev(values), floor)
-    half = t_quantile(len(values) - 1, CONFIDENCE) * spread / math.sqrt(len(values))
-    return Interval(mean, mean - half, mean + half)
-
-
 def exceeds_room(lead: float, other: float, ceiling: float = 1.0) -> bool:
     """Return whether no model can lead one at ``other`` by more than ``lead`` below the ceiling."""
     return lead >= ceiling - other - 1e-12
@@ -222,7 +182,7 @@ def smallest_lead(n: int, by: float = 0.0) -> float:
     return next(leads, math.inf)
 
 
-def wrong_by_chance(decided: int, coverage: float = CONFIDENCE) -> float:
+def wrong_by_chance(decided: int, coverage: float = JUDGED_CONFIDENCE) -> float:
     """Decided claims that are wrong by chance at most, on average: decided (1 - coverage) / 2.
 
     Reached where every true value lies at its threshold; an interval errs on either side alike.
