@@ -1,29 +1,30 @@
-"""Digests that decide when a committed output is older than its sources.
+"""When a committed output is older than what it was made from: the record of executions.
 
-A clone gives every file a new time, so ages are told by digests kept in the notebook's metadata:
+`book/executed.json` tells for each chapter the digest of its code cells, that of the pins, and what
+its execution read: every module that was loaded and every other file below `coefdyn`, `book` and
+`data` that was opened, by any of its processes. Each stands there as a mark of eight digits, made
+from its name and its content; one table for all chapters names the file of each mark. A chapter
+is current as long as all its marks are those of today's files. Nothing is guessed from the source:
+too many executions cost minutes, one too few publishes wrong outputs.
 
-text     all cells of the source as they stand, with their tags
-code     the code cells alone
-library  the definitions of the library that those cells reach (`book.tools.imports` says how),
-         without comments and docstrings
-data     the files below `data/` that the code cells name, and those that the kernel opened
-pins     the pins of the library and the book
+Modules count by their syntax trees without comments and docstrings, other files by their bytes. The
+scripts and styles of interactive figures do not count, since the page build puts them in.
 
-A chapter whose text alone changed takes the new text and keeps its outputs; any other change
-makes it stale. Beside these stand `opened`, the files below `data/` that the kernel opened and no
-cell names, and `modules`, four digits for each module with something reached, which tells whose
-definitions changed and decides nothing.
+`book.tools.execute` alone writes the file. After a merge's conflict take either side and execute: a
+chapter that the side knows wrongly is stale. A file that cannot be read makes all chapters stale.
 """
 
 from __future__ import annotations
 
 import ast
+import fcntl
 import hashlib
 import json
-import re
-import threading
+import os
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from functools import cache
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -31,42 +32,159 @@ import jupytext
 import nbformat
 
 from book.tools import pins
-from book.tools.chapters import ROOT, Chapter, front_matter, read
+from book.tools.chapters import BOOK, ROOT, Chapter, front_matter, read
 from book.tools.download_note import is_note
-from book.tools.imports import library_at, module_of
 
-KEY = "coefdyn"
-DATA_PATH = re.compile(r"\bdata/[\w./-]*[\w]")
+RECORD = BOOK / "executed.json"
+#: folders whose files count
+COUNTED = ("coefdyn", "book", "data")
+#: what the page build puts into a figure, and what an execution writes
+NOT_COUNTED = (".js", ".css", ".ipynb")
 #: entries that an execution or its tools write into the head of a notebook
-OWN = ("jupytext", "kernelspec", "language_info", "widgets", KEY)
-WORD = re.compile(r"[\w.-]+")
-#: held while code is parsed: chapters are executed by threads, and two that read the library at
-#: once would read it twice, which Python 3.11 can answer with a SystemError of its parser
-_ALONE = threading.RLock()
+OWN = ("jupytext", "kernelspec", "language_info", "widgets")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Digest:
-    """The five digests of a chapter, short hexadecimal, and what explains two of them."""
+class Execution:
+    """Digests of a chapter's code and of the pins, and a mark -> file for all that was read."""
 
-    text: str
     code: str
-    library: str
-    data: str
     pins: str
-    modules: str = ""
-    opened: tuple[str, ...] = ()
+    files: dict[str, str]
 
-    @property
-    def of_data(self) -> dict[str, Any]:
-        """Parts that an execution can change: the data's digest, and the files it opened."""
-        return {"data": self.data, "opened": self.opened}
+    def changes(self, chapter: Chapter, root: Path = ROOT) -> list[str]:
+        """The parts that differ today: "code", "pins", "files"."""
+        parts = ["code"] if self.code != code_digest(read_source(chapter)) else []
+        parts += ["pins"] if self.pins != pins_digest(root) else []
+        return parts + (["files"] if self.changed_files(root) else [])
 
-    def changes(self, recorded: dict[str, Any]) -> list[str]:
-        """The names of the parts that differ from a recorded digest."""
-        beside = ("modules", "opened")
-        parts = {name: value for name, value in asdict(self).items() if name not in beside}
-        return [name for name, value in parts.items() if recorded.get(name) != value]
+    def changed_files(self, root: Path = ROOT) -> list[str]:
+        """Names of the files that differ today, sorted."""
+        return sorted(name for sign, name in self.files.items() if mark(name, root) != sign)
+
+
+def execution(
+    source: nbformat.NotebookNode, opened: Iterable[str], began: float = inf, root: Path = ROOT
+) -> Execution:
+    """The record of an execution of a source that opened these files, as they are now.
+
+    A file written after it began (seconds since the epoch) gets a mark that fits no content.
+    """
+    marks = {}
+    for name in sorted({name for path in opened if (name := counted_name(path, root))}):
+        path = root / name
+        if path.is_dir() and not name.endswith("/"):
+            continue
+        late = path.is_file() and path.stat().st_mtime > began
+        marks[short([name, "changed meanwhile"])[:8] if late else mark(name, root)] = name
+    return Execution(code=code_digest(source), pins=pins_digest(root), files=marks)
+
+
+def counted_name(path: str, root: Path = ROOT) -> str:
+    """The name of a file below the repository, empty where outputs do not depend on it.
+
+    A folder, whose contents were listed, ends with a slash.
+    """
+    try:
+        inside = Path(path).relative_to(root)
+    except ValueError:
+        return ""
+    parts = inside.parts
+    hidden = any(part.startswith(".") or part == "__pycache__" for part in parts)
+    if parts[:1] not in [(one,) for one in COUNTED] or hidden or inside.suffix in NOT_COUNTED:
+        return ""
+    if parts[:2] in [("data", "scratch"), ("book", "_build"), ("book", RECORD.name)]:
+        return ""
+    return inside.as_posix() + ("/" if path.endswith("/") else "")
+
+
+def mark(name: str, root: Path = ROOT) -> str:
+    """Eight digits of a file's name and content, or of a folder's name and the names in it."""
+    path = root / name
+    if name.endswith("/"):
+        inside = path.iterdir() if path.is_dir() else ()
+        content = "\n".join(sorted(one.name for one in inside if not one.name.startswith(".")))
+    elif not path.is_file():
+        content = "absent"
+    else:
+        state = path.stat()
+        content = _content(path, state.st_mtime_ns, state.st_size)
+    return short([name, content])[:8]
+
+
+@cache
+def _content(path: Path, _time: int, _size: int) -> str:
+    data = path.read_bytes()
+    if path.suffix == ".py":
+        try:
+            return short([meaning(ast.parse(data))])
+        except SyntaxError:
+            pass  # its bytes tell that it has changed
+    return short([data])
+
+
+def meaning(tree: object) -> str:
+    """Syntax tree as text, the same on every Python version, docstrings left out."""
+    if isinstance(tree, list):
+        return f"[{','.join(meaning(one) for one in tree if not _is_words(one))}]"
+    if not isinstance(tree, ast.AST):
+        return repr(tree)
+    # Fields that some Python versions have and others lack are empty in the code they share.
+    said = {k: v for k, v in ast.iter_fields(tree) if v is not None and v != []}
+    said = {k: meaning(v) for k, v in said.items() if k not in ("ctx", "kind")}
+    return f"{type(tree).__name__}({','.join(f'{k}={v}' for k, v in said.items())})"
+
+
+def _is_words(node: object) -> bool:
+    """Return whether a statement is a bare string: a docstring, or a comment below a constant."""
+    value = node.value if isinstance(node, ast.Expr) else None
+    return isinstance(value, ast.Constant) and isinstance(value.value, str)
+
+
+def recorded(chapter: Chapter, path: Path = RECORD) -> Execution | None:
+    """The record of a chapter's last execution, None where there is none."""
+    whole = _read(path)
+    one, names = whole["chapters"].get(chapter.name), whole["files"]
+    if one is None:
+        return None
+    return Execution(
+        code=one["code"],
+        pins=one["pins"],
+        files={sign: names.get(sign, "") for sign in one["files"].split()},
+    )
+
+
+def record(chapter: Chapter, made: Execution, known: Iterable[str], path: Path = RECORD) -> None:
+    """Put a chapter's execution into the file, and take out those of chapters not in `known`.
+
+    A lock keeps executions beside each other, in threads or in processes, from losing one.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    turn = path.parent / "_build" / "executed.lock"
+    turn.parent.mkdir(parents=True, exist_ok=True)
+    with turn.open("w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        whole = _read(path)
+        entry = {"code": made.code, "pins": made.pins, "files": " ".join(sorted(made.files))}
+        kept = {name: one for name, one in whole["chapters"].items() if name in set(known)}
+        chapters = {**kept, chapter.name: entry}
+        names = {**whole["files"], **made.files}
+        used = {sign for one in chapters.values() for sign in one["files"].split()}
+        files = {sign: names.get(sign, "") for sign in used}
+        ordered = dict(sorted(files.items(), key=lambda pair: (pair[1], pair[0])))
+        told = {"files": ordered, "chapters": dict(sorted(chapters.items()))}
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        part.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        os.replace(part, path)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The file, empty where it is absent or damaged, as by the marks of a merge."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return {"files": dict(found["files"]), "chapters": dict(found["chapters"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"files": {}, "chapters": {}}
 
 
 def short(parts: Iterable[str | bytes]) -> str:
@@ -75,6 +193,10 @@ def short(parts: Iterable[str | bytes]) -> str:
     for part in parts:
         total.update(hashlib.sha256(part if isinstance(part, bytes) else part.encode()).digest())
     return total.hexdigest()[:16]
+
+
+def pins_digest(root: Path = ROOT) -> str:
+    return short([pins.book_section((root / "pins.txt").read_text(encoding="utf-8"))])
 
 
 def read_source(chapter: Chapter) -> nbformat.NotebookNode:
@@ -89,55 +211,6 @@ def read_source(chapter: Chapter) -> nbformat.NotebookNode:
     except Exception as error:  # whatever jupytext and nbformat stumble over
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
         raise ValueError(f"{chapter.source} is no readable chapter: {reason}.") from error
-
-
-def code_cells(notebook: nbformat.NotebookNode) -> list[str]:
-    return [cell.source.rstrip() for cell in notebook.cells if cell.cell_type == "code"]
-
-
-def digest(chapter: Chapter, root: Path = ROOT, opened: Iterable[Path] | None = None) -> Digest:
-    """The digests of a chapter as its files stand now.
-
-    `opened` are the files below `data/` that an execution opened; without it those that the
-    committed notebook's execution did.
-    """
-    notebook = read_source(chapter)
-    code = code_cells(notebook)
-    with _ALONE:
-        library, named = library_at(root).reached(code), data_files(code, root)
-    if opened is None:
-        known = recorded(chapter) if chapter.notebook.is_file() else None
-        opened = [root / name for name in (known or {}).get("opened", ())]
-    beside = sorted({path for path in opened if _counts(path, root)} - set(named))
-    return Digest(
-        text=text_digest(notebook),
-        code=short(code),
-        library=short(part for pair in library.items() for part in pair),
-        data=short(part for path in [*named, *beside] for part in _content(path, root)),
-        pins=short([pins.book_section((root / "pins.txt").read_text(encoding="utf-8"))]),
-        modules="".join(by_module(library).values()),
-        opened=tuple(_name(path, root) for path in beside),
-    )
-
-
-def by_module(library: dict[str, str]) -> dict[str, str]:
-    """Four digits for each module, of the digests of its definitions that are reached."""
-    found: dict[str, list[str]] = {}
-    for name, value in library.items():
-        found.setdefault(module_of(name), []).append(value)
-    return {name: short(values)[:4] for name, values in sorted(found.items())}
-
-
-def changed_modules(chapter: Chapter, root: Path = ROOT) -> list[str]:
-    """Modules whose reached definitions have changed since the chapter was executed.
-
-    One that is no longer reached is not named.
-    """
-    said = (recorded(chapter) or {}).get("modules", "")
-    known = {said[i : i + 4] for i in range(0, len(said), 4)}
-    with _ALONE:
-        now = by_module(library_at(root).reached(code_cells(read_source(chapter))))
-    return [name for name, value in now.items() if value not in known]
 
 
 def read_notebook(path: Path) -> nbformat.NotebookNode:
@@ -155,27 +228,12 @@ def read_notebook(path: Path) -> nbformat.NotebookNode:
         ) from error
 
 
-def recorded(chapter: Chapter) -> dict[str, Any] | None:
-    """Digests with which the committed notebook was executed, None when there are none.
-
-    Raises ValueError when the file is no notebook.
-    """
-    if not chapter.notebook.exists():
-        return None
-    return record_of(read_notebook(chapter.notebook))
+def code_cells(notebook: nbformat.NotebookNode) -> list[str]:
+    return [cell.source.rstrip() for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def record_of(notebook: nbformat.NotebookNode) -> dict[str, Any]:
-    """Digests in a notebook's head, empty where none can be read."""
-    record = notebook.metadata.get(KEY)
-    found = record.get("digest") if isinstance(record, dict) else None
-    return dict(found) if isinstance(found, dict) else {}
-
-
-def edited(chapter: Chapter) -> bool:
-    """Return whether the cells of the committed notebook differ from its recorded source."""
-    notebook = read_notebook(chapter.notebook)
-    return text_digest(notebook) != record_of(notebook).get("text")
+def code_digest(notebook: nbformat.NotebookNode) -> str:
+    return short(code_cells(notebook))
 
 
 def text_digest(notebook: nbformat.NotebookNode) -> str:
@@ -191,54 +249,3 @@ def text_digest(notebook: nbformat.NotebookNode) -> str:
         if not is_note(cell)
     )
     return short(json.dumps(part, sort_keys=True) for part in (head, *cells))
-
-
-def _name(path: Path, root: Path) -> str:
-    return path.relative_to(root).as_posix()
-
-
-def _content(path: Path, root: Path) -> tuple[str, bytes]:
-    return _name(path, root), path.read_bytes() if path.is_file() else b"absent"
-
-
-def data_files(cells: list[str], root: Path = ROOT) -> list[Path]:
-    """The files below `data/` that code cells name in a string.
-
-    A string may hold a path (`data/results/principle-3/paper.jsonl`, a folder, or with `../`
-    before it) or a single word that is the name of a file or folder below `data/`
-    (`principle-3`). A path that does not exist counts too: its appearance is a change. What lies
-    in `data/scratch/` does not count, nor do hidden files of a folder, such as the turns of
-    processes that write one result file.
-    """
-    found: set[Path] = set()
-    for text in _strings(cells):
-        for match in DATA_PATH.findall(text):
-            found |= _files(root / match)
-        if WORD.fullmatch(text):
-            for path in (root / "data").glob("*/*"):
-                if text in (path.name, path.stem):
-                    found |= _files(path)
-    return sorted(path for path in found if _counts(path, root))
-
-
-def _counts(path: Path, root: Path) -> bool:
-    """Return whether outputs may depend on a file below `data/`, neither scratch nor hidden."""
-    parts = path.relative_to(root / "data").parts
-    return parts[:1] != ("scratch",) and not any(part.startswith(".") for part in parts)
-
-
-def _strings(cells: list[str]) -> Iterable[str]:
-    for cell in cells:
-        try:
-            tree = ast.parse(cell)
-        except SyntaxError:
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                yield node.value
-
-
-def _files(path: Path) -> set[Path]:
-    if not path.is_dir():
-        return {path}
-    return {inside for inside in path.rglob("*") if inside.is_file()}

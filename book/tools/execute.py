@@ -19,16 +19,15 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
-import nbformat
 import yaml
 
 from book.tools import digest as digests
 from book.tools.chapters import BUILD, ROOT, Chapter, find_chapters, select
 from book.tools.normalize import normalize, to_text
-from book.tools.reproduce import differences
+from book.tools.reproduce import differences, same_but_for_pictures
 from book.tools.runner import (
     Failure,
     Outcome,
@@ -39,7 +38,7 @@ from book.tools.runner import (
 )
 
 QUICK = "quick"
-#: modules named as the reason why a chapter is stale
+#: files named as the reason why a chapter is stale
 MOST_NAMED = 6
 PARAMETER = re.compile(r"^(\w+)\s*[:=]", re.MULTILINE)
 RUNTIMES = ROOT / "data" / "runtimes.json"
@@ -68,33 +67,35 @@ class Options:
 
 
 def changed_parts(chapter: Chapter) -> list[str]:
-    """The parts of the digest that differ from the recorded one.
+    """The parts in which a chapter differs from its last execution.
 
-    "new" without a record, "notebook" where the committed file's own cells were changed behind its
-    record, "outputs" where one of them was never executed, "unreadable" where it is no notebook.
+    "code", "pins" and "files" are told by the record, "new" is a chapter without one. The committed
+    notebook differs from its source in prose or tags ("text") or in code ("notebook"), has a cell
+    that was never executed ("outputs"), or is no notebook ("unreadable").
     """
+    recorded = digests.recorded(chapter, executed())
+    if recorded is None or not chapter.notebook.exists():
+        return ["new"]
     try:
-        recorded = digests.recorded(chapter)
-        if not recorded:
-            return ["new"]
-        own = ["notebook"] if digests.edited(chapter) else []
-        if find_unexecuted(chapter, digests.read_notebook(chapter.notebook)):
-            own.append("outputs")
+        notebook = digests.read_notebook(chapter.notebook)
     except ValueError:
         return ["unreadable"]
-    return digests.digest(chapter).changes(recorded) + own
+    source = digests.read_source(chapter)
+    parts = recorded.changes(chapter)
+    if digests.text_digest(notebook) != digests.text_digest(source):
+        same = digests.code_digest(notebook) == digests.code_digest(source)
+        parts += ["text"] if same else ["notebook"] if "code" not in parts else []
+    return parts + (["outputs"] if find_unexecuted(chapter, notebook) else [])
+
+
+def executed() -> Path:
+    """The file of records, in the book whose builds lie in `BUILD`."""
+    return BUILD.parent / digests.RECORD.name
 
 
 def stale(chapter: Chapter) -> bool:
     """Return whether the chapter must be executed; a change of text alone does not require that."""
     return changed_parts(chapter) not in ([], ["text"])
-
-
-def finish(notebook: nbformat.NotebookNode, made_from: digests.Digest, profile: str) -> str:
-    """The normalised text of an executed notebook, with the digests it was made from."""
-    record = {"digest": asdict(made_from), "profile": profile}
-    notebook.metadata[digests.KEY] = record
-    return to_text(normalize(notebook))
 
 
 def take_text(chapter: Chapter) -> None:
@@ -106,8 +107,7 @@ def take_text(chapter: Chapter) -> None:
         cell.outputs, cell.execution_count = kept.outputs, kept.execution_count
     if "widgets" in old.metadata:
         fresh.metadata["widgets"] = old.metadata["widgets"]
-    profile = old.metadata[digests.KEY].get("profile", QUICK)
-    write(chapter.notebook, finish(fresh, digests.digest(chapter), profile))
+    write(chapter.notebook, to_text(normalize(fresh)))
 
 
 def write(path: Path, text: str) -> None:
@@ -126,14 +126,20 @@ def keep(outcome: Outcome, options: Options) -> str:
         write(failed, to_text(outcome.notebook))
         return f"FAILED in {outcome.seconds:.1f} s, kept in {relative(failed)}"
     failed.unlink(missing_ok=True)
-    text = finish(outcome.notebook, outcome.made_from, options.profile)
+    text = to_text(normalize(outcome.notebook))
     if not options.committed:
         apart = BUILD / options.profile / name
         write(apart, text)
         return f"{outcome.seconds:.1f} s, written to {relative(apart)}"
     before = chapter.notebook.read_bytes() if chapter.notebook.exists() else None
-    write(chapter.notebook, text)
     note = "" if before is None else f", {differences(before.decode(errors='replace'), text)}"
+    old = "" if before is None or options.force else before.decode(errors="replace")
+    if same_but_for_pictures(old, text):
+        note += "; the notebook stays"
+    else:
+        write(chapter.notebook, text)
+    everyone = [one.name for one in find_chapters()]
+    digests.record(chapter, outcome.made_from, everyone, executed())
     return f"{outcome.seconds:.1f} s{note}"
 
 
@@ -198,10 +204,11 @@ def plan(chapters: list[Chapter], options: Options) -> list[Chapter]:
         elif parts or options.force:
             todo.append(chapter)
             why = f"stale ({', '.join(parts)})" if parts else "forced"
-            if "library" in parts:
-                names = digests.changed_modules(chapter)
+            known = digests.recorded(chapter, executed())
+            if known is not None and "files" in parts:
+                names = known.changed_files()
                 rest = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
-                why += f": other definitions in {', '.join(names[:MOST_NAMED])}{rest}"
+                why += f": {', '.join(names[:MOST_NAMED])}{rest}"
             print(f"{chapter.name}: {why}")
     return todo
 

@@ -6,8 +6,7 @@ It removes timings, papermill's marks, injected parameters, version and machine 
 outputs (such as a finished progress bar). It replaces cell ids (by digests of their content),
 widget model ids (by the order of their views), object addresses, the temporary names of cells in
 warnings, and the programs of interactive figures (`programs.py`). It puts the requirements of a
-downloaded notebook first (`download_note.py`). It keeps sources, all other outputs, tags and the
-recorded digests.
+downloaded notebook first (`download_note.py`). It keeps sources, all other outputs and tags.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ MODEL_REFERENCE = re.compile(r"IPY_MODEL_([0-9a-f-]+)")
 
 KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 LANGUAGE = {"name": "python", "file_extension": ".py", "mimetype": "text/x-python"}
-DROPPED_METADATA = ("papermill", "celltoolbar", "signature", "toc", "vscode", "colab")
+DROPPED_METADATA = ("papermill", "celltoolbar", "signature", "toc", "vscode", "colab", "coefdyn")
 DROPPED_CELL_METADATA = ("execution", "papermill", "ExecuteTime", "collapsed", "scrolled")
 
 #: A figure of another library has no class here whose text could be put back.

@@ -9,19 +9,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 import yaml
 
 from book.tools.chapters import BUILD, ROOT, Chapter
-from book.tools.digest import Digest, digest, read_source
-from book.tools.kernel import LOG, read_log, write_spec
+from book.tools.digest import Execution, execution, read_source
 from book.tools.normalize import KERNEL, as_shown, tags
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
+#: its `sitecustomize.py` notes what each process of an execution opens
+WATCH = ROOT / "book" / "tools" / "watch"
 #: One thread per kernel: chapters run beside each other, and sums come out in one order. The path
 #: starts at this checkout: an environment that was copied with it still names the other's library.
 KERNEL_ENVIRONMENT = {
@@ -54,11 +55,11 @@ class Failure:
 class Outcome:
     """Result of one run: papermill's executed notebook, seconds, and the failure if any.
 
-    made_from holds the digests as they were when the run began, the data's as it ended.
+    made_from holds what was executed, and the files that its processes opened.
     """
 
     chapter: Chapter
-    made_from: Digest
+    made_from: Execution
     notebook: nbformat.NotebookNode
     seconds: float
     failure: Failure | None
@@ -89,7 +90,7 @@ def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD /
 
 def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> Outcome:
     given, taken = private / "given.ipynb", private / "taken.ipynb"
-    source, before = read_source(chapter), digest(chapter, opened=())
+    source, began = read_source(chapter), time.time()
     source.metadata.kernelspec = nbformat.from_dict(KERNEL)
     nbformat.write(source, given)
     command = [sys.executable, "-m", "papermill", str(given), str(taken), "--kernel", "python3"]
@@ -97,14 +98,14 @@ def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> O
     mine = {name: value for name, value in parameters.items() if accepts(source, name)}
     if mine:
         command += ["--parameters_yaml", yaml.safe_dump(mine)]
-    log, jupyter = private / "opened", private / "jupyter"
-    write_spec(jupyter)
-    before_others = filter(None, [str(jupyter), os.environ.get("JUPYTER_PATH")])
-    own = {LOG: str(log), "JUPYTER_PATH": os.pathsep.join(before_others)}
-    env = os.environ | KERNEL_ENVIRONMENT | own
+    log = private / "opened"
+    env = os.environ | KERNEL_ENVIRONMENT
+    env |= {"COEFDYN_OPENED": str(log), "COEFDYN_ROOT": str(ROOT)}
+    env["PYTHONPATH"] = os.pathsep.join([str(WATCH), env["PYTHONPATH"]])
     start = time.monotonic()
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     seconds = time.monotonic() - start
+    opened = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     notebook = nbformat.read(taken if taken.exists() else given, as_version=4)
     if done.returncode:
         failure: Failure | None = find_failure(chapter, notebook, done.stderr)
@@ -112,7 +113,7 @@ def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> O
         failure = find_warning(chapter, notebook) or find_unexecuted(chapter, notebook)
     return Outcome(
         chapter=chapter,
-        made_from=replace(before, **digest(chapter, opened=read_log(log)).of_data),
+        made_from=execution(source, opened, began),
         notebook=notebook,
         seconds=seconds,
         failure=failure,

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from book.tools.chapters import BUILD, ROOT
-from book.tools.digest import short
+from book.tools.digest import counted_name, mark, short
 from book.tools.figure_heights import key_of, opening_tag
 from book.tools.figure_states import records_of
-from book.tools.imports import library_at
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,12 +43,8 @@ NO_SCRIPT = (
     ".cd-room { min-height: 0 !important; }</style>"
     "</noscript><!-- /still -->"
 )
-CODE = (
-    "from coefdyn.widgets import Explorer\n"
-    "from coefdyn.plots.explorer_still import explorer_still\n"
-    "from coefdyn.lab.films.figure import film_still\n"
-    "from coefdyn.lab.train.kept_runs import kept_still\n"
-)
+#: what a picture depends on, below `coefdyn`; mixers and experiments draw none
+DRAWING = ("analysis", "dynamics", "execution", "lab/films", "lab/train", "plots", "widgets")
 CAPTION = "A still of the interactive figure, at the settings it starts with."
 
 
@@ -175,7 +170,10 @@ def _key(still: Still, record: Mapping[str, Any]) -> str:
 
 @cache
 def _drawing_code() -> str:
-    return short([Path(__file__).read_bytes(), *library_at(ROOT).reached([CODE]).values()])
+    files = (path for one in DRAWING for path in (ROOT / "coefdyn" / one).rglob("*"))
+    names = sorted(path.relative_to(ROOT).as_posix() for path in files if path.is_file())
+    counted = (mark(name) for name in names if counted_name(str(ROOT / name)))
+    return short([Path(__file__).read_bytes(), *counted])
 
 
 def _png(draw: Callable[[], Figure]) -> bytes:

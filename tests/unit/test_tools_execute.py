@@ -13,10 +13,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from book.tools import digest as digests
 from book.tools import execute, runner
 from book.tools.chapters import ROOT, Chapter, find_chapters, select
-from book.tools.digest import recorded
+from book.tools.digest import Execution, recorded
 from book.tools.normalize import STATE
 from book.tools.normalize import main as normalize_main
 
@@ -73,6 +72,12 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def add(book: Path, name: str, text: str) -> Chapter:
     (book / f"{name}.md").write_text(HEAD + text)
     return Chapter(name=name, source=book / f"{name}.md")
+
+
+def record_of(chapter: Chapter) -> Execution:
+    made = recorded(chapter, execute.executed())
+    assert made is not None
+    return made
 
 
 def printed(chapter: Chapter) -> str:
@@ -155,22 +160,54 @@ def test_the_record_is_of_the_source_that_ran(book: Path, monkeypatch) -> None:
 
     monkeypatch.setattr(execute, "run", run_and_edit)
     assert execute.main([]) == 0
-    assert recorded(chapter)
+    assert record_of(chapter)
     assert "code" in execute.changed_parts(chapter)
 
 
-def test_a_file_that_the_library_opens_marks_the_chapter(book: Path, monkeypatch) -> None:
+def test_a_file_that_the_library_opens_is_recorded(book: Path) -> None:
     """No cell names the folder of what was trained; the kernel tells what is read there."""
     asked = "dict.fromkeys(('task', 'left', 'right', 'rate', 'seed', 'positions'))"
     code = f"from coefdyn.lab.train.kept_runs import kept_run\nprint(kept_run({asked}))"
     chapter = add(book, "chapter", cell(code))
     assert execute.main([]) == 0
-    assert "data/trained/gla.json" in recorded(chapter)["opened"]
+    names = record_of(chapter).files.values()
+    assert {"data/trained/gla.json", "coefdyn/lab/train/kept_runs.py"} <= set(names)
     assert not execute.changed_parts(chapter)
-    of = digests.digest
-    elsewhere = [ROOT / "data" / "trained" / "none.json"]
-    monkeypatch.setattr(digests, "digest", lambda chapter: of(chapter, opened=elsewhere))
-    assert execute.changed_parts(chapter) == ["data"]
+
+
+def test_a_module_that_only_a_worker_loads_is_recorded(book: Path) -> None:
+    """A pool that starts new processes, as the training's does, and one that forks."""
+    code = """
+from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
+from multiprocessing import get_context
+for way, name in (("spawn", "coefdyn.options"), ("fork", "coefdyn.progress")):
+    with ProcessPoolExecutor(1, mp_context=get_context(way)) as pool:
+        pool.submit(import_module, name).exception()
+"""
+    chapter = add(book, "chapter", cell(code.strip()))
+    assert execute.main([]) == 0
+    names = record_of(chapter).files.values()
+    assert {"coefdyn/options.py", "coefdyn/progress.py"} <= set(names)
+
+
+def test_a_repetition_leaves_the_notebook_where_only_a_picture_or_a_time_differs(
+    book: Path, capsys
+) -> None:
+    timed = (
+        "\n```{code-cell} ipython3\n:tags: [nbval-ignore-output]\n\nimport time\ntime.time()\n```\n"
+    )
+    chapter = add(book, "chapter", timed)
+    assert execute.main([]) == 0
+    first = chapter.notebook.read_bytes()
+    execute.executed().write_text("<<<<<<< HEAD\n")
+    assert execute.changed_parts(chapter) == ["new"]
+    assert execute.main([]) == 0
+    assert "the notebook stays" in capsys.readouterr().out
+    assert chapter.notebook.read_bytes() == first
+    assert not execute.changed_parts(chapter)
+    assert execute.main(["--force"]) == 0
+    assert chapter.notebook.read_bytes() != first
 
 
 def test_an_unknown_chapter_is_an_error_that_names_the_nearest(book: Path, capsys) -> None:
@@ -327,7 +364,6 @@ def test_a_cell_that_was_not_executed_is_neither_kept_nor_current(
 #: one execution of the book in the first argument's folder
 PROCESS = """
 import pathlib, sys
-from book.tools import digest as digests
 from book.tools import execute, runner
 from book.tools.chapters import find_chapters
 book = pathlib.Path(sys.argv[1])

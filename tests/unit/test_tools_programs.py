@@ -16,7 +16,7 @@ from nbformat import v4
 
 from book.tools import download_note, programs
 from book.tools.chapters import ROOT, Chapter, find_chapters
-from book.tools.digest import edited, read_source, text_digest
+from book.tools.digest import read_source, text_digest
 from book.tools.normalize import main, normalize, to_text
 from book.tools.postprocess import STATE as STATE_SCRIPT
 from book.tools.postprocess import _modules_once
@@ -201,7 +201,6 @@ def test_a_notebook_says_first_what_it_needs_and_its_source_does_not(chapter: Ch
     assert [download_note.is_note(cell) for cell in notebook.cells].count(True) == 1
     assert not any(map(download_note.is_note, read_source(chapter).cells))
     assert text_digest(notebook) == text_digest(read_source(chapter))
-    assert not edited(chapter)
 
 
 def test_the_address_stands_in_the_first_cell_where_one_is_configured(
