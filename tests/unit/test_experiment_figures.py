@@ -21,6 +21,7 @@ from coefdyn.lab.experiments.figures import (
 )
 from coefdyn.lab.experiments.intervals import t_interval
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.rule import MIN_SEEDS
 from coefdyn.lab.pages.evidence import show_decision
 
