@@ -16,11 +16,11 @@ from coefdyn.lab.experiments.figures import (
     draw_band,
     draw_bar,
     draw_interval,
+    leaks,
     legend_entries,
     new_figure,
 )
 from coefdyn.lab.experiments.intervals import t_interval
-from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.rule import MIN_SEEDS
 from coefdyn.lab.pages.evidence import show_decision
