@@ -73,13 +73,15 @@ def changed_parts(chapter: Chapter) -> list[str]:
     notebook differs from its source in prose or tags ("text") or in code ("notebook"), has a cell
     that was never executed ("outputs"), or is no notebook ("unreadable").
     """
-    recorded = digests.recorded(chapter, executed())
-    if recorded is None or not chapter.notebook.exists():
+    if not chapter.notebook.exists():
         return ["new"]
     try:
         notebook = digests.read_notebook(chapter.notebook)
     except ValueError:
         return ["unreadable"]
+    recorded = digests.recorded(chapter, executed())
+    if recorded is None:
+        return ["new"]
     source = digests.read_source(chapter)
     parts = recorded.changes(chapter)
     if digests.text_digest(notebook) != digests.text_digest(source):
