@@ -24,8 +24,8 @@ MAC_BROWSERS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
 
-#: how many cases are left to the run of all
-LEFT_OUT = pytest.StashKey[int]()
+#: the cases that are left to the run of all
+LEFT_OUT = pytest.StashKey[list[str]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,10 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of xdist hands over its comparisons, and how many cases it left out."""
+    """A worker of xdist hands over its comparisons, and the cases that it left out."""
     if not hasattr(session.config, "workeroutput"):
         return
-    session.config.workeroutput["later"] = session.config.stash.get(LEFT_OUT, 0)
+    session.config.workeroutput["later"] = session.config.stash.get(LEFT_OUT, [])
     if session.config.getoption("--errors"):
         from tolerances import FOUND
 
@@ -93,7 +93,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         whole_run = [item for item in items if item.nodeid not in kept]
         for item in whole_run:
             item.is_left_to_the_whole_run = True
-        config.stash[LEFT_OUT] = len(whole_run)
+        config.stash[LEFT_OUT] = [item.nodeid for item in whole_run]
         items[:] = [item for item in items if item.nodeid in kept]
         config.hook.pytest_deselected(items=whole_run)
     for item in items:

@@ -29,7 +29,8 @@ class Notes:
     """A plugin that takes a run's reports and adds them to a file as one line."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.later = path, 0
+        self.path = path
+        self.later: set[str] = set()
         self.seconds: Counter[str] = Counter()
         self.reasons: dict[str, str] = {}
         self.skipped: Counter[str] = Counter()
@@ -44,17 +45,18 @@ class Notes:
             self.skipped[re.sub(r"^Skipped: ", "", why)] += 1
 
     def pytest_deselected(self, items: list[Any]) -> None:
-        self.later += sum(getattr(item, "is_left_to_the_whole_run", False) for item in items)
+        left = (item for item in items if getattr(item, "is_left_to_the_whole_run", False))
+        self.later.update(item.nodeid for item in left)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Each worker of xdist has left the same cases out."""
-        self.later = max(self.later, getattr(node, "workeroutput", {}).get("later", 0))
+        self.later.update(getattr(node, "workeroutput", {}).get("later", ()))
 
     def pytest_sessionfinish(self) -> None:
         dearest = [(name, seconds, self.reasons.get(name, ""))
                    for name, seconds in self.seconds.most_common(DEAREST)]  # fmt: skip
-        line = {"dearest": dearest, "skipped": self.skipped, "later": self.later}
+        line = {"dearest": dearest, "skipped": self.skipped, "later": sorted(self.later)}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -70,7 +72,8 @@ def told(parts: list[dict[str, Any]]) -> list[str]:
     skipped = Counter[str]()
     for part in parts:
         skipped.update(part["skipped"])
-    later = sum(part["later"] for part in parts)
+    # Two parts can leave out the same case, and it is one check.
+    later = len({name for part in parts for name in part["later"]})
     why = [f"{count} because: {reason}" for reason, count in skipped.most_common()]
     why += [f"{later} are left to `make test-all`"] if later else []
     total = sum(skipped.values()) + later

@@ -79,8 +79,12 @@ def test_what_did_not_run_is_the_last_line(tmp_path) -> None:
     notes.pytest_runtest_logreport(SimpleNamespace(**{**vars(report), **explained}))
     skip = {"nodeid": "a::d", "skipped": True, "longrepr": ("a.py", 1, "Skipped: no GPU")}
     notes.pytest_runtest_logreport(SimpleNamespace(**{**vars(report), **skip, "duration": 0.0}))
-    notes.pytest_deselected([SimpleNamespace(is_left_to_the_whole_run=True), SimpleNamespace()])
+    notes.pytest_deselected([SimpleNamespace(nodeid="a::e", is_left_to_the_whole_run=True), report])
+    notes.pytest_testnodedown(SimpleNamespace(workeroutput={"later": ["a::e"]}))
     notes.pytest_sessionfinish()
+    again = price.Notes(path)
+    again.pytest_testnodedown(SimpleNamespace(workeroutput={"later": ["a::e"]}))
+    again.pytest_sessionfinish()
     lines = price.told([json.loads(line) for line in path.read_text().splitlines()])
     assert lines[1:3] == ["    6.0  a::b  (no reason is given)", "    6.0  a::c  (a whole server)"]
     assert lines[-1] == (
