@@ -91,7 +91,6 @@ _HOMES = {
     "SoftmaxAttention": "softmax_attention",
     "WallAttention": "wall_attention",
 }
-#: rows of Table 1, in its order
 _TABLE_1 = (
     "SoftmaxAttention",
     "LinearAttention",
@@ -102,8 +101,6 @@ _TABLE_1 = (
     "GatedDeltaNet",
     "MLSTM",
 )
-#: rows since Table 1, by what A_t does: decay, decay and erase, move keys under another
-#: readout; last what fades, restricts and weighs the rows of softmax attention
 _SINCE = (
     "RetNet",
     "LightningAttention",
@@ -131,7 +128,10 @@ _SINCE = (
 )
 
 if TYPE_CHECKING:
+    #: the rows of Table 1, in its order
     MIXERS: dict[str, type[Mixer]]
+    #: rows since Table 1, by what A_t does: decay, decay and erase, move keys under another
+    #: readout; last what fades, restricts and weighs the rows of softmax attention
     ROWS_SINCE: dict[str, type[Mixer]]
 else:
 
