@@ -44,16 +44,16 @@ SUITES = {"old": [], "new": ["--sample"]}
 KINDS = ("operator", "constant", "argument", "label")
 
 JUDGING = "anew|claim|corrections|headline\\w*|measure|registration|result|rule2?|second_look"
-#: A room of a file is the first that fits; with it the folders of tests that look into the room.
+#: A room of a file is the first that fits; with it the beginnings of tests that look into the room.
 ROOMS = {
-    "JavaScript": (r".*\.js", ["browser"]),
-    "Triton": (r"coefdyn/execution/triton/.*", ["equivalence/test_triton*", "equivalence"]),
-    "lens": (r"coefdyn/lens/.*", ["lens"]),
-    "widgets": (r"coefdyn/widgets/.*", ["unit/test_widgets*", "browser/test_explorer*"]),
-    "verdicts": (rf"coefdyn/lab/(experiments/({JUDGING})|judge)\.py", ["unit"]),
-    "pages": (r"(book|coefdyn/lab/pages)/.*", ["unit"]),
-    "lab": (r"coefdyn/lab/.*", ["unit"]),
-    "library": (r"coefdyn/.*", ["contract", "unit", "equivalence"]),
+    "JavaScript": (r".*\.js", ["browser/test_"]),
+    "Triton": (r"coefdyn/execution/triton/.*", ["equivalence/test_triton", "equivalence/test_"]),
+    "lens": (r"coefdyn/lens/.*", ["lens/test_"]),
+    "widgets": (r"coefdyn/widgets/.*", ["unit/test_widgets", "browser/test_explorer"]),
+    "verdicts": (rf"coefdyn/lab/(experiments/({JUDGING})|judge)\.py", ["unit/test_"]),
+    "pages": (r"(book|coefdyn/lab/pages)/.*", ["unit/test_"]),
+    "lab": (r"coefdyn/lab/.*", ["unit/test_"]),
+    "library": (r"coefdyn/.*", ["contract/test_", "unit/test_", "equivalence/test_"]),
 }
 OTHER = {
     **{"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "**": "*", "%": "//", "@": "*"},
@@ -269,23 +269,27 @@ def write(file: Path, text: str) -> None:
 
 
 def tests_of(tree: Path, fault: Fault) -> list[str]:
-    """Files of tests, those first that name the fault's module, what encloses it, and the file."""
-    stem = Path(fault.path).stem
-    above = shown(fault.path).split("\n")[: fault.line]
-    named = [m[1] for text in above if (m := re.match(r"\s*(?:def|class|function)\s+(\w+)", text))]
-    dotted = fault.path.removesuffix(".py").replace("/", ".")
-    weights = {dotted: 9, stem: 1, **dict.fromkeys(named, 1)}
-    weights |= dict.fromkeys(named[-1:], 9)
-    files: dict[str, int] = {}
-    for folder in ROOMS[room_of(fault.path) or "lab"][1]:
-        form = folder if "*" in folder else f"{folder}/test_*"
-        for file in sorted((tree / "tests").glob(form + ".py")):
-            text = file.read_text("utf-8")
-            score = sum(
-                w * len(re.findall(rf"\b{re.escape(n)}\b", text)) for n, w in weights.items()
-            )
-            files.setdefault(file.relative_to(tree).as_posix(), score)
-    return sorted(files, key=lambda file: -files[file])
+    """Files of tests, first those with the rarest names of the fault's module, folder and function.
+
+    Files that open the built book come last: to build it takes longer than all else.
+    """
+    path, lines = Path(fault.path), shown(fault.path).split("\n")
+    heads = [re.match(r"\s*(?:export )?(?:def|class|function)\s+(\w+)", line) for line in lines]
+    inner = next((head[1] for head in heads[fault.line - 1 :: -1] if head), path.stem)
+    words = {head[1]: 1.0 for head in heads if head} | {path.parent.name: 2.0, path.stem: 2.0}
+    words |= {inner: 4.0, fault.path.removesuffix(".py").replace("/", "."): 4.0}
+    forms = [f"{place}*.py" for place in ROOMS[room_of(fault.path) or "lab"][1]]
+    files = {
+        file: file.read_text("utf-8") for form in forms for file in (tree / "tests").glob(form)
+    }
+    score = dict.fromkeys(files, 0.0)
+    for word, weight in words.items():
+        those = [file for file, text in files.items() if re.search(rf"\b{re.escape(word)}\b", text)]
+        for file in those:
+            score[file] += weight * (1 + (word in file.stem)) / len(those)
+    for file, text in files.items():
+        score[file] -= 100 * bool(re.search(r"\b(visit|site|address)[:,)]", text))
+    return [str(file.relative_to(tree)) for file in sorted(files, key=lambda one: -score[one])]
 
 
 def pytest(tree: Path, suite: str, tests: list[str], seconds: float) -> str:
