@@ -70,6 +70,19 @@ def test_ingredients_and_conventions_are_classes() -> None:
     assert found == ["cd-evolution", "cv-paper", "cv-fla", "cv-mamba"]
 
 
+def test_each_convention_has_its_own_letter() -> None:
+    """A macro of three arguments puts each in its place."""
+    letters = ["".join(part.itertext()) for part in tree("\\symQ{t}").iter("msub")]
+    assert letters == ["qt", "qt", "Ct"]
+
+
+def test_a_style_of_scripts_alone_is_small() -> None:
+    styles = ("\\displaystyle", "\\textstyle", "\\scriptstyle")
+    found = [next(tree(f"{style} x").iter("mstyle")) for style in styles]
+    assert [one.get("displaystyle") for one in found] == ["true", "false", "false"]
+    assert [one.get("scriptlevel") for one in found] == [None, None, "1"]
+
+
 def test_source_is_kept_for_those_who_read_or_copy_it() -> None:
     assert tree('\\lambda < 1 "x"'.replace('"', "")).get("alttext") == "\\lambda < 1 x"
 
