@@ -1,18 +1,17 @@
 """Faults of one token each, put into the program one at a time: which does a suite of tests find?
 
     python tests/faults.py draw                    the drawn faults, from the text of `TEXT`
-    python tests/faults.py run SUITE TREE [N ...]  put each into the checkout TREE, run its tests
-    python tests/faults.py check SUITE TREE        the tests that found a fault pass without one
+    python tests/faults.py run SUITE TREE [N ...]  put each into the checkout TREE, run tests there
     python tests/faults.py share                   how many each suite finds
 
 SUITE is `old`, every case in a checkout of `TEXT`, or `new`, the sample of `make test` in a
-checkout of what the program is today. `tests/golden/faults.txt` keeps faults and outcomes; `run`
-fills it in, and a row with "?" in place of an outcome is run.
+checkout of what the program is today. `tests/golden/faults.txt` keeps faults and outcomes. `run`
+gives each fault the tests that `--tests` names, or the test that found it before, which has to pass
+without the fault, and writes the outcome down.
 
 Rooms are drawn from in proportion to their tokens. Of a room first the kind of fault is drawn,
 each as likely, then the place. A fault that changes nothing that anybody could see is called
-equivalent, with the reason, and the next draw of its room stands in for it. Tests run in files,
-those that name the changed module and function most often first, until one fails or time is over.
+equivalent, with the reason, and the next draw of its room stands in for it.
 """
 
 from __future__ import annotations
@@ -44,16 +43,16 @@ SUITES = {"old": [], "new": ["--sample"]}
 KINDS = ("operator", "constant", "argument", "label")
 
 JUDGING = "anew|claim|corrections|headline\\w*|measure|registration|result|rule2?|second_look"
-#: A room of a file is the first that fits; with it the beginnings of tests that look into the room.
+#: The room of a file is the first that fits.
 ROOMS = {
-    "JavaScript": (r".*\.js", ["browser/test_"]),
-    "Triton": (r"coefdyn/execution/triton/.*", ["equivalence/test_triton", "equivalence/test_"]),
-    "lens": (r"coefdyn/lens/.*", ["lens/test_"]),
-    "widgets": (r"coefdyn/widgets/.*", ["unit/test_widgets", "browser/test_explorer"]),
-    "verdicts": (rf"coefdyn/lab/(experiments/({JUDGING})|judge)\.py", ["unit/test_"]),
-    "pages": (r"(book|coefdyn/lab/pages)/.*", ["unit/test_"]),
-    "lab": (r"coefdyn/lab/.*", ["unit/test_"]),
-    "library": (r"coefdyn/.*", ["contract/test_", "unit/test_", "equivalence/test_"]),
+    "JavaScript": r".*\.js",
+    "Triton": r"coefdyn/execution/triton/.*",
+    "lens": r"coefdyn/lens/.*",
+    "widgets": r"coefdyn/widgets/.*",
+    "verdicts": rf"coefdyn/lab/(experiments/({JUDGING})|judge)\.py",
+    "pages": r"(book|coefdyn/lab/pages)/.*",
+    "lab": r"coefdyn/lab/.*",
+    "library": r"coefdyn/.*",
 }
 OTHER = {
     **{"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "**": "*", "%": "//", "@": "*"},
@@ -95,6 +94,10 @@ class Fault:
         change = f"{self.before or 'nothing'} => {self.after or 'nothing'}"
         row = (self.number, self.room, self.kind, place, change, self.old, self.new)
         return "  |  ".join(row)
+
+    @property
+    def equivalent(self) -> bool:
+        return self.old.startswith("equivalent")
 
     @classmethod
     def read(cls, row: str) -> Fault:
@@ -197,7 +200,7 @@ def shown(path: str) -> str:
 
 
 def room_of(path: str) -> str | None:
-    return next((room for room, (form, _) in ROOMS.items() if re.fullmatch(form, path)), None)
+    return next((room for room, form in ROOMS.items() if re.fullmatch(form, path)), None)
 
 
 def draw(outcome: list[Fault]) -> list[Fault]:
@@ -234,22 +237,22 @@ def draw(outcome: list[Fault]) -> list[Fault]:
             before = known.get((*place, after), fault)
             fault = replace(fault, old=before.old, new=before.new)
             faults.append(fault)
-            count -= not fault.old.startswith("equivalent")
+            count -= not fault.equivalent
     return faults
 
 
 # -- put in, and run -----------------------------------------------------------------------------
 
 
-def place_in(tree: Path, fault: Fault) -> tuple[Path, int] | None:
-    """The file of another text and its line that is the fault's line; None where it is gone."""
-    before = shown(fault.path).split("\n")
-    end = Path(fault.path).suffix
-    files = [tree / fault.path]
-    if not files[0].exists():
-        files = [one for top in ("coefdyn", "book") for one in (tree / top).rglob(f"*{end}")]
+def place_in(tree: Path, fault: Fault) -> tuple[Path, int, int] | None:
+    """File, line and column of the fault in another text; None where its line is gone.
+
+    A change of a longer text is found by that text as well, where it stands once.
+    """
+    before, end = shown(fault.path).split("\n"), Path(fault.path).suffix
+    every = [one for top in ("coefdyn", "book") for one in (tree / top).rglob(f"*{end}")]
     best: tuple[int, Path, int] | None = None
-    for file in files:
+    for file in [tree / fault.path] if (tree / fault.path).exists() else every:
         lines = file.read_text("utf-8").split("\n")
         if before[fault.line - 1] not in lines:
             continue
@@ -257,7 +260,18 @@ def place_in(tree: Path, fault: Fault) -> tuple[Path, int] | None:
             at = fault.line - 1 - block.a
             if 0 <= at < block.size and (best is None or block.size > best[0]):
                 best = block.size, file, block.b + at
-    return best and best[1:]
+    if best:
+        return *best[1:], fault.column
+    if len(fault.before) < 12:
+        return None
+    texts = [(file, file.read_text("utf-8").split("\n")) for file in every]
+    found = [
+        (file, number, line.index(fault.before))
+        for file, lines in texts
+        for number, line in enumerate(lines)
+        if fault.before in line
+    ]
+    return found[0] if len(found) == 1 else None
 
 
 def write(file: Path, text: str) -> None:
@@ -266,30 +280,6 @@ def write(file: Path, text: str) -> None:
     stamp = time.time() if new else file.stat().st_mtime + 2
     file.write_text(text, "utf-8")
     os.utime(file, (stamp, stamp))
-
-
-def tests_of(tree: Path, fault: Fault) -> list[str]:
-    """Files of tests, first those with the rarest names of the fault's module, folder and function.
-
-    Files that open the built book come last: to build it takes longer than all else.
-    """
-    path, lines = Path(fault.path), shown(fault.path).split("\n")
-    heads = [re.match(r"\s*(?:export )?(?:def|class|function)\s+(\w+)", line) for line in lines]
-    inner = next((head[1] for head in heads[fault.line - 1 :: -1] if head), path.stem)
-    words = {head[1]: 1.0 for head in heads if head} | {path.parent.name: 2.0, path.stem: 2.0}
-    words |= {inner: 4.0, fault.path.removesuffix(".py").replace("/", "."): 4.0}
-    forms = [f"{place}*.py" for place in ROOMS[room_of(fault.path) or "lab"][1]]
-    files = {
-        file: file.read_text("utf-8") for form in forms for file in (tree / "tests").glob(form)
-    }
-    score = dict.fromkeys(files, 0.0)
-    for word, weight in words.items():
-        those = [file for file, text in files.items() if re.search(rf"\b{re.escape(word)}\b", text)]
-        for file in those:
-            score[file] += weight * (1 + (word in file.stem)) / len(those)
-    for file, text in files.items():
-        score[file] -= 100 * bool(re.search(r"\b(visit|site|address)[:,)]", text))
-    return [str(file.relative_to(tree)) for file in sorted(files, key=lambda one: -score[one])]
 
 
 def pytest(tree: Path, suite: str, tests: list[str], seconds: float) -> str:
@@ -317,57 +307,48 @@ def tried(tree: Path, suite: str, fault: Fault, tests: list[str]) -> str:
     found = place_in(tree, fault)
     if found is None:
         return "gone"
-    file, line = found
+    file, line, column = found
     whole = file.read_text("utf-8")
     lines = whole.split("\n")
-    head, tail = lines[line][: fault.column], lines[line][fault.column :]
+    head, tail = lines[line][:column], lines[line][column:]
     assert tail.startswith(fault.before), (fault, lines[line])
     lines[line] = head + fault.after + tail[len(fault.before) :]
-    other = fault.new if suite == "old" else fault.old
-    first = [other] if "::" in other and (tree / other.partition("::")[0]).exists() else []
     write(file, "\n".join(lines))
-    end, size, told = time.monotonic() + LIMIT, 3, "passed"
     try:
-        if first and not tests:
-            told = pytest(tree, suite, [other.partition("::")[0]], LIMIT)
-        tests = tests or tests_of(tree, fault)
-        while tests and told == "passed":
-            told = pytest(tree, suite, tests[:size], end - time.monotonic())
-            tests, size = tests[size:], 2 * size
+        told = pytest(tree, suite, tests, LIMIT)
     finally:
         write(file, whole)
-    return {"passed": "not found"}.get(told, told)
+    return "not found" if told == "passed" else told
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("command", choices=("draw", "run", "check", "share"))
+    parser.add_argument("command", choices=("draw", "run", "share"))
     parser.add_argument("suite", nargs="?", choices=tuple(SUITES))
     parser.add_argument("tree", nargs="?", type=Path)
     parser.add_argument("numbers", nargs="*")
-    parser.add_argument("--tests", nargs="+", default=[], help="these, in place of those named")
+    parser.add_argument("--tests", nargs="+", default=[], metavar="TEST")
     asked = parser.parse_args()
     rows = OUTCOME.read_text("utf-8").split("\n") if OUTCOME.exists() else []
     faults = [Fault.read(row) for row in rows if "  |  " in row]
     if asked.command == "draw":
         print("\n".join(map(str, draw(faults))))
-    if asked.command == "share":
-        for suite in SUITES:
-            told = [getattr(one, suite) for one in faults if not one.old.startswith("equivalent")]
-            there = [one for one in told if one != "gone"]
-            print(f"{suite}: {sum('::' in one for one in there)} of {len(there)} found")
-    if asked.command == "check":
-        tests = sorted({t for one in faults if "::" in (t := getattr(one, asked.suite))})
-        print(pytest(asked.tree, asked.suite, tests, 3600))
-    if asked.command == "run":
-        for fault in faults:
-            known = getattr(fault, asked.suite)
-            if fault.number not in asked.numbers if asked.numbers else known != "?":
-                continue
-            told = tried(asked.tree.resolve(), asked.suite, fault, asked.tests)
-            print(fault.number, told, flush=True)
-            text, row = OUTCOME.read_text("utf-8"), replace(fault, **{asked.suite: told})
-            OUTCOME.write_text(text.replace(str(fault), str(row)), "utf-8")
+    for suite in SUITES if asked.command == "share" else ():
+        told = [getattr(one, suite) for one in faults if not one.equivalent]
+        there = [one for one in told if one != "gone"]
+        print(f"{suite}: {sum(one.startswith('tests/') for one in there)} of {len(there)} found")
+    for fault in faults if asked.command == "run" else ():
+        before = getattr(fault, asked.suite)
+        tests = asked.tests or [before] * before.startswith("tests/")
+        if not tests or fault.equivalent or fault.number not in (asked.numbers or [fault.number]):
+            continue
+        tree = asked.tree.resolve()
+        told = tried(tree, asked.suite, fault, tests)
+        if told.startswith("tests/") and pytest(tree, asked.suite, [told], LIMIT) != "passed":
+            told = "fails without the fault: " + told
+        print(fault.number, told, flush=True)
+        text, row = OUTCOME.read_text("utf-8"), replace(fault, **{asked.suite: told})
+        OUTCOME.write_text(text.replace(str(fault), str(row)), "utf-8")
 
 
 if __name__ == "__main__":
