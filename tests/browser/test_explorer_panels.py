@@ -42,6 +42,12 @@ def test_inspect_takes_a_cell_apart(open_page: Open) -> None:
     assert "3 steps of A shrink it to" in text(page, "sentence")
 
 
+def test_a_factor_is_told_along_its_direction_and_beside_it(open_page: Open) -> None:
+    """Two channels are the least: one along z, one beside it."""
+    page = open_page(Explorer("deltanet", tokens="random", panel="inspect", row=7, column=4))
+    assert "× 1, along z × " in text(page, "product")
+
+
 def test_morph_moves_between_two_rows(open_page: Open) -> None:
     page = open_page(Explorer("gla"))
     page.select_option("[data-cd=path-to]", "deltanet")

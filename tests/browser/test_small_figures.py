@@ -263,6 +263,18 @@ def test_every_figure_fits_a_phone_and_answers_keys(open_page: Open) -> None:
         assert canvas.get_attribute("aria-label") != before, kind
 
 
+def test_every_slider_moves_within_what_python_accepts(open_page: Open) -> None:
+    kinds = [kind for kind in SmallFigure.__subclasses__() if kind is not AblationView]
+    page = open_page(*(kind() for kind in kinds), ready="small")
+    figures = page.locator("[data-cd=small]")
+    figures.nth(len(kinds) - 1).wait_for()
+    ends = "all => all.map((e) => [e.dataset.cd.replace('control-', ''), +e.min, +e.max])"
+    for m, kind in enumerate(kinds):
+        for key, least, most in figures.nth(m).locator("input[type=range]").evaluate_all(ends):
+            low, high = kind._limits[key]
+            assert low <= least < most <= high, (kind, key)
+
+
 def _move(figure: Any, **settings: Any) -> None:
     figure.settings = settings
 

@@ -195,6 +195,11 @@ def test_readouts_must_be_elementwise(no_shape_checks: None) -> None:
         build(readout=wrong).apply(torch.ones(3, 1))
 
 
+def test_features_that_are_nan_do_not_count_as_mixed_tokens() -> None:
+    logarithm = readout.FeatureMap(torch.log)
+    assert build(q=-torch.ones(3, 2), readout=logarithm).apply(torch.ones(3, 1)).isnan().all()
+
+
 def test_a_nan_in_training_is_left_to_the_trainer() -> None:
     q = torch.full((3, 2), float("nan"), requires_grad=True)
     assert build(q=q).apply(torch.ones(3, 1)).isnan().all()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from made_up_results import made_up
+from made_up_results import made_up, result_of
 
-from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments import get_experiment, ledger
 from coefdyn.lab.experiments.result import Result
 
 
@@ -50,6 +50,17 @@ def test_further_seeds_stand_alone_where_the_profiles_own_were_not_run(tmp_path)
     with_seeds(experiment, tmp_path, (7, 8))
     result = experiment.load("quick", out=tmp_path)
     assert result.missing == 0 and "seeds 7, 8" in result.caption()
+
+
+def test_a_readers_seed_stands_beside_the_further_seeds_of_some_variants(tmp_path):
+    experiment = get_experiment("heads")
+    plan = ledger.planned(experiment.plan("standard"), "heads")
+    plan = result_of(experiment, "standard", lambda *_: (0.8, None), plan=plan).plan
+    for variant, run in (*plan.runs(), *plan.with_seeds((7,)).runs()):
+        record = {**made_up(run, 0.8), "variant": variant.facets}
+        experiment.file("standard", tmp_path).append(record)
+    seen = experiment.load("standard", out=tmp_path).plan
+    assert plan.again and seen.again == plan.again and 7 in seen.seeds
 
 
 def test_a_seed_of_other_variants_in_a_shared_file_is_not_counted(tmp_path):

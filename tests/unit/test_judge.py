@@ -360,6 +360,9 @@ def test_what_is_no_task_is_refused(folder: Path) -> None:
         "scores no position": lambda s, n, g, _: Batch(ones(n), -100 * ones(n)),
         "not -100": lambda s, n, g, _: Batch(ones(n), -ones(n)),
         "must draw a Batch": lambda s, n, g, _: (ones(n), ones(n)),
+        r"inputs must be whole numbers .* torch.float32": lambda s, n, g, _: Batch(
+            ones(n).float(), ones(n)
+        ),
     }
     for words, draw in wrong.items():
         with pytest.raises(ValueError, match=words):
