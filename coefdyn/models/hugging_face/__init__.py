@@ -15,6 +15,8 @@ except ModuleNotFoundError as missing:
         "a checkout: pip install -e '.[lens]')."
     ) from missing
 
+from transformers import AutoConfig, AutoModelForCausalLM
+
 from coefdyn.models.hugging_face.attention import MixerAttention
 from coefdyn.models.hugging_face.cache import StateLayer
 from coefdyn.models.hugging_face.model import CoefdynConfig, CoefdynForCausalLM, CompleteCheckpoint
@@ -26,3 +28,6 @@ __all__ = [
     "MixerAttention",
     "StateLayer",
 ]
+
+AutoConfig.register(CoefdynConfig.model_type, CoefdynConfig, exist_ok=True)
+AutoModelForCausalLM.register(CoefdynConfig, CoefdynForCausalLM, exist_ok=True)
