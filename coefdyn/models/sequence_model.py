@@ -144,7 +144,7 @@ class SequenceModel(Resettable):
         state: ModelState | None = None,
         return_state: bool = False,
         **masks: Unpack[Masks],
-    ) -> Float[torch.Tensor, "*batch L classes"] | tuple[torch.Tensor, ModelState]:
+    ) -> Float[torch.Tensor, "*batch L classes"] | tuple[torch.Tensor, ModelState | None]:
         """Compute the logits, and the state if asked.
 
         Args:
@@ -175,7 +175,7 @@ class SequenceModel(Resettable):
         state: ModelState | None = None,
         return_state: bool = False,
         **masks: Unpack[Masks],
-    ) -> Float[torch.Tensor, "*batch L d"] | tuple[torch.Tensor, ModelState]:
+    ) -> Float[torch.Tensor, "*batch L d"] | tuple[torch.Tensor, ModelState | None]:
         """Compute what the head reads, from embeddings: positions, blocks and the last norm.
 
         Args:
@@ -196,6 +196,8 @@ class SequenceModel(Resettable):
                 f"the state was made by a model of {len(before)} layers, this one has "
                 f"{len(self.blocks)}; start again with state=None."
             )
+        if x.shape[-2] == 0:
+            return (self.norm(x), state) if return_state else self.norm(x)  # type: ignore[return-value]
         documents = self._documents(x, state, masks)
         start = 0 if state is None or documents is not None else int(state.position)
         x, layers = self._placed(x, start if documents is None else documents), []
@@ -229,7 +231,7 @@ class SequenceModel(Resettable):
         tokens: Int[torch.Tensor, "*batch L"],
         state: ModelState | None = None,
         **masks: Unpack[Masks],
-    ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState]:
+    ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState | None]:
         """Continue sequences: ``forward(tokens, state=state, return_state=True)``."""
         return self.forward(tokens, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
