@@ -7,8 +7,12 @@
 
 from __future__ import annotations
 
+from coefdyn.versions import check_transformers
+
 try:
     import transformers  # noqa: F401
+
+    check_transformers("coefdyn.models.hugging_face")
 except ModuleNotFoundError as missing:
     raise ImportError(
         "coefdyn.models.hugging_face needs transformers, an extra: pip install 'coefdyn[lens]' (in "
