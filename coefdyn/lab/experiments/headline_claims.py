@@ -49,6 +49,7 @@ BARE = "identity, eta = 1"
 SMALL = "Seen in two layers of width 64 and in this budget of steps"
 REFLECTING, FADING = ("Householder, z", "scaled Householder"), ("identity", "scalar")
 HEADS = _at("overwrite", "Gated DeltaNet")
+KEYS = "2 keys told 3 times"
 
 #: thresholds were fixed before the first run of a group; the groups' order is ``GROUPS``
 HEADLINES: tuple[Headline, ...] = (
@@ -333,6 +334,41 @@ HEADLINES: tuple[Headline, ...] = (
         "linear attention.",
         source="dynamical systems framework, Table 1",
         limits=f"3 million bytes read once. {SMALL}.",
+    ),
+    *(
+        _trained(
+            f"design/{name}",
+            "designs",
+            {
+                "test": Ahead(a=_at(KEYS, "PoisedDeltaNet"), b=_at(KEYS, other)),
+                "why": why,
+            },
+            sentence=sentence,
+            source="ours, on a chapter of Design",
+            limits="Two layers of width 32, two keys told three times each, 800 steps: a design "
+            "that fails here may only be slow.",
+        )
+        for name, other, why, sentence in (
+            (
+                "silent-at-zero",
+                "FocusedDeltaNet",
+                "the pair differs in the readout alone, and both grow steeply",
+                "Where keys are told again, a readout near zero at zero is ahead of exp, which "
+                "gives an erased key the weight 1.",
+            ),
+            (
+                "steep",
+                "RectifiedDeltaNet",
+                "both are near zero at zero; they differ in the slope of the readout and in b",
+                "Where keys are told again, a steep readout near zero at zero is ahead of a ReLU.",
+            ),
+            (
+                "ahead-of-its-parent",
+                "GatedDeltaNet",
+                "the pair differs in readout, b and normalizer, and has equal parameters",
+                "Where keys are told again, the third design is ahead of Gated DeltaNet.",
+            ),
+        )
     ),
     Headline(
         id="time/chunks",
