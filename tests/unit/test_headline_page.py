@@ -243,8 +243,7 @@ LABELS = {
         "2 layers": ["decay", "A = I", "convolution"],
     },
     "zeros": {
-        "memorization": ["exp", "identity, eta = 1", "softplus", "ReLU", "identity, eta = 1",
-                         "identity"],
+        "memorization": ["identity, eta = 1", "identity"],
     },
 }  # fmt: skip
 
