@@ -15,14 +15,14 @@ from made_up_results import result_of
 from coefdyn.analysis.spectra import EDGES
 from coefdyn.lab.experiments import headline, rule
 from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Reaches, Test
-from coefdyn.lab.experiments.headline_claims import HEADLINES, WAITING
+from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.headline_runs import SEEDS
 from coefdyn.lab.experiments.judgement import parts
 from coefdyn.lab.experiments.measure import OTHERS, POINTED
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.spectra_standard import NEAR_ONE, share
 
-TRAINED = [one for one in (*HEADLINES, *WAITING) if one.kind == "trained"]
+TRAINED = [one for one in HEADLINES if one.kind == "trained"]
 CLAIMED, REFUTED, ALIKE = "claimed", "refuted", "alike"
 #: what a value is where nothing differs, by measure, and the step from one design to the next
 LEVELS = {"perplexity": (8.0, -3.0)}

@@ -24,7 +24,7 @@ from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.claim import Claim
 from coefdyn.lab.experiments.figures import grouped_points, new_figure
 from coefdyn.lab.experiments.headline_claim import Headline
-from coefdyn.lab.experiments.headline_claims import HEADLINES, WAITING
+from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.headline_runs import GROUPS, SEEDS
 from coefdyn.lab.experiments.judgement import Judged, judge
 from coefdyn.lab.experiments.plan import STANDARD, AnyPlan, Plan
@@ -69,8 +69,7 @@ class Group(Experiment):
         return GROUPS[self.name]().plan()
 
     def registered_claims(self) -> list[Claim]:
-        own = (one.claim for one in (*HEADLINES, *WAITING) if one.group == self.name)
-        return [one for one in own if one is not None]
+        return [one.claim for one in HEADLINES if one.group == self.name and one.claim is not None]
 
     def claims(self, result: Result) -> list[Verdict]:
         """Judged by ``judgement``; "not run" before the twelfth seed."""
@@ -182,7 +181,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _show(parsed: argparse.Namespace) -> int:
-    by_id = {one.id: one for one in (*HEADLINES, *WAITING)}
+    by_id = {one.id: one for one in HEADLINES}
     for name in parsed.ids:
         check_choice("claim", name, by_id)
     hours = []

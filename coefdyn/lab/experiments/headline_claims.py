@@ -17,7 +17,7 @@ from coefdyn.lab.experiments.measure import (
 )
 from coefdyn.lab.experiments.spectra_standard import NEAR_ONE, gain, share
 
-__all__ = ["HEADLINES", "WAITING"]
+__all__ = ["HEADLINES"]
 
 PERPLEXITY = metric("perplexity")
 RIGHT = intervals.SOLVED_FROM
@@ -322,6 +322,40 @@ HEADLINES: tuple[Headline, ...] = (
         limits="3 million bytes read once, in windows of 64; the source trains on the word pieces "
         "of WikiText-103 and gives perplexities of its training text.",
     ),
+    *(
+        _trained(
+            f"design/{name}",
+            "designs",
+            {
+                "test": Ahead(a=_at(KEYS, "PoisedDeltaNet"), b=_at(KEYS, other)),
+                "why": why,
+            },
+            sentence=sentence,
+            source="ours, on a chapter of Design",
+            limits="Two keys told three times each; in so few steps a design may only be slow.",
+        )
+        for name, other, why, sentence in (
+            (
+                "silent-at-zero",
+                "FocusedDeltaNet",
+                "the pair differs in the readout alone, and both grow steeply",
+                "Where keys are told again, a readout near zero at zero is ahead of exp, which "
+                "gives an erased key the weight 1.",
+            ),
+            (
+                "steep",
+                "RectifiedDeltaNet",
+                "both are near zero at zero; they differ in the slope of the readout and in b",
+                "Where keys are told again, a steep readout near zero at zero is ahead of a ReLU.",
+            ),
+            (
+                "ahead-of-its-parent",
+                "GatedDeltaNet",
+                "the pair differs in readout, b and normalizer, and has equal parameters",
+                "Where keys are told again, the third design is ahead of Gated DeltaNet.",
+            ),
+        )
+    ),
     Headline(
         id="time/chunks",
         kind="timed",
@@ -348,40 +382,4 @@ HEADLINES: tuple[Headline, ...] = (
         shown_by="tests/equivalence/test_peers_layers.py, test_peers_rows.py",
         limits="Values and gradients of the mixing; projections and norms are the layers' own.",
     ),
-)
-
-#: registered, and shown once their runs are finished
-WAITING: tuple[Headline, ...] = tuple(
-    _trained(
-        f"design/{name}",
-        "designs",
-        {
-            "test": Ahead(a=_at(KEYS, "PoisedDeltaNet"), b=_at(KEYS, other)),
-            "why": why,
-        },
-        sentence=sentence,
-        source="ours, on a chapter of Design",
-        limits="Two keys told three times each; in so few steps a design may only be slow.",
-    )
-    for name, other, why, sentence in (
-        (
-            "silent-at-zero",
-            "FocusedDeltaNet",
-            "the pair differs in the readout alone, and both grow steeply",
-            "Where keys are told again, a readout near zero at zero is ahead of exp, which "
-            "gives an erased key the weight 1.",
-        ),
-        (
-            "steep",
-            "RectifiedDeltaNet",
-            "both are near zero at zero; they differ in the slope of the readout and in b",
-            "Where keys are told again, a steep readout near zero at zero is ahead of a ReLU.",
-        ),
-        (
-            "ahead-of-its-parent",
-            "GatedDeltaNet",
-            "the pair differs in readout, b and normalizer, and has equal parameters",
-            "Where keys are told again, the third design is ahead of Gated DeltaNet.",
-        ),
-    )
 )

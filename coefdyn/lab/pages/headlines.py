@@ -33,6 +33,7 @@ CHAPTERS = {
     "spectra": "second_view/spectra",
     "convolution": "second_view/spectra",
     "text": "second_view/dynamical_systems",
+    "design": "design/your_own",
     "time": "principles/principle_1",
     "limit": "principles/principle_2_2",
     "rows": "architectures/table1",
