@@ -256,7 +256,9 @@ def test_curves_have_the_labels_of_their_runs(name, tmp_path):
 
 
 def test_comparisons_say_first_what_is_claimed_to_be_ahead(tmp_path):
-    told = re.findall("<li>(.*?): perplexity", page_of("language", tmp_path))
+    line = page_of("language", tmp_path)
+    assert "below 0 is claimed" in line and "-0" not in re.findall(">([^<]*)</text>", line)
+    told = re.findall("<li>(.*?): perplexity", line)
     scaled, plain, delta = (f"eps 1e-5, Mamba-2, b = {b}" for b in ("1/sqrt(n)", "1", "Delta"))
     assert told[:2] == [f"{scaled} against {plain}", f"{delta} against {plain}"]
     assert told[-1] == "eps 0, Mamba-2, b = 1 against eps 0, Mamba-2, b = Delta"

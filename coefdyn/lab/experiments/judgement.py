@@ -137,7 +137,7 @@ def _effect(test: Test, outcomes: tuple[Outcome, ...], judged: Judged) -> Effect
     counts = _counts(test, outcomes)
     turned = getattr(test, "less", getattr(test, "never", False))
     if isinstance(test, Ahead):
-        threshold = -test.by if test.less else test.by
+        threshold = 0.0 - test.by if test.less else test.by
         if counts is not None:
             found = intervals.share_difference(*counts[0], *counts[1])
         else:
