@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from coefdyn.first_use import Registry
 from coefdyn.options import did_you_mean
 from coefdyn.shapes import Int
 
@@ -144,12 +145,14 @@ class Task:
     endless: bool = False
 
 
-TASKS: dict[str, Task] = {}
+TASKS: Registry[Task] = Registry(__package__)
 
 
 def register(task: Task) -> None:
-    """Add a task to the registry under its name."""
-    assert task.name not in TASKS, f"task {task.name!r} is registered twice"
+    """Add a task of the library to the registry under its name, which the registry knows."""
+    assert task.name in TASKS.waiting, (
+        f"task {task.name!r} is registered twice, or has no module there"
+    )
     assert task.config.task_name == task.name, f"{task.config.__name__}.task_name differs"
     TASKS[task.name] = task
 
