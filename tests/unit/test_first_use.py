@@ -37,7 +37,10 @@ def test_what_is_not_used_is_not_loaded(name: str) -> None:
 
 
 def test_a_function_goes_before_the_module_that_bears_its_name() -> None:
-    code = "import coefdyn.lens.effects as one; from coefdyn.lens import effects; print(one is effects)"
+    code = (
+        "import coefdyn.lens.effects as one; from coefdyn.lens import effects\n"
+        "print(one is effects)"
+    )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "True"
 
