@@ -49,13 +49,6 @@ class _Package(ModuleType):
         module, there = vars(self)["_homes"][name]
         return vars(self).setdefault(name, getattr(import_module(module), there))
 
-    def __setattr__(self, name: str, value: Any) -> None:
-        """Set an attribute; a module of the package gives way to its function of the same name."""
-        module, there = vars(self)["_homes"].get(name, ("", ""))
-        if isinstance(value, ModuleType) and value.__name__ == module:
-            value = getattr(value, there)
-        super().__setattr__(name, value)
-
     def __dir__(self) -> list[str]:
         return sorted({*vars(self), *vars(self)["_homes"]})
 

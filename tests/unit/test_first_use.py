@@ -12,7 +12,7 @@ PACKAGES = ("coefdyn.lab.tasks", "coefdyn.lens", "coefdyn.mixers", "coefdyn.widg
 #: a name of a package, and a module in it that need not be loaded for it
 UNUSED = {
     "coefdyn.lab.tasks.MqarConfig": "coefdyn.lab.tasks.listops",
-    "coefdyn.lens.window": "coefdyn.lens.survival",
+    "coefdyn.lens.window": "coefdyn.lens.read.survival",
     "coefdyn.mixers.GLA": "coefdyn.mixers.mamba2",
     "coefdyn.widgets.StepView": "coefdyn.widgets.explorer",
 }
@@ -34,15 +34,6 @@ def test_what_is_not_used_is_not_loaded(name: str) -> None:
     code = f"import sys; from {package} import {attribute}; print({UNUSED[name]!r} in sys.modules)"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"
-
-
-def test_a_function_goes_before_the_module_that_bears_its_name() -> None:
-    code = (
-        "import coefdyn.lens.effects as one; from coefdyn.lens import effects\n"
-        "print(one is effects)"
-    )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "True"
 
 
 def test_a_task_is_loaded_by_its_name_and_each_is_set_by_its_module() -> None:
