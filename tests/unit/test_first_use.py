@@ -12,7 +12,7 @@ PACKAGES = ("coefdyn.lab.tasks", "coefdyn.lens", "coefdyn.mixers", "coefdyn.widg
 #: a name of a package, and a module in it that need not be loaded for it
 UNUSED = {
     "coefdyn.lab.tasks.MqarConfig": "coefdyn.lab.tasks.listops",
-    "coefdyn.lens.window": "coefdyn.lens.read.survival",
+    "coefdyn.lens.window": "coefdyn.lens.cache.memory",
     "coefdyn.mixers.GLA": "coefdyn.mixers.mamba2",
     "coefdyn.widgets.StepView": "coefdyn.widgets.explorer",
 }
