@@ -8,6 +8,7 @@ for layer in seen: print(layer.name, layer.mechanism, layer.error)
 from typing import TYPE_CHECKING
 
 from coefdyn.first_use import load_on_first_use
+from coefdyn.versions import check_transformers
 
 if TYPE_CHECKING:
     from coefdyn.lens.cache.cache_plan import CachePlan, HeadCost, MeasuredPlan
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from coefdyn.lens.run.check import CheckReport, Finding, check
     from coefdyn.lens.run.record import Trace
     from coefdyn.lens.run.trace import torch_operations, trace, tracing
+
+check_transformers("coefdyn.lens")
 
 __all__ = [
     "SCORES",
