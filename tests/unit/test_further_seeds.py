@@ -64,7 +64,7 @@ def test_a_seed_of_other_variants_in_a_shared_file_is_not_counted(tmp_path):
 
 def test_principle_1_takes_the_median_of_several_seeds():
     experiment = get_experiment("principle-1")
-    plan = replace(experiment.plan("live"), seeds=(0, 1, 2))
+    plan = replace(experiment.plan("quick"), seeds=(0, 1, 2))
     records = tuple(
         {
             "key": run.key,
@@ -74,5 +74,5 @@ def test_principle_1_takes_the_median_of_several_seeds():
         }
         for _, run in plan.runs()
     )
-    lines = experiment.draw(Result(experiment.id, "live", plan, records)).axes[0].lines
+    lines = experiment.draw(Result(experiment.id, "quick", plan, records)).axes[0].lines
     assert all(len(line.get_xdata()) == len(plan.lengths) for line in lines)

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.arguments import numbered
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
+from coefdyn.lab.experiments.plan import numbered
 from coefdyn.lab.films.recording import coefficients_of, sequence_labels
 from coefdyn.lab.tasks import IGNORE, TaskConfig, splits
 from coefdyn.lab.training import Record, RunConfig, RunOptions, TrainConfig, TrainOptions, train_run

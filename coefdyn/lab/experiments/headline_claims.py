@@ -16,7 +16,7 @@ from coefdyn.lab.experiments.measure import (
     diagnostic,
     metric,
 )
-from coefdyn.lab.experiments.spectra_standard import FEW, NEAR_ONE, share
+from coefdyn.lab.experiments.moduli import FEW, NEAR_ONE, share
 
 __all__ = ["HEADLINES"]
 
