@@ -201,19 +201,7 @@ class Plan(AnyPlan):
             variant: which one.
             records: finished runs by key.
         """
-        if self.bracketed:
-            found = self.search(variant, records)[1]
-            return None if found is None else (found.best, self.weight_decays[0])
-        scores: dict[Setting, tuple[float, ...]] = {}
-        for setting in self.sweep:
-            runs = self._pilot_of(variant, setting, records)
-            if runs is None:
-                return None
-            if self.until_solved and all(one["solved"] for one in runs):
-                return setting
-            right, loss = _right_and_loss(runs)
-            scores[setting] = (-loss,) if self.by_loss else (right, -loss)
-        return max(scores, key=lambda setting: scores[setting]) if scores else None
+        return self._walk(variant, records)[1]
 
     def search(
         self, variant: Variant, records: Mapping[str, Record]
@@ -226,20 +214,41 @@ class Plan(AnyPlan):
             variant: which one.
             records: finished runs by key.
         """
-        rates, scores = list(self.learning_rates), dict[float, float]()
+        needed, best, bracketed = self._walk(variant, records)
+        rates = tuple(rate for rate, _ in needed)
+        return rates, None if best is None else Search(best[0], (), bracketed)
+
+    def _walk(
+        self, variant: Variant, records: Mapping[str, Record]
+    ) -> tuple[tuple[Setting, ...], Setting | None, bool]:
+        """Settings that the pilot is known to need; once they are run the best, and if bracketed.
+
+        One that solves the task ends an adaptive search; else all of the sweep are compared, and a
+        bracketed search goes on beyond its edges.
+        """
+        settings, scores = self.sweep, dict[Setting, tuple[float, ...]]()
         while True:
-            for place, rate in enumerate(rates):
-                found = self._pilot_of(variant, (rate, self.weight_decays[0]), records)
+            for place, setting in enumerate(settings):
+                found = self._pilot_of(variant, setting, records)
                 if found is None:
-                    return tuple(rates[: place + 1] if self.until_solved else rates), None
-                if all(one["solved"] for one in found):
-                    return tuple(rates[: place + 1]), Search(rate, (), bracketed=True)
+                    ahead = place + 1 if self.until_solved else len(settings)
+                    return tuple(settings[:ahead]), None, False
+                if self._adaptive and all(one["solved"] for one in found):
+                    return tuple(settings[: place + 1]), setting, True
                 right, loss = _right_and_loss(found)
-                scores[rate] = -loss if self.by_loss else right
-            search = search_rate(scores)
+                scores[setting] = (-loss,) if self.by_loss else (right, -loss)
+            if not self.bracketed:
+                best = max(scores, key=lambda setting: scores[setting], default=None)
+                return tuple(settings), best, False
+            search = search_rate({rate: score[0] for (rate, _), score in scores.items()})
             if not search.missing:
-                return tuple(rates), search
-            rates += search.missing
+                return tuple(settings), (search.best, self.weight_decays[0]), search.bracketed
+            settings += [(rate, self.weight_decays[0]) for rate in search.missing]
+
+    @property
+    def _adaptive(self) -> bool:
+        """Whether what is run next depends on what was found."""
+        return self.until_solved or self.bracketed
 
     def _pilot_of(
         self, variant: Variant, setting: Setting, records: Mapping[str, Record]
@@ -250,26 +259,14 @@ class Plan(AnyPlan):
         keys = [self.run_of(variant, seed, setting, pilot=pilot).key for seed in seeds]
         return [records[key] for key in keys] if all(key in records for key in keys) else None
 
-    def _needed(self, variant: Variant, records: Mapping[str, Record]) -> tuple[Setting, ...]:
-        """The sweep up to its first setting that is unfinished, or solved the task."""
-        if self.bracketed:
-            rates = self.search(variant, records)[0]
-            return tuple((rate, self.weight_decays[0]) for rate in rates)
-        for place, setting in enumerate(self.sweep):
-            found = self._pilot_of(variant, setting, records)
-            if found is None or all(one["solved"] for one in found):
-                return tuple(self.sweep[: place + 1])
-        return tuple(self.sweep)
-
     def settled(self, records: Mapping[str, Record]) -> Plan:
         """The plan with the choice of every variant whose pilot is among the records (by key)."""
         if self.pilot is None:
             return self
-        found = {one.name: self.setting_of(one, records) for one in self.variants}
-        chosen = {name: setting for name, setting in found.items() if setting is not None}
-        tried = {one.name: self._needed(one, records) for one in self.variants}
-        adaptive = self.until_solved or self.bracketed
-        return replace(self, chosen=chosen, tried=tried if adaptive else {})
+        walks = {one.name: self._walk(one, records) for one in self.variants}
+        chosen = {name: best for name, (_, best, _) in walks.items() if best is not None}
+        tried = {name: needed for name, (needed, *_) in walks.items()} if self._adaptive else {}
+        return replace(self, chosen=chosen, tried=tried)
 
     def runs(self) -> list[tuple[Variant, RunConfig]]:
         """All runs; the first seed of every variant comes first, so that a cut still compares."""
