@@ -36,7 +36,7 @@ FACTORS = {"0.1/sqrt(n)": 0.1, "0.3/sqrt(n)": 0.3, "1/sqrt(n)": 1.0}
 PAPER_SIZES, STANDARD_SIZES = (128, 256, 512, 1024), (64, 256)
 
 
-def _variant(n: int, design: str, b: str, profile: str) -> plan.Variant:
+def _variant(profile: str, n: int, design: str, b: str) -> plan.Variant:
     chosen, shape = DESIGNS[design]
     scaling: str | float = SCALINGS.get(b, "")
     if profile == plan.STANDARD and b in FACTORS:
@@ -98,11 +98,11 @@ EXPERIMENT = Experiment(
     "too, so that side of the scaling was not tested.",
     plans={
         "quick": lambda: plan.quick_plan(
-            [_variant(256, "exp, I", b, "quick") for b in ("1", "1/sqrt(n)")], 200, seeds=2
+            [_variant("quick", 256, "exp, I", b) for b in ("1", "1/sqrt(n)")], 200, seeds=2
         ),
         plan.STANDARD: lambda: plan.standard_plan(
             [
-                _variant(n, "exp, I", b, plan.STANDARD)
+                _variant(plan.STANDARD, n, "exp, I", b)
                 for n, b in product(STANDARD_SIZES, (*FACTORS, "1"))
             ],
             plan.standard_training(2000),
@@ -110,7 +110,7 @@ EXPERIMENT = Experiment(
             pilot=1,
         ),
         "paper": lambda: plan.paper_plan(
-            [_variant(*cell, "paper") for cell in product(PAPER_SIZES, DESIGNS, SCALINGS)],
+            [_variant("paper", *cell) for cell in product(PAPER_SIZES, DESIGNS, SCALINGS)],
             plan.mad_training(FuzzyRecallConfig.paper()),
             seeds=3,
         ),

@@ -44,7 +44,7 @@ def _variants(profile: str) -> list[plan.Variant]:
     for kind, b, eps in STANDARD_CELLS if profile == plan.STANDARD else PAPER_CELLS:
         model = language_model_config(kind, scaling=b if b in WORDS else "one")
         if profile != "paper":
-            options: dict[str, Any] = {**model.options, "n_heads": 4}
+            options: dict[str, Any] = {**model.options, "n_heads": 4}  # type: ignore[dict-item]
             options |= {} if b in WORDS else {"scaling": float(b)}
             options |= {"norm_eps": 0.0} if eps == "0" else {}
             model = replace(model, width=64, layers=2, mlp=128, options=options)
