@@ -77,8 +77,9 @@ def test_every_task_of_a_standard_plan_trains_a_step_with_its_diagnostics(name):
         train = replace(run.train, steps=1, batch=8, warmup=0, validation=4)
         record = train_run(replace(run, task=task, train=train))
         assert record["steps_done"] == 1
+        found = record["diagnostics"]
         for diagnostic in run.diagnostics:
-            assert diagnostic in record["diagnostics"]["normalized"]
+            assert diagnostic in found | found.get("normalized", {})
 
 
 def test_figure_1_of_the_paper_is_120_runs_of_12_models():
