@@ -30,9 +30,8 @@ SERIES = {words: {"normalizer": eta, "A": "1.05"} for eta, words in NORMALIZERS.
 #: designs are just above the guess, and one that was given four times as many solves the task
 PILOT_STEPS, STEPS = 3000, 12_000
 #: A = c I of the controls, which are asked for NaN alone and stay short: what turns NaN with 1.05 I
-#: and not with these does so because of A
+#: and not with these does so because of A. They stand behind exp, whose divergent runs end early
 SHORT = {"1": "", "0.95": "0.95 "}
-#: exp and its controls first: they end within few steps where they diverge
 STANDARD_CELLS = (*CELLS[:3], *(("exp", "one", growth) for growth in SHORT), *CELLS[3:])
 
 
@@ -89,14 +88,15 @@ EXPERIMENT = Experiment(
     title="With A_t = 1.05 I the normaliser decides whether training survives",
     source="coefficient-dynamics paper, Figure 11",
     about="Noisy in-context recall, A = 1.05 I, b = 1. Varied: readout in {exp, softplus, ReLU}, "
-    "eta in {1, 1.05^i, row sum}. The paper's table of this experiment ends before the line on "
-    "positional embeddings; the paper profile uses rotary, MAD's. Quick: 6 keys, 6 values, length "
-    "32 instead of 128, so A grows 4.8-fold instead of 500-fold; d = 64, 8 heads, learned "
-    "positions, exp, 100 steps. Standard: length 128, rotary positions, 12 000 steps of batch 8 "
-    "at the rate that runs of 3000 chose; for 3000 steps, exp with eta = 1, A = I and 0.95 I.",
+    "eta in {1, 1.05^i, row sum}. The paper's table ends before the line on positional embeddings; "
+    "the paper profile uses rotary, MAD's. Quick: 6 keys, 6 values, length 32 instead of 128, so A "
+    "grows 4.8-fold instead of 500-fold; d = 64, 8 heads, learned positions, exp, 100 steps. "
+    "Standard: length 128, rotary positions, 12 000 steps of 8 sequences at the rate that runs of "
+    "3000 chose; for 3000 steps, exp with eta = 1, A = I and 0.95 I.",
     reading="Under A = 1.05 I, exp with eta = 1 or eta_i = 1.05^i overflowed in the first step, "
     "with every seed; with the row sum it never did. Which of the normalizers that keep training "
-    "alive is better stays open: with each some seeds solve the task, others stop at 0.55 to 0.85.",
+    "alive is better stays open: with each of them some seeds solve the task and others stop at "
+    "0.55 to 0.85.",
     plans={
         "quick": lambda: plan.quick_plan(
             _all("quick", CELLS[:3]), 100, learning_rate=2e-3, evaluate_every=20
