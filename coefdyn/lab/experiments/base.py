@@ -37,7 +37,6 @@ class Experiment:
         about: what is varied and measured, and where the profiles depart from the paper.
         plans: profile -> the function that makes its plan.
         drawing: makes the figure of a result that holds at least one record.
-        reading: what its standard runs showed, where there are any.
         metric: final metric of the test split that ``table`` shows.
         lines: makes the lines of ``table`` where a run has no such metric.
         trains: what runs its runs; None for ``coefdyn.lab.training.train_runs``.
@@ -51,7 +50,6 @@ class Experiment:
     about: str
     plans: Mapping[str, Callable[[], AnyPlan]]
     drawing: Callable[[Result], Figure]
-    reading: str = ""
     metric: str = "accuracy"
     lines: Callable[[Result], list[str]] | None = None
     trains: Callable[..., list[Record]] | None = None

@@ -103,10 +103,6 @@ EXPERIMENT = Experiment(
     "tokens, n from 4 to 32, at most 3000 steps (qLSTM 12 000, and 4 pairs in 16 as well, as "
     "RG-LRU), a short convolution in every mixer: without it, looking back one token takes too "
     "long to learn.",
-    reading="Linear attention recalls more with a larger state, and softmax attention solves the "
-    "task at every size. With normalized attention, SSD and S6 some seeds learn the task and "
-    "others do not, which leaves their order open. The two gates of the qLSTM end within a "
-    "hundredth of each other.",
     plans={"quick": _quick, plan.STANDARD: _standard, "paper": _paper},
     drawing=_draw,
 )

@@ -91,9 +91,6 @@ EXPERIMENT = Experiment(
     "sizes and steps of spectra. Paper: ListOps, CIFAR-10, IMDb and WikiText-103 in the sizes of "
     "the eigenvalue paper's Table 1, since those of this one are in its code alone; Retrieval and "
     "Pathfinder are not among our tasks.",
-    reading="On the digits normalized attention is ahead of linear and of softmax attention, as in "
-    "the paper. S6 is ahead of it on ListOps, which nobody learned to compute, and behind it on "
-    "the digits. What was said of language is withdrawn.",
     plans={profile: partial(_plan, profile) for profile in (plan.STANDARD, "paper")},
     drawing=_draw,
     borrows_from="spectra",

@@ -96,9 +96,6 @@ EXPERIMENT = Experiment(
     "d / H of the values. Softmax attention with one and with eight heads is the control. "
     "Standard: 8 pairs in 32 tokens, d = 64. Paper: 64 pairs in 512 tokens, d = 128, four times "
     "the channels.",
-    reading="Eight heads of four key channels solve the task, as one head of 32 does with eight "
-    "times their state, and recall more than one head of four. So recall followed the key channels "
-    "of all heads together, and not the state.",
     plans={
         plan.STANDARD: lambda: plan.standard_plan(
             _variants(mqar.standard_task(), 64, 1, 4),

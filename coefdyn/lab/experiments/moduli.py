@@ -6,6 +6,7 @@ there before training says nothing about what the task needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -17,13 +18,19 @@ from coefdyn.lab.experiments.result import Outcome
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["FEW", "NEAR_ONE", "NEAR_ZERO", "draw_moduli", "masses", "seed_masses", "share"]
+__all__ = ["NEAR_ONE", "NEAR_ZERO", "draw_moduli", "gain", "masses", "seed_masses", "share"]
 
 #: ranges of the modulus, fixed before anything was run
 NEAR_ZERO, NEAR_ONE = (0.0, 0.1), (0.95, 1.05)
-#: a share of the eigenvalues that counts as a peak
-FEW = 0.05
 WORDS = {NEAR_ZERO: "below 0.1", NEAR_ONE: "about 1"}
+#: the network as it was drawn, and after training
+WHEN = ("initial", "trained")
+LAYERS: dict[str, Callable[[list[float]], float]] = {
+    "first": lambda layers: layers[0],
+    "last": lambda layers: layers[-1],
+    "fullest": max,
+    "mean": fmean,
+}
 Span = tuple[float, float]
 
 
@@ -48,13 +55,25 @@ def masses(outcome: Outcome, span: Span, when: str = "trained") -> list[float]:
 
 
 def share(span: Span, layer: str = "mean", when: str = "trained") -> Measure:
-    """The share of moduli in a range as a measure: in the fullest layer, or the mean over them."""
-    of = {"fullest": max, "mean": fmean}[layer]
-    where = "mean over layers" if layer == "mean" else f"{layer} layer"
+    """The share of moduli in a range as a measure: in the first layer, the fullest, or the mean."""
     return Measure(
-        f"share {WORDS[span]} ({where}, {when})",
-        lambda outcome: [of(layers) for layers in seed_masses(outcome, span, when)],
+        f"share {WORDS[span]} ({_where(layer)}, {when})",
+        lambda outcome: [LAYERS[layer](layers) for layers in seed_masses(outcome, span, when)],
     )
+
+
+def gain(span: Span, layer: str = "mean") -> Measure:
+    """What training adds to the share of moduli in a range, seed by seed."""
+
+    def values(outcome: Outcome) -> list[float]:
+        before, after = (share(span, layer, when).values(outcome) for when in WHEN)
+        return [trained - drawn for drawn, trained in zip(before, after, strict=True)]
+
+    return Measure(f"share {WORDS[span]} ({_where(layer)}), trained less untrained", values)
+
+
+def _where(layer: str) -> str:
+    return "mean over layers" if layer == "mean" else f"{layer} layer"
 
 
 def draw_moduli(axes: Axes, outcome: Outcome | None, color: str) -> None:

@@ -102,8 +102,6 @@ EXPERIMENT = Experiment(
     "length: softmax attention as a whole matrix and in torch's fused kernel, and a scalar decay "
     "with the identity readout run chunk by chunk. The paper times FlashAttention-2 and SSD. "
     "Standard: up to 16384 tokens, seven repeats of four draws.",
-    reading="Softmax attention took quadratic time, as a whole matrix and in a fused kernel, and a "
-    "scalar decay computed in chunks took linear time.",
     plans={
         "quick": lambda: _plan(256, 3, repeats=3),
         plan.STANDARD: lambda: _plan(1024, 4, repeats=7, draws=4),

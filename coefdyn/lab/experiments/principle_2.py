@@ -100,11 +100,6 @@ EXPERIMENT = Experiment(
     "Coefficients are counted raw and divided by eta. Quick: 8 of 48 tokens to copy, d = 64, 8 "
     "heads, one learning rate, 300 steps. Standard: 12 of 64 tokens to copy, fuzzy recall, 511 "
     "pairs to memorize, at most 3000, 4000 and 1000 steps; also eta = 1 and a floored row sum.",
-    reading="The zero set orders the raw coefficients near zero on all three tasks: next to none "
-    "under the identity, more under exp and softplus, most under ReLU. The row sum makes zeros of "
-    "its own, most of all under exp, which after division has more of them than ReLU on recall. "
-    "Accuracy follows neither count: ReLU is behind exp on copying and on recall, and most of what "
-    "the identity loses on memorization and copying it loses to its row sum.",
     plans={
         "quick": lambda: plan.quick_plan(_all("quick")[: len(READOUTS)], 300),
         plan.STANDARD: lambda: plan.standard_plan(

@@ -75,11 +75,6 @@ EXPERIMENT = Experiment(
     about="As principle-2 with alpha = psi(q)^T psi(b k) for psi in {ReLU, ELU + 1, softplus, "
     "exp}; exp and the identity as pointwise readouts are the two lines. Quick: copying with "
     "psi = ELU + 1 and with exp.",
-    reading="Feature maps were less accurate than exp, on copying and on recall. After division by "
-    "eta they set fewer coefficients near zero, too; of the raw ones, which the lemma is about, "
-    "psi = ReLU sets more than exp does on copying, and the other maps few. That the zeros are the "
-    "cause is open: the identity with eta = 1 sets next to none and is about as accurate as the "
-    "maps are.",
     plans={
         "quick": lambda: plan.quick_plan(_all("quick", "psi_elu1", "exp")[:2], 300),
         plan.STANDARD: lambda: plan.standard_plan(

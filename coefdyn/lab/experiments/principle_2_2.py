@@ -68,9 +68,6 @@ EXPERIMENT = Experiment(
     "number of abs(alpha) <= 1e-6 at each time index over 64 test sequences, raw coefficients. The "
     "bound holds for linearly independent states; repeated tokens give more zeros for free. Quick: "
     "psi = softplus on copying.",
-    reading="Up to 61 coefficients of one row fell below 1e-6, where n - 1 is 7. The theorem "
-    "counts exact zeros, and these are not exact, so it stands; a limit for very small "
-    "coefficients is what it does not give.",
     plans={
         "quick": lambda: plan.quick_plan(
             [principle_2_1.variant("selective copying", SHOWN[0], "quick")], 300

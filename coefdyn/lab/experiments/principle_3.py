@@ -95,10 +95,6 @@ EXPERIMENT = Experiment(
     "say which embedding it used; rotary is MAD's. Quick: 6 keys, 6 values, length 32 (paper: 8, "
     "8, 128), so lambda is 0.85 instead of 0.95 (about 0.95^4); d = 64, 8 heads, exp, 600 steps. "
     "Standard: the quick task and model, up to 6000 steps, also one layer and a convolution.",
-    reading="A decay gives exp the positions that the task needs, and so does a short convolution "
-    "with A = I; with a decay softplus gets from 0.63 to 0.88, and ReLU gains little. But two "
-    "layers with A = I find part of the order alone: exp and softplus are well above chance and "
-    "ReLU nearly solves the task. And not every readout solves it with positions, in 6000 steps.",
     plans={
         "quick": lambda: plan.quick_plan(
             [_variant("exp", source) for source in ("nothing", "decay")], 600, seeds=2

@@ -93,13 +93,6 @@ EXPERIMENT = Experiment(
     "shorter tasks than the paper's, also parity and S3, A = I, and the scaled Householder (Gated "
     "DeltaNet with negative eigenvalues), which contains the scalar and the Householder; at most "
     "3000 steps.",
-    reading="That more transformations give more accuracy did not show on any of the four tasks. "
-    "How a structure gets its parameters does matter on copying and recall, where a reflection of "
-    "full strength at every step fails. Parity of 40 bits is learned with every structure, because "
-    "40 bits can be counted; on texts four times as long the designs whose steps reflect stay "
-    "right at 85 to 99 bits in 100 and the others guess. No design gets beyond the sign of a "
-    "product of S3. Copying is solved with every structure, with A = I after the most steps, and "
-    "on recall no design is ahead of A = I.",
     plans={
         "quick": lambda: plan.quick_plan(
             [_variant("parity", one) for one in ("scalar", "Householder, k, beta = 2")], 300

@@ -93,9 +93,6 @@ EXPERIMENT = Experiment(
     "each sweep the setting with the best mean over seeds is shown. Quick: shorter sequences, d = "
     "64, n = 256, exp with b = 1 and 1/sqrt(n), 200 steps. Standard: exp, b = c/sqrt(n) with c in "
     "{0.1, 0.3, 1} and b = 1, 16 and 64 channels per head, 2000 steps, 8 seeds: level and spread.",
-    reading="Under exp, b = 1/sqrt(n) solved recall with all eight seeds, and b = 1 with some of "
-    "them, at both widths: the scaling helps in level and in spread. Smaller b solved the task "
-    "too, so that side of the scaling was not tested.",
     plans={
         "quick": lambda: plan.quick_plan(
             [_variant("quick", 256, "exp, I", b) for b in ("1", "1/sqrt(n)")], 200, seeds=2

@@ -93,10 +93,6 @@ EXPERIMENT = Experiment(
     "grows 4.8-fold instead of 500-fold; d = 64, 8 heads, learned positions, exp, 100 steps. "
     "Standard: length 128, rotary positions, 12 000 steps of 8 sequences at the rate that runs of "
     "3000 chose; for 3000 steps, exp with eta = 1, A = I and 0.95 I.",
-    reading="Under A = 1.05 I, exp with eta = 1 or eta_i = 1.05^i overflowed in the first step, "
-    "with every seed; with the row sum it never did. Which of the normalizers that keep training "
-    "alive is better stays open: with each of them some seeds solve the task and others stop at "
-    "0.55 to 0.85.",
     plans={
         "quick": lambda: plan.quick_plan(
             _all("quick", CELLS[:3]), 100, learning_rate=2e-3, evaluate_every=20

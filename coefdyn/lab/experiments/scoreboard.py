@@ -75,14 +75,6 @@ EXPERIMENT = Experiment(
     "tokens of noise for Mamba-2 and LRU, which learn nothing with 256. The forecasts were "
     "committed before the first run. Quick: softmax and linear attention on recall, 200 steps. "
     "Paper: 10 000 steps.",
-    reading="As forecasts the principles were as good as always saying learns: 38 of 63 came true, "
-    "and always saying learns gets 37. They gave up rows on forget, position, parity and overwrite "
-    "that learn them, because two layers find another way on short texts, and they trusted decays "
-    "that read the token with a long memory, where rows that do not fade keep the value and "
-    "Mamba-2 learns nothing within the budget. With a quarter of the noise it learns, but LRU, "
-    "whose decay reads nothing, learns sooner and with every seed. Erasing by key pays on "
-    "overwritten keys. On S3 all ten rows fail, as foreseen, and DeltaProduct, whose steps can be "
-    "rotations, solves it with one seed of twelve.",
     plans={
         "quick": _quick,
         plan.STANDARD: lambda: _cells(nearer=True),

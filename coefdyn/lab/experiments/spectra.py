@@ -72,11 +72,6 @@ EXPERIMENT = Experiment(
     "24 to 47 tokens, the digits, next-byte prediction on the embedded text for WikiText-103, and "
     "no IMDb (no labelled text is embedded); 3000 steps, three learning rates and four seeds. "
     "Paper: its Table 1; learning rates and training batches are not in its text.",
-    reading="On recall softmax attention gets eigenvalues below 0.1, as the paper says of tasks "
-    "that select, and the time-invariant models, which cannot select, are behind Mamba-2 and "
-    "softmax attention. That a long memory needs eigenvalues about 1 did not show of attention, "
-    "which the paper exempts: softmax and linear attention read digits as well as S4D does, with "
-    "few of them. What was said of language is withdrawn.",
     plans={profile: partial(_plan, profile) for profile in plan.PROFILES},
     drawing=_draw,
 )

@@ -107,11 +107,6 @@ EXPERIMENT = Experiment(
     "q, k and v; the paper's sits before the layer. Language stands in for the paper's IMDb plots. "
     "Also the six models of spectra on MQAR and language under one condition, since there Mamba-2 "
     "alone has a convolution: attention with it, Mamba-2 without. Quick: Delta alone.",
-    reading="A convolution decides whether one layer learns to recall; softmax attention then gets "
-    "eigenvalues below 0.1, and Mamba-2 keeps all of its own about 1. On ListOps a gate moves "
-    "eigenvalues as the paper says, by a few in a hundred. Given the same convolution all three "
-    "attentions recall better than the time-invariant models, linear attention too, which the "
-    "paper names as an exception. What was said of language is withdrawn.",
     plans={profile: partial(_plan, profile) for profile in plan.PROFILES},
     drawing=_draw,
     borrows_from="spectra",
