@@ -165,7 +165,9 @@ class SequenceModel(Resettable):
         found = self.transform(
             self.look_up(tokens), method, state=state, return_state=return_state, **masks
         )
-        return (self.head(found[0]), found[1]) if return_state else self.head(found)
+        if isinstance(found, tuple):
+            return self.head(found[0]), found[1]
+        return self.head(found)
 
     def transform(
         self,
