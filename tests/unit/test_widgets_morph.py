@@ -10,8 +10,8 @@ import torch
 from coefdyn.analysis.selectivity import selectivity
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.widgets import Explorer
+from coefdyn.widgets.ingredients import READOUTS
 from coefdyn.widgets.settings import ROWS
-from coefdyn.widgets.tokens import READOUTS
 
 #: each pair once, every second one from its later row to its earlier
 PAIRS = [
