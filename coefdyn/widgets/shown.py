@@ -75,7 +75,7 @@ class Shown:
     @property
     def answer(self) -> dict[str, float]:
         """y_i of the chosen output: how much of each word it holds, in the order of the words."""
-        return dict(self.model["answer"])
+        return {word: float(share) for word, share in self.model["answer"]}
 
     @property
     def query(self) -> Float[Tensor, " n"]:
@@ -113,18 +113,20 @@ class Shown:
     @property
     def readout_range(self) -> tuple[float, float, float, float]:
         """Range in which phi is drawn: scores from, to, values from, to."""
-        found = self.model["range"]
-        return (found["x0"], found["x1"], found["y0"], found["y1"])
+        first, last, low, high = (
+            float(self.model["range"][end]) for end in ("x0", "x1", "y0", "y1")
+        )
+        return (first, last, low, high)
 
     @property
     def near_zero_fraction(self) -> float:
         """Share of coefficients with a size of at most epsilon, of the pairs that a mask admits."""
-        return self.model["nearZero"]
+        return float(self.model["nearZero"])
 
     @property
     def row_sum(self) -> float:
         """Sum of alpha over row i."""
-        return self.model["sums"][self.row]
+        return float(self.model["sums"][self.row])
 
     @property
     def eigenvalues(self) -> list[complex]:
@@ -139,12 +141,12 @@ class Shown:
     @property
     def growth_nats(self) -> float:
         """The largest mean growth of log |h_{i,j}| per token, over the keys of the first half."""
-        return self.model["rate"]
+        return float(self.model["rate"])
 
     @property
     def overflow_tokens(self) -> float:
         """Tokens until a coefficient leaves float32 at this growth; infinite when it never does."""
-        return self.model["horizon"]
+        return float(self.model["horizon"])
 
     @property
     def title(self) -> str:
