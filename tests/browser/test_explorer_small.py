@@ -24,13 +24,11 @@ BOOK = Path(__file__).resolve().parents[2] / "book"
 
 def test_score_variance_is_what_python_measures(open_page: Open) -> None:
     page = open_page(ScoreVariance(width=6, scaling="inverse_sqrt_n", seed=3), ready="small")
-    draws = torch.tensor(
-        [
-            [[evaluate("drawNormal", 3, stream, m, c) for c in range(6)] for m in range(400)]
-            for stream in (1, 2)
-        ],
-        dtype=torch.float64,
+    draw = (
+        "(seed) => [1, 2].map((stream) => Array.from({ length: 400 }, (_, m) =>"
+        " Array.from({ length: 6 }, (__, c) => drawNormal(seed, stream, m, c))))"
     )
+    draws = torch.tensor(evaluate(draw, 3), dtype=torch.float64)
     scores = draws.prod(dim=0).sum(dim=-1) / 6**0.5
     assert number(page, "score-variance") == pytest.approx(scores.var().item(), rel=1e-9)
     assert number(page, "variance-theory") == pytest.approx(1.0)
