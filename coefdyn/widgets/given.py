@@ -145,7 +145,7 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
     return arrays
 
 
-def _decay_of(a: Evolution, length: int, width: int) -> Tensor:
+def _decay_of(a: Scalar | Diagonal | Householder, length: int, width: int) -> Tensor:
     """s_t a_t of every channel, ``(L, n)``, of a structure that has a decay or a sign."""
     one = a.beta if isinstance(a, Householder) else a.log_decay
     signed = torch.ones_like(one) if a.log_decay is None else a.log_decay.exp()

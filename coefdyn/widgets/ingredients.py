@@ -53,7 +53,8 @@ def dynamics_of(model: Mapping[str, Any]) -> CoefficientDynamics:
     share, ends = made["blend"]["t"], (made["blend"]["from"], made["blend"]["to"])
     if share == 1:
         return dynamics_from(ends[1])
-    phi = _mix_readouts(*(READOUTS[end["readout"]] for end in ends), share)
+    first, last = (READOUTS[end["readout"]] for end in ends)
+    phi = _mix_readouts(first, last, share)
     kept = all(end["normalizer"] == "row_sum" and end["sink"] is None for end in ends)
     eta = normalizer.RowSum() if kept else normalizer.Given(_tensor(model["eta"]))
     return dynamics_from(made, phi, eta)
@@ -89,12 +90,15 @@ def _tensor(values: Any) -> Any:
     return None if values is None else torch.tensor(values, dtype=torch.float64)
 
 
+def _rows(values: Any, length: int, width: int) -> Any:
+    return None if values is None else _tensor(values).reshape(length, width)
+
+
 def _evolution(made: Ingredients) -> Evolution:
     length, width = made["L"], made["n"]
     if made.get("matrix") is not None:
         return evolution.Dense(matrix=_tensor(made["matrix"]).reshape(length, width, width))
-    named = (_tensor(made.get(name)) for name in ("decay", "before", "z"))
-    decay, before, z = (None if x is None else x.reshape(length, width) for x in named)
+    decay, before, z = (_rows(made.get(name), length, width) for name in ("decay", "before", "z"))
     beta, structure = _tensor(made["beta"]), made["structure"]
     one = torch.ones(length, width, dtype=torch.float64)
     after = one if decay is None else decay

@@ -279,7 +279,9 @@ def _not_retired(key: str, value: Any) -> Any:
 
 def _check_text(key: str, value: Any) -> str:
     """The text as it can be shown; the page's rules say whether it holds a word."""
-    told = _told(value) if isinstance(value, str) and value.strip() else {"length": 0}
+    told: Settings = {"length": 0}
+    if isinstance(value, str) and value.strip():
+        told = _told(value)
     if told.get("length") == 0:
         raise ValueError(
             f"{key} must hold at least one word, such as 'the cat is black; ask: cat'; "
