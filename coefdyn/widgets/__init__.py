@@ -1,12 +1,8 @@
 """Interactive figures that run in the page: no kernel, no server, no build step.
 
-<<<<<<< HEAD
 The arithmetic is JavaScript, in ``js/``. ``shown()`` and ``words()`` ask it by way of mini-racer,
 and tests hold it to the library's float64 reference.
-=======
-The arithmetic of ``js/`` is held to the library's float64 reference by shared golden vectors.
 The file of a figure is loaded when its name is first used.
->>>>>>> main
 """
 
 from importlib.util import find_spec
