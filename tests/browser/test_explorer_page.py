@@ -10,14 +10,13 @@ from browser.explorer_pages import Open, heard, number, open_page, press, slide 
 from coefdyn.analysis.selectivity import selectivity
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS, validate
-from coefdyn.widgets.tokens import build_dynamics
 
 pytestmark = pytest.mark.browser
 
 
 def near_zero(settings: dict[str, Any]) -> float:
     shown = settings["view"] == "normalized"
-    found = selectivity(build_dynamics(settings), settings["epsilon"], normalized=shown)
+    found = selectivity(Explorer(**settings).dynamics(), settings["epsilon"], normalized=shown)
     return found.near_zero_fraction
 
 
@@ -27,7 +26,7 @@ def test_slider_moves_the_numbers_the_library_gives(open_page: Open) -> None:
     slide(page, "decay", 0.5)
     settings = validate({"preset": "mamba2", "length": 24, "decay": 0.5})
     assert number(page, "near-zero-fraction") == near_zero(settings) != before
-    alpha = build_dynamics(settings).coefficients()
+    alpha = Explorer(**settings).dynamics().coefficients()
     want = alpha[settings["row"] - 1].sum().item()
     assert number(page, "row-sum") == pytest.approx(want, rel=1e-12)
     assert page.inner_text("[data-cd=value-decay]") == "0.5"

@@ -14,7 +14,7 @@ from browser.explorer_pages import Open, number, open_page, press, slide, text  
 
 from coefdyn.lab.films import TrainingFilm
 from coefdyn.widgets import ChunkView, CostView, Explorer, SampledSwing, ScoreVariance
-from coefdyn.widgets.draws import draw_normal
+from coefdyn.widgets.interpreter import evaluate
 from coefdyn.widgets.source import arithmetic_source
 
 pytestmark = pytest.mark.browser
@@ -24,13 +24,11 @@ BOOK = Path(__file__).resolve().parents[2] / "book"
 
 def test_score_variance_is_what_python_measures(open_page: Open) -> None:
     page = open_page(ScoreVariance(width=6, scaling="inverse_sqrt_n", seed=3), ready="small")
-    draws = torch.tensor(
-        [
-            [[draw_normal(3, stream, m, c) for c in range(6)] for m in range(400)]
-            for stream in (1, 2)
-        ],
-        dtype=torch.float64,
+    draw = (
+        "(seed) => [1, 2].map((stream) => Array.from({ length: 400 }, (_, m) =>"
+        " Array.from({ length: 6 }, (__, c) => drawNormal(seed, stream, m, c))))"
     )
+    draws = torch.tensor(evaluate(draw, 3), dtype=torch.float64)
     scores = draws.prod(dim=0).sum(dim=-1) / 6**0.5
     assert number(page, "score-variance") == pytest.approx(scores.var().item(), rel=1e-9)
     assert number(page, "variance-theory") == pytest.approx(1.0)
@@ -68,7 +66,7 @@ def test_a_step_of_the_swing_is_the_matrix_s(rule: str, open_page: Open) -> None
         assert number(page, "swing-angle") == pytest.approx(upper.angle().abs().item(), rel=1e-9)
         assert number(page, "swing-true") == pytest.approx(math.exp(-0.2 * step))
         swing = SampledSwing(step=step, friction=0.2, rule=rule)
-        assert abs(swing.eigenvalue()) == pytest.approx(upper.abs().item(), rel=1e-9)
+        assert swing.shown()["swing-kept"] == pytest.approx(upper.abs().item(), rel=1e-9)
 
 
 def test_the_picture_of_chunks_walks(open_page: Open) -> None:
