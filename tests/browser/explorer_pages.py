@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from anywidget import AnyWidget
+from browser.kept import Kept, Visit
 
 ASSETS = Path(__file__).resolve().parents[2] / "book" / "assets"
 STATE = "application/vnd.jupyter.widget-state+json"
@@ -59,13 +60,15 @@ def write_page(folder: Path, *explorers: AnyWidget, theme: str = "light") -> str
 
 
 @pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
+def open_page(kept: Kept, browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a page with explorers; any error in it or any request to a host fails the test.
 
-    With ``clock`` the test can take over the page's timers: :func:`hold_time`.
+    There is one page: a second one of a test takes the place of the first. With ``clock`` the test
+    can take over the page's timers (:func:`hold_time`); that, and what ``fresh`` asks for, is a page
+    that no other test has had.
     """
-    problems: list[str] = []
-    contexts = []
+    seen: list[Visit] = []
+    own = Kept(browser)
 
     def opener(
         *explorers: AnyWidget,
@@ -74,23 +77,19 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         fragment: str = "",
         ready: str = "explorer",
         clock: bool = False,
+        fresh: bool = False,
     ) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900})
-        contexts.append(context)
-        page = context.new_page()
-        if clock:
-            page.clock.install()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
-        page.goto(write_page(tmp_path, *explorers, theme=theme) + fragment)
-        page.wait_for_selector(f"[data-cd={ready}]")
-        return page
+        address = write_page(tmp_path, *explorers, theme=theme) + fragment
+        pages = own if clock or fresh else kept
+        visit = pages.open(address, home="file:", size=(width, 900), clock=clock)
+        seen.append(visit)
+        visit.page.wait_for_selector(f"[data-cd={ready}]")
+        return visit.page
 
     yield opener
-    for context in contexts:
-        context.close()
-    assert problems == []
+    own.close()
+    kept.rest()
+    assert [visit.wrong() for visit in seen if visit.wrong()] == []
 
 
 def ask(page: Any, function: str, argument: Any = None) -> Any:

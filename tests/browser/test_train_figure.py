@@ -288,7 +288,7 @@ def test_a_hidden_tab_waits_and_goes_on(open_page: Open) -> None:
 
 @alone
 def test_a_battery_halves_the_work_and_it_is_said(open_page: Open) -> None:
-    page = open_page(PageTraining(FADING), ready="trainer")
+    page = open_page(PageTraining(FADING), ready="trainer", fresh=True)
     page.add_init_script("navigator.getBattery = () => Promise.resolve({ charging: false })")
     page.reload()
     page.wait_for_selector("[data-cd=trainer]")
