@@ -49,7 +49,7 @@ def address(site: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def kept(browser: Any) -> Iterator[Kept]:
+def stages(browser: Any) -> Iterator[Kept]:
     """Pages that are opened again and again."""
     pages = Kept(browser)
     yield pages
@@ -57,7 +57,7 @@ def kept(browser: Any) -> Iterator[Kept]:
 
 
 @pytest.fixture
-def visit(kept: Kept, address: str) -> Callable[..., Visit]:
+def visit(stages: Kept, address: str) -> Callable[..., Visit]:
     """Opens ``visit("start.html", width=360, scheme="dark")`` and records what goes wrong.
 
     There is one page: a second visit of a test takes the place of the first.
@@ -67,6 +67,6 @@ def visit(kept: Kept, address: str) -> Callable[..., Visit]:
         path: str, *, width: int = 1280, scheme: str = "light", base: str | None = None
     ) -> Visit:
         home = base or address
-        return kept.open(home + path, home=home, size=(width, 900), scheme=scheme).settle()
+        return stages.open(home + path, home=home, size=(width, 900), scheme=scheme).settle()
 
     return opener

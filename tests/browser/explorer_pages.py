@@ -60,12 +60,12 @@ def write_page(folder: Path, *explorers: AnyWidget, theme: str = "light") -> str
 
 
 @pytest.fixture
-def open_page(kept: Kept, browser: Any, tmp_path: Path) -> Iterator[Open]:
+def open_page(stages: Kept, browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a page with explorers; any error in it or any request to a host fails the test.
 
     There is one page: a second one of a test takes the place of the first. With ``clock`` the test
-    can take over the page's timers (:func:`hold_time`); that, and what ``fresh`` asks for, is a page
-    that no other test has had.
+    can take over the page's timers (:func:`hold_time`); that page, and one asked for as ``fresh``,
+    no other test has had.
     """
     seen: list[Visit] = []
     own = Kept(browser)
@@ -80,7 +80,7 @@ def open_page(kept: Kept, browser: Any, tmp_path: Path) -> Iterator[Open]:
         fresh: bool = False,
     ) -> Any:
         address = write_page(tmp_path, *explorers, theme=theme) + fragment
-        pages = own if clock or fresh else kept
+        pages = own if clock or fresh else stages
         visit = pages.open(address, home="file:", size=(width, 900), clock=clock)
         seen.append(visit)
         visit.page.wait_for_selector(f"[data-cd={ready}]")
@@ -88,7 +88,7 @@ def open_page(kept: Kept, browser: Any, tmp_path: Path) -> Iterator[Open]:
 
     yield opener
     own.close()
-    kept.rest()
+    stages.rest()
     assert [visit.wrong() for visit in seen if visit.wrong()] == []
 
 
