@@ -24,10 +24,10 @@ import torch
 from torch import nn
 
 from coefdyn.lens.adapters.base import Refused
-from coefdyn.lens.cache_plan import CachePlan, HeadCost, losses_of, one_by_one
-from coefdyn.lens.changes import Change, Windowed, window
-from coefdyn.lens.costs import Costs, LayerCosts
-from coefdyn.lens.refusals import check_call
+from coefdyn.lens.cache.cache_plan import CachePlan, HeadCost, losses_of, one_by_one
+from coefdyn.lens.cache.costs import Costs, LayerCosts
+from coefdyn.lens.change.changes import Change, Windowed, window
+from coefdyn.lens.run.refusals import check_call
 from coefdyn.progress import Progress
 from coefdyn.shapes import Int, Tensor
 
