@@ -28,6 +28,7 @@ def test_a_served_page_is_whole_and_has_no_serious_finding(
     assert findings(page) == []
 
 
+@pytest.mark.dear("axe looks at four states of two pages")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_slides_have_no_serious_finding(scheme: str, visit: Open) -> None:
     page = visit("index.html", scheme=scheme).page

@@ -97,12 +97,6 @@ def test_several_explorers_share_a_page(open_page: Open) -> None:
     assert values == [near_zero(validate({"preset": name})) for name in ("gla", "deltanet")]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_fits_a_phone(theme: str, open_page: Open) -> None:
-    page = open_page(Explorer(), width=360, theme=theme)
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-
-
 def test_no_serious_accessibility_finding(open_page: Open) -> None:
     panels = ("none", "inspect", "stability", "positions", "geometry")
     for theme, panel in [("dark", "none"), *(("light", panel) for panel in panels)]:

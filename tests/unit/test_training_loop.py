@@ -279,6 +279,7 @@ def test_modes_that_cannot_be_met_raise(mode):
 
 
 @pytest.mark.compile
+@pytest.mark.dear("torch.compile writes and builds machine code for three models")
 @pytest.mark.parametrize("method", ["parallel", "chunked"])
 def test_the_compiled_step_gives_the_same_numbers(method):
     """Equal models share what was compiled, and others do not: torch takes ReLU's step for exp's.
