@@ -17,6 +17,9 @@ STATE = "application/vnd.jupyter.widget-state+json"
 VIEW = "application/vnd.jupyter.widget-view+json"
 BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
 
+#: pixels of a phone's screen
+PHONE = (360, 740)
+
 Open = Callable[..., Any]
 
 
@@ -89,7 +92,23 @@ def open_page(stages: Kept, browser: Any, tmp_path: Path) -> Iterator[Open]:
     yield opener
     own.close()
     stages.rest()
-    assert [visit.wrong() for visit in seen if visit.wrong()] == []
+    assert [one for visit in seen for one in (*visit.foreign, *visit.console)] == []
+
+
+@pytest.fixture
+def phone(stages: Kept, tmp_path: Path) -> Iterator[Callable[[AnyWidget], Any]]:
+    """Opens an explorer where there is a finger and no mouse; errors in the page fail the test."""
+    seen: list[Visit] = []
+
+    def opener(explorer: AnyWidget) -> Any:
+        address = write_page(tmp_path, explorer)
+        visit = stages.open(address, home="file:", size=PHONE, has_touch=True, is_mobile=True)
+        seen.append(visit)
+        visit.page.wait_for_selector("[data-cd=explorer]")
+        return visit.page
+
+    yield opener
+    assert [one for visit in seen for one in (*visit.foreign, *visit.console)] == []
 
 
 def ask(page: Any, function: str, argument: Any = None) -> Any:

@@ -38,12 +38,8 @@ class Visit:
 
     def whole(self) -> Visit:
         """Nothing was asked of another host, nothing failed to load, no error was reported."""
-        assert self.wrong() == []
+        assert (self.foreign, self.failed, self.console) == ([], [], [])
         return self
-
-    def wrong(self) -> list[str]:
-        """Requests to other hosts, what failed to load, and errors that were reported."""
-        return [*self.foreign, *self.failed, *self.console]
 
 
 class Stage:

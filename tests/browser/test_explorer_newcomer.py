@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from browser.explorer_pages import (  # noqa: F401
     hold_time,
     number,
     open_page,
+    phone,
     press,
     text,
     write_page,
@@ -87,39 +87,28 @@ def test_no_blank_strip_below_a_figure(width: int, open_page: Open) -> None:
     assert max(page.evaluate(EMPTY)) <= 24
 
 
-@pytest.fixture
-def phone(browser: Any, tmp_path: Any) -> Iterator[Any]:
-    context = browser.new_context(
-        viewport={"width": PHONE, "height": 740}, has_touch=True, is_mobile=True
-    )
-    page = context.new_page()
-    page.goto(write_page(tmp_path, Explorer("gla", length=8)))
-    page.wait_for_selector("[data-cd=explorer]")
-    yield page
-    context.close()
-
-
 def test_a_finger_picks_cells_rows_and_panels(phone: Any) -> None:
-    box = phone.locator("[data-cd=matrix]").bounding_box()
+    page = phone(Explorer("gla", length=8))
+    box = page.locator("[data-cd=matrix]").bounding_box()
     side = box["width"] - 24
-    phone.touchscreen.tap(box["x"] + 20 + side * 1.5 / 8, box["y"] + 4 + side * 6.5 / 8)
-    phone.wait_for_selector("[data-cd=reading]:has-text('Output 7 reads token 2')")
-    phone.locator("[data-cd=preset-mlstm]").tap()
-    phone.wait_for_selector("[data-cd=preset-mlstm][aria-pressed=true]")
-    phone.locator("[data-cd=panel-stability]").tap()
-    phone.wait_for_selector("[data-cd=stability-verdict]")
-    phone.locator("[data-cd=control-decay]").scroll_into_view_if_needed()
-    track = phone.locator("[data-cd=control-decay]").bounding_box()
-    before = number(phone, "row-sum")
-    phone.touchscreen.tap(track["x"] + track["width"] * 0.25, track["y"] + track["height"] / 2)
-    phone.wait_for_function(
+    page.touchscreen.tap(box["x"] + 20 + side * 1.5 / 8, box["y"] + 4 + side * 6.5 / 8)
+    page.wait_for_selector("[data-cd=reading]:has-text('Output 7 reads token 2')")
+    page.locator("[data-cd=preset-mlstm]").tap()
+    page.wait_for_selector("[data-cd=preset-mlstm][aria-pressed=true]")
+    page.locator("[data-cd=panel-stability]").tap()
+    page.wait_for_selector("[data-cd=stability-verdict]")
+    page.locator("[data-cd=control-decay]").scroll_into_view_if_needed()
+    track = page.locator("[data-cd=control-decay]").bounding_box()
+    before = number(page, "row-sum")
+    page.touchscreen.tap(track["x"] + track["width"] * 0.25, track["y"] + track["height"] / 2)
+    page.wait_for_function(
         "b => Number(document.querySelector('[data-cd=row-sum]').dataset.value) !== b", arg=before
     )
     small = "() => [...document.querySelectorAll('.cdx :is(button, select)')].filter((e) =>"
     small += (
         " e.checkVisibility() && e.getBoundingClientRect().height < 24).map((e) => e.className)"
     )
-    assert phone.evaluate(small) == [], "too small for a finger"
+    assert page.evaluate(small) == [], "too small for a finger"
 
 
 def test_a_held_key_is_one_step_back(open_page: Open) -> None:
