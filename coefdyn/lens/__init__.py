@@ -29,6 +29,9 @@ from coefdyn.lens.read.tables import compare_traces
 from coefdyn.lens.run.check import CheckReport, Finding, check
 from coefdyn.lens.run.record import Trace
 from coefdyn.lens.run.trace import torch_operations, trace, tracing
+from coefdyn.versions import check_transformers
+
+check_transformers("coefdyn.lens")
 
 __all__ = [
     "SCORES",

@@ -16,14 +16,14 @@ from typing import Any, Protocol
 import torch
 from designs import NORMALIZERS, READOUTS, STRUCTURES, Inputs
 from methods import cpu_methods
-from mixer_cases import CASES, MODES, build, tokens
+from mixer_cases import CASES, build, tokens
 from torch import Tensor
 
 from coefdyn import CoefficientDynamics
 from coefdyn.dynamics.documents import apart, packed, padded
 from coefdyn.execution.state import has_finite_state
 
-__all__ = ["DESIGNS", "MIXERS", "SUBJECTS", "TELL_DOCUMENTS", "Subject", "subject"]
+__all__ = ["DESIGNS", "MIXERS", "SUBJECTS", "Subject", "subject"]
 
 #: what each structure is made of
 PARTS: dict[str, tuple[str, ...]] = {
@@ -206,8 +206,6 @@ class Design:
 MIXERS = list(CASES)
 DESIGNS = [f"{structure}, {phi}" for structure in STRUCTURES for phi in READOUTS]
 SUBJECTS = [*MIXERS, *DESIGNS]
-#: all but mixers whose A_t no token chooses
-TELL_DOCUMENTS = [name for name in SUBJECTS if name not in MODES]
 
 
 def subject(

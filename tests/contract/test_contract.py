@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from contract.subjects import DESIGNS, MIXERS, SUBJECTS, TELL_DOCUMENTS, Subject, subject
+from contract.subjects import DESIGNS, MIXERS, SUBJECTS, Subject, subject
 from tolerances import assert_agree
 
 F64, F32 = torch.float64, torch.float32
@@ -89,7 +89,7 @@ def test_pieces_are_the_whole(name: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [F64, F32], ids=["float64", "float32"])
-@pytest.mark.parametrize("name", TELL_DOCUMENTS)
+@every
 def test_packed_documents_are_apart(name: str, dtype: torch.dtype) -> None:
     one = subject(name, sum(DOCUMENTS), (), dtype)
     exact = one.exact()
@@ -103,7 +103,7 @@ def test_packed_documents_are_apart(name: str, dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("side", ["left", "right"])
-@pytest.mark.parametrize("name", TELL_DOCUMENTS)
+@every
 def test_padded_documents_are_apart(name: str, side: str) -> None:
     lengths, most = (5, 33, 71, 2), 71
     mask = torch.stack([torch.arange(most) < length for length in lengths])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from methods import cpu_methods
-from mixer_cases import CASES, MODES, build, tokens
+from mixer_cases import CASES, build, tokens
 from tolerances import assert_agree
 
 from coefdyn import State
@@ -20,12 +20,6 @@ F64 = torch.float64
 
 @pytest.fixture(params=CASES, scope="module")
 def case(request: pytest.FixtureRequest) -> str:
-    return request.param
-
-
-@pytest.fixture(params=[case for case in CASES if case not in MODES], scope="module")
-def telling(request: pytest.FixtureRequest) -> str:
-    """A mixer that tells documents apart."""
     return request.param
 
 
@@ -133,9 +127,9 @@ def test_replicas_in_one_vmap(case: str) -> None:
                 assert_agree(got, alone, quantity="gradient", what=what, **about)
 
 
-def test_packed_documents_in_pieces(telling: str) -> None:
+def test_packed_documents_in_pieces(case: str) -> None:
     """A document that the cut divides, and one after it: values and gradients of one pass."""
-    mixer, x = build(telling), tokens(24).requires_grad_()
+    mixer, x = build(case), tokens(24).requires_grad_()
     want = mixer(x, cu_seqlens=torch.tensor([0, 5, 17, 24]))
     first, state = mixer(x[:11], cu_seqlens=torch.tensor([0, 5, 11]), return_state=True)
     second = mixer(x[11:], cu_seqlens=torch.tensor([0, 6, 13]), state=state)
@@ -151,7 +145,7 @@ def test_rows_of_a_state_are_those_of_the_sequences(case: str, tmp_path: Path) -
     """Beams: chosen and repeated rows go on as if their sequences had been computed; so does a
     state from a file."""
     mixer, x, parents = build(case), tokens(3, 12), [2, 0, 0, 2]
-    masks = {} if case in MODES else {"attention_mask": torch.ones(3, 9)}
+    masks = {"attention_mask": torch.ones(3, 9)}
     for given in ({}, masks):
         state = mixer(x[:, :9], return_state=True, **given)[1]
         state.save(tmp_path / "state.pt")
@@ -228,10 +222,10 @@ def test_vmap_takes_and_gives_states(case: str) -> None:
 
 
 @torch.no_grad()
-def test_a_prompt_that_is_padded_on_the_left_is_continued(telling: str) -> None:
+def test_a_prompt_that_is_padded_on_the_left_is_continued(case: str) -> None:
     """Pieces that hold padding only, padding and tokens, and tokens only; then single tokens."""
     lengths, most = (12, 30, 14), 30
-    mixer, x = build(telling), tokens(len(lengths), most)
+    mixer, x = build(case), tokens(len(lengths), most)
     mask = torch.stack([(torch.arange(most) < length).flip(0) for length in lengths])
     state, found = None, []
     for start, stop in ((0, 4), (4, 20), (20, 26)):
@@ -247,8 +241,8 @@ def test_a_prompt_that_is_padded_on_the_left_is_continued(telling: str) -> None:
 
 
 @torch.no_grad()
-def test_bounds_of_a_batch_of_one_and_masks_of_whole_numbers(telling: str) -> None:
-    mixer, x, bounds = build(telling), tokens(1, 12), torch.tensor([0, 5, 12])
+def test_bounds_of_a_batch_of_one_and_masks_of_whole_numbers(case: str) -> None:
+    mixer, x, bounds = build(case), tokens(1, 12), torch.tensor([0, 5, 12])
     got = mixer(x, cu_seqlens=bounds)[0]
     assert_agree(got, mixer(x[0], cu_seqlens=bounds), method="mixer", dtype=F64, quantity="output")
     mask = torch.arange(12)[None] >= 4
@@ -256,18 +250,10 @@ def test_bounds_of_a_batch_of_one_and_masks_of_whole_numbers(telling: str) -> No
 
 
 @torch.no_grad()
-def test_the_coefficients_of_documents_are_blocks(telling: str) -> None:
-    mixer, x = build(telling), tokens(17)
+def test_the_coefficients_of_documents_are_blocks(case: str) -> None:
+    mixer, x = build(case), tokens(17)
     dynamics = mixer.dynamics(x, cu_seqlens=torch.tensor([0, 5, 17]))[0]
     alpha = dynamics.coefficients()
     rows = dynamics.length // 17
     assert alpha[..., 5 * rows :, : 5 * rows].abs().max() == 0
     assert alpha[..., : 5 * rows, : 5 * rows].abs().max() > 0
-
-
-@pytest.mark.parametrize("case", MODES)
-def test_what_cannot_tell_documents_apart_says_so(case: str) -> None:
-    mixer, x = build(case), tokens(2, 7)
-    for run in (mixer.forward, mixer.extend, mixer.dynamics):
-        with pytest.raises(ValueError, match="cannot tell documents apart"):
-            run(x, attention_mask=torch.ones(2, 7))
