@@ -135,7 +135,7 @@ def _named_anew(config: TaskConfig, digest: str) -> TaskConfig:
     task = task_of(config)
     name = f"{task.name}#{digest}"
     kind = type(task.config.__name__, (task.config,), {"task_name": name})
-    TASKS[name] = replace(task, name=name, config=kind)
+    TASKS[name] = replace(task, config=kind)
     return kind(**{one.name: getattr(config, one.name) for one in fields(config)})
 
 
