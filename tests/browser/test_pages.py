@@ -326,6 +326,7 @@ SEARCH = """(asked) => {
 }"""
 
 
+@pytest.mark.dear("more than forty searches of the whole index")
 def test_what_people_type_finds_the_page_that_answers(visit: Open) -> None:
     """First or second; the reference comes last. All in one page: test_reading.py opens addresses
     with a query, and looks at excerpts."""
