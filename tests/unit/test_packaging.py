@@ -119,6 +119,7 @@ PACKAGES |= {"importlinter": "import-linter", "fla": "fla-core", "_pytest": "pyt
 #: what an extra brings along by its own declaration: an import -> the declared package
 BROUGHT = {"IPython": "ipykernel", "matplotlib_inline": "ipykernel", "traitlets": "ipywidgets"}
 BROUGHT |= {"yaml": "jupyter-book", "pybtex": "sphinxcontrib-bibtex", "PIL": "matplotlib"}
+BROUGHT |= {"filelock": "torch", "dask": "distributed", "cloudpickle": "distributed"}
 BROUGHT |= {"packaging": "jupyterlab", "docutils": "sphinx", "grimp": "import-linter"}
 
 
@@ -137,7 +138,10 @@ def imported(folder: str) -> set[str]:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("coefdyn", ["plots", "widgets", "triton", "checkpoints", "text", "types", "lens", "book"]),
+        (
+            "coefdyn",
+            "plots widgets triton checkpoints cluster text types lens book".split(),
+        ),
         ("book/tools", ["book", "lint"]),
         ("tests", ["book", "test", "lint", "peers"]),
     ],
