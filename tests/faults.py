@@ -87,7 +87,15 @@ class Parts:
 
     def add(self) -> None:
         command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--no-nanny"]
-        command += ["--nthreads", "1", "--no-dashboard", "--preload", str(self.folder / "noted.py")]
+        command += [
+            "--local-directory",
+            ".",
+            "--nthreads",
+            "1",
+            "--no-dashboard",
+            "--preload",
+            str(self.folder / "noted.py"),
+        ]
         if hides():
             hide = f"mount -t tmpfs none '{self.hidden}' && exec \"$@\""
             command = ["unshare", "--mount", "sh", "-c", hide, "sh", *command]
