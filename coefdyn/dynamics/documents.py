@@ -23,7 +23,7 @@ import torch
 
 from coefdyn.dynamics.checks import can_read
 from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.shapes import Bool, Int, Tensor
+from coefdyn.shapes import Bool, Float, Int, Tensor
 
 __all__ = ["Documents", "apart", "find", "packed", "padded"]
 
@@ -42,11 +42,13 @@ class Documents:
         positions: ``(..., L)``, from 0 at the first token of each document; 0 for padding.
         following: ``(...)``, the position of a token that comes next; 0 after padding, below 0 if
             tokens stand before that padding, which cannot be continued.
+        real: ``(..., L)``, False for padding; None where there is none.
     """
 
     starts: Bool[Tensor, "*batch L"]
     positions: Int[Tensor, "*batch L"]
     following: Int[Tensor, "*batch"]
+    real: Bool[Tensor, "*batch L"] | None = None
 
     def kept(self) -> Bool[Tensor, "*batch L"]:
         """True where a token still sees the tokens before this piece."""
@@ -71,6 +73,10 @@ class Documents:
         begun = self.starts.cumsum(-1)
         return begun == begun[..., -1:]
 
+    def without_padding(self, x: Float[Tensor, "*batch L d"]) -> Float[Tensor, "*batch L d"]:
+        """x with 0 for padding: whatever stands there, a NaN too, then reaches no token."""
+        return x if self.real is None else x.masked_fill(~self.real[..., None], 0.0)
+
 
 def packed(
     cu_seqlens: Tensor,
@@ -80,12 +86,13 @@ def packed(
     """Documents concatenated along the axis of tokens.
 
     Args:
-        cu_seqlens: where each begins, and the end: whole numbers that rise from 0 to ``length``.
+        cu_seqlens: where each begins, and the end: whole numbers that rise from 0 and not beyond
+            ``length``. A document may be empty; what follows the last one is padding.
         length: L.
         position: of the first token in a document that an earlier piece began; None for none.
 
     Raises:
-        ValueError: for boundaries that do not rise from 0 to L.
+        ValueError: for boundaries that do not begin at 0, fall, or lie beyond L.
     """
     whole = isinstance(cu_seqlens, Tensor) and cu_seqlens.dtype in (torch.int32, torch.int64)
     if not whole or cu_seqlens.ndim != 1 or len(cu_seqlens) < 2:
@@ -94,24 +101,29 @@ def packed(
             got = f"{cu_seqlens.dtype} {tuple(cu_seqlens.shape)}"
         raise ValueError(
             "cu_seqlens must hold the boundaries of the documents, whole numbers (documents + 1,) "
-            f"from 0 to L={length}, int32 or int64, got {got}."
+            f"from 0 to at most L={length}, int32 or int64, got {got}."
         )
     if can_read(cu_seqlens):
-        rises = bool((cu_seqlens.diff() > 0).all())
-        if not rises or int(cu_seqlens[0]) != 0 or int(cu_seqlens[-1]) != length:
+        rises = bool((cu_seqlens.diff() >= 0).all())
+        if not rises or int(cu_seqlens[0]) != 0 or int(cu_seqlens[-1]) > length:
             raise ValueError(
-                f"cu_seqlens must rise from 0 to the number of tokens, L={length}, got "
-                f"{_short(cu_seqlens.tolist())}; leave out documents without tokens."
+                f"cu_seqlens must rise from 0 to at most the number of tokens, L={length}, got "
+                f"{_short(cu_seqlens.tolist())}."
             )
     index = torch.arange(length, device=cu_seqlens.device)
     which = torch.searchsorted(cu_seqlens[1:].contiguous(), index, right=True)
     begins = cu_seqlens.to(index)[which]
-    positions = index - begins
-    starts = positions == 0
-    if position is None:
-        return Documents(starts=starts, positions=positions, following=positions[..., -1] + 1)
-    positions = torch.where(which == 0, positions + position[..., None], positions)
-    return Documents(starts=positions == 0, positions=positions, following=positions[..., -1] + 1)
+    positions, real = index - begins, index < cu_seqlens[-1]
+    before = cu_seqlens[-1] > 0
+    if position is not None:
+        positions = torch.where(which == 0, positions + position[..., None], positions)
+        before = before | (position > 0)
+    starts, positions = (positions == 0), positions.masked_fill(~real, 0)
+    following = torch.where(real[-1], positions[..., -1] + 1, -before.long())
+    filled = can_read(real) and bool(real[-1])
+    return Documents(
+        starts=starts, positions=positions, following=following, real=None if filled else real
+    )
 
 
 def padded(attention_mask: Tensor, position: Int[Tensor, "*batch"] | None = None) -> Documents:
@@ -151,7 +163,7 @@ def padded(attention_mask: Tensor, position: Int[Tensor, "*batch"] | None = None
     following = torch.where(real[..., -1], count[..., -1], -count[..., -1])
     starts = real != before  # a run of padding is one document
     starts[..., 0] = ~seen | ~real[..., 0]
-    return Documents(starts=starts, positions=positions, following=following)
+    return Documents(starts=starts, positions=positions, following=following, real=real)
 
 
 def find(
@@ -164,8 +176,8 @@ def find(
     """The documents of tokens of ``shape`` (..., L).
 
     Raises:
-        ValueError: for both masks at once, or one that does not fit; for positions of other
-            sequences; for no tokens.
+        ValueError: for a mask that does not fit, or contradicts the boundaries; for positions of
+            other sequences; for no tokens.
     """
     shape = tuple(shape)
     if shape[-1] == 0:
@@ -177,8 +189,6 @@ def find(
             "state has seen."
         )
     if cu_seqlens is not None:
-        if attention_mask is not None:
-            raise ValueError("give attention_mask or cu_seqlens, not both.")
         if prod(shape[:-1]) != 1:
             raise ValueError(
                 "cu_seqlens packs documents along one sequence: x must be (L, d_model) or "
@@ -186,10 +196,13 @@ def find(
             )
         cu_seqlens = torch.as_tensor(cu_seqlens, device=device)
         found = packed(cu_seqlens, shape[-1], None if position is None else position.reshape(()))
+        if attention_mask is not None:
+            _agree(torch.as_tensor(attention_mask, device=device), found, shape)
         return Documents(
             starts=found.starts.expand(shape),
             positions=found.positions.expand(shape),
             following=found.following.expand(shape[:-1]),
+            real=None if found.real is None else found.real.expand(shape),
         )
     if attention_mask is None:
         attention_mask = torch.ones(shape, dtype=torch.bool)
@@ -200,6 +213,19 @@ def find(
             f"{tuple(attention_mask.shape)}."
         )
     return padded(attention_mask, position)
+
+
+def _agree(mask: Tensor, found: Documents, shape: tuple[int, ...]) -> None:
+    """Raise unless a mask says of every packed token what the boundaries say."""
+    real = torch.ones(shape, dtype=torch.bool) if found.real is None else found.real.expand(shape)
+    if mask.numel() != real.numel() or not torch.equal(
+        mask.reshape(shape) != 0, real.to(mask.device)
+    ):
+        raise ValueError(
+            f"attention_mask and cu_seqlens contradict each other: the boundaries cover "
+            f"{int(real.sum())} of {shape[-1]} tokens, the mask {int((mask != 0).sum())} of "
+            f"{mask.shape[-1] if mask.ndim else 0}. Leave the mask out."
+        )
 
 
 def apart(dynamics: CoefficientDynamics, starts: Bool[Tensor, "*batch L"]) -> CoefficientDynamics:

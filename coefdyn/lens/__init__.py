@@ -5,16 +5,16 @@ seen = trace(model, input_ids)
 for layer in seen: print(layer.name, layer.mechanism, layer.error)
 """
 
-from coefdyn.lens.cache_plan import CachePlan, HeadCost, MeasuredPlan
-from coefdyn.lens.changes import Change, HeadsSeen, patched, using, window, without_decay
-from coefdyn.lens.check import CheckReport, Finding, check
+from coefdyn.lens.cache.cache_plan import CachePlan, HeadCost, MeasuredPlan
+from coefdyn.lens.cache.memory import MixerMemory, ModelMemory, memory, memory_table
+from coefdyn.lens.cache.plan import plan
+from coefdyn.lens.change.changes import Change, HeadsSeen, patched, using, window, without_decay
+from coefdyn.lens.change.effects import effects
+from coefdyn.lens.change.replace import replaced
 from coefdyn.lens.documents import Document
-from coefdyn.lens.effects import effects
-from coefdyn.lens.kept import KeptHeads, keep_heads, load_heads
 from coefdyn.lens.layer import LayerTrace
-from coefdyn.lens.memory import MixerMemory, ModelMemory, memory, memory_table
-from coefdyn.lens.plan import plan
-from coefdyn.lens.reading import (
+from coefdyn.lens.read.kept import KeptHeads, keep_heads, load_heads
+from coefdyn.lens.read.reading import (
     SCORES,
     HeadReading,
     Induction,
@@ -24,11 +24,14 @@ from coefdyn.lens.reading import (
     output_sizes,
     shares,
 )
-from coefdyn.lens.record import Trace
-from coefdyn.lens.replace import replaced
-from coefdyn.lens.survival import Survival, survival, without_erasure
-from coefdyn.lens.tables import compare_traces
-from coefdyn.lens.trace import torch_operations, trace, tracing
+from coefdyn.lens.read.survival import Survival, survival, without_erasure
+from coefdyn.lens.read.tables import compare_traces
+from coefdyn.lens.run.check import CheckReport, Finding, check
+from coefdyn.lens.run.record import Trace
+from coefdyn.lens.run.trace import torch_operations, trace, tracing
+from coefdyn.versions import check_transformers
+
+check_transformers("coefdyn.lens")
 
 __all__ = [
     "SCORES",

@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from coefdyn.lens.memory import memory, memory_table
+from coefdyn.lens.cache.memory import memory, memory_table
 
 __all__ = ["main"]
 

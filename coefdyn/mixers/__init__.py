@@ -12,6 +12,7 @@ from coefdyn.mixers.design import DesignMixer
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.projections import ShortConvolution
 from coefdyn.mixers.registry import TAKEN, register_mixer
+from coefdyn.mixers.sums import running_sum
 
 if TYPE_CHECKING:
     from coefdyn.mixers.comba import Comba
@@ -204,5 +205,6 @@ __all__ = [
     "WallAttention",
     "check_mixer",
     "register_mixer",
+    "running_sum",
 ]
 TAKEN.update(__all__)

@@ -18,7 +18,7 @@ from coefdyn.dynamics.documents import Documents, find
 from coefdyn.mixers.initial import Resettable
 from coefdyn.mixers.offered import offered, show_constructor
 from coefdyn.mixers.projections import HeadProjection, OutputStage, head_sizes
-from coefdyn.mixers.tokens import MixerState, Symbols, Tokens, check_state, first
+from coefdyn.mixers.tokens import MixerState, Symbols, Tokens, check_kind, check_state, first
 from coefdyn.options import did_you_mean
 from coefdyn.shapes import Float, Tensor
 
@@ -134,7 +134,8 @@ class Mixer(Resettable, ABC):
             dynamics with batch shape ``(..., H)``, and v ``(..., H, L, d_v)``; more heads or rows
             where ``collect`` says so.
         """
-        tokens = self._told(x, None, self.documents(x, None, attention_mask, cu_seqlens))[0]
+        found = self.documents(x, None, attention_mask, cu_seqlens)
+        tokens = self._told(x, None, found)[0]
         return self._design(tokens), tokens.v
 
     def forward(
@@ -146,7 +147,7 @@ class Mixer(Resettable, ABC):
         cu_seqlens: Tensor | None = None,
         state: MixerState | None = None,
         return_state: bool = False,
-    ) -> Float[Tensor, "*batch L d"] | tuple[Float[Tensor, "*batch L d"], MixerState]:
+    ) -> Float[Tensor, "*batch L d"] | tuple[Float[Tensor, "*batch L d"], MixerState | None]:
         """Apply the mixer to x; returns y ``(..., L, d_model)``, and the state if asked.
 
         With ``attention_mask`` or ``cu_seqlens`` every document gets the output that it would get
@@ -161,25 +162,36 @@ class Mixer(Resettable, ABC):
                 or on the right of a row; None for no padding. A state is returned after padding on
                 the left, of the first pieces of a row; later pieces need no mask.
             cu_seqlens: boundaries of documents packed one after the other, whole numbers from 0 to
-                L, for x ``(L, d_model)`` or ``(1, L, d_model)``; None for one document. The first
-                one continues that of the state, and the new state is that of the last one.
+                at most L, for x ``(L, d_model)`` or ``(1, L, d_model)``; None for one document. A
+                document may be empty, and the output of what follows the last one is 0. The first
+                one continues that of the state, and the new state is that of the last one. A mask
+                beside them must say the same.
             state: what an earlier call returned; None before the first token.
-            return_state: whether to return the state after these tokens, too.
+            return_state: whether to return the state after these tokens, too; that after no
+                tokens is ``state``.
 
         Raises:
             ValueError: for masks that do not fit, a mixer that cannot tell documents apart, a state
                 that another mixer or other sequences made, or padding before a state.
         """
+        if isinstance(x, Tensor) and x.ndim > 1 and x.shape[-2] == 0:
+            self.check_input(x, state)
+            return (x.clone(), state) if return_state else x.clone()
         found = self.documents(x, state, attention_mask, cu_seqlens)
         state = self.resume(x, state)
         tokens, past = self._told(x, state, found)
         design, held = self._design(tokens), None if state is None else state.dynamics
         if not return_state:
-            return self.finish(self.collect(design.apply(tokens.v, method, state=held)), tokens)
+            y = design.apply(tokens.v, method, state=held)
+            y = self.finish(self.collect(y), tokens)
+            return y if cu_seqlens is None else found.without_padding(y)
         y, inner = design.apply(tokens.v, method=method, state=held, return_state=True)
         after = tokens.start + x.shape[-2] if found is None else found.after()
         past = {name: one.clone() for name, one in past.items()}  # a view keeps all tokens alive
-        return self.finish(self.collect(y), tokens), MixerState(after, past, inner)
+        y = self.finish(self.collect(y), tokens)
+        if cu_seqlens is not None:
+            y = found.without_padding(y)
+        return y, MixerState(after, past, inner)
 
     def extend(
         self,
@@ -188,7 +200,7 @@ class Mixer(Resettable, ABC):
         *,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-    ) -> tuple[Float[Tensor, "*batch L d"], MixerState]:
+    ) -> tuple[Float[Tensor, "*batch L d"], MixerState | None]:
         """Continue a sequence: ``forward(x, state=state, return_state=True)``."""
         masks: Any = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens}
         return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
@@ -247,7 +259,7 @@ class Mixer(Resettable, ABC):
                 "its tokens() takes no documents. Give it one sequence at a time, or sequences of "
                 "one length."
             )
-        return self.tokens(x, state, documents=documents)
+        return self.tokens(documents.without_padding(x), state, documents=documents)
 
     def step(
         self, x_t: Float[Tensor, "*batch d"], state: MixerState | None = None
@@ -374,20 +386,9 @@ class Mixer(Resettable, ABC):
                 f"x must have shape (..., L, d_model) with d_model={self.d_model}, "
                 f"got {tuple(x.shape)}."
             )
-        self._check_kind(x)
+        check_kind(x, self._like(), type(self).__name__)
         if state is not None:
             check_state(x, state)
-
-    def _check_kind(self, x: Tensor) -> None:
-        if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
-            return
-        own = self._like()
-        if x.dtype != own.dtype or x.device != own.device:
-            raise ValueError(
-                f"x has dtype {x.dtype} on {x.device}, the parameters of this "
-                f"{type(self).__name__} have {own.dtype} on {own.device}; convert one of them: "
-                f"x.to(device={str(own.device)!r}, dtype={own.dtype})."
-            )
 
     def extra_repr(self) -> str:
         return (

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.dynamics.documents import Documents
 from coefdyn.mixers.base import Mixer, MixerState, Tokens
 from coefdyn.mixers.projections import OutputStage
 from coefdyn.mixers.tokens import first
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = ["ModeMixer", "Modes", "turn_back"]
 
@@ -38,11 +39,11 @@ class Modes(NamedTuple):
 
 
 def turn_back(
-    x: Float[Tensor, "H n"], angle: Float[Tensor, "H pairs"], start: int, length: int
-) -> Float[Tensor, "H L n"]:
-    """R(-i theta) x for i = start .. start + length - 1; channels r and r + n/2 are a pair."""
-    index = torch.arange(start, start + length, device=x.device, dtype=angle.dtype)
-    turned = index[:, None] * angle[:, None, :]
+    x: Float[Tensor, "H n"], angle: Float[Tensor, "H pairs"], index: Int[Tensor, "*batch L"]
+) -> Float[Tensor, "*heads L n"]:
+    """R(-i theta) x for the positions i in ``index``, ``(L,)`` or ``(..., 1, L)``; channels r and
+    r + n/2 are a pair."""
+    turned = index[..., None].to(angle.dtype) * angle[:, None, :]
     cos, sin = turned.cos(), turned.sin()
     first, second = x[:, None, :].chunk(2, dim=-1)
     return torch.cat([first * cos + second * sin, second * cos - first * sin], dim=-1)
@@ -95,38 +96,27 @@ class ModeMixer(Mixer):
         angle = self.modes().angle
         return torch.cat([angle, -angle], dim=-1)[:, None, :]
 
-    def tokens(  # type: ignore[override]  # no documents: see above
-        self, x: Float[Tensor, "*batch L d"], state: MixerState | None = None
+    def tokens(
+        self,
+        x: Float[Tensor, "*batch L d"],
+        state: MixerState | None = None,
+        documents: Documents | None = None,
     ) -> tuple[Tokens, dict[str, Tensor]]:
-        """Values from x; q and k with size 1 for its leading axes: no token changes them."""
+        """Values from x; q and k with size 1 for its leading axes: no token changes them.
+
+        Where documents are told apart, q and k turn by the position in each of them.
+        """
         self.check_input(x, state)
-        start = first(state)
         modes, v = self.modes(), self.values(x)
+        tokens = Tokens(x=x, q=v, k=v, v=v, start=first(state), documents=documents)
         shape = (*(1,) * (x.ndim - 2), self.n_heads, x.shape[-2], self.key_dim)
         q, k = (
-            turn_back(one, modes.angle, start, x.shape[-2]).to(v.dtype).view(shape)
+            turn_back(one, modes.angle, tokens.index()).to(v.dtype)
             for one in (modes.query, modes.key)
         )
-        return Tokens(x=x, q=q, k=k, v=v, start=start), {}
-
-    def documents(
-        self,
-        x: Tensor,
-        state: MixerState | None,
-        attention_mask: Tensor | None,
-        cu_seqlens: Tensor | None,
-    ) -> None:
-        """None: all sequences share one kernel.
-
-        Raises:
-            ValueError: if documents are to be told apart.
-        """
-        if attention_mask is not None or cu_seqlens is not None:
-            raise ValueError(
-                f"{type(self).__name__} computes one kernel for all sequences and cannot tell "
-                "documents apart (attention_mask, cu_seqlens). Give it one document at a time, or "
-                "documents of one length as a batch."
-            )
+        if documents is None:
+            q, k = q.view(shape), k.view(shape)
+        return replace(tokens, q=q, k=k), {}
 
     def forward(
         self,
@@ -137,15 +127,12 @@ class ModeMixer(Mixer):
         cu_seqlens: Tensor | None = None,
         state: MixerState | None = None,
         return_state: bool = False,
-    ) -> Float[Tensor, "*batch L d"] | tuple[Float[Tensor, "*batch L d"], MixerState]:
-        """Apply the mixer; all sequences share one kernel, so they join the axis of values.
-
-        Raises:
-            ValueError: for an attention_mask or cu_seqlens, which that kernel cannot follow.
-        """
-        self.documents(x, state, attention_mask, cu_seqlens)
-        if state is not None or return_state:
-            return super().forward(x, method, state=state, return_state=return_state)
+    ) -> Float[Tensor, "*batch L d"] | tuple[Float[Tensor, "*batch L d"], MixerState | None]:
+        """Apply the mixer; whole sequences share one kernel, so they join the axis of values."""
+        masks: Any = {"attention_mask": attention_mask, "cu_seqlens": cu_seqlens}
+        whole = state is None and not return_state
+        if not whole or attention_mask is not None or cu_seqlens is not None:
+            return super().forward(x, method, state=state, return_state=return_state, **masks)
         tokens = self.tokens(x)[0]
         dynamics, v = self._design(tokens), tokens.v
         if v.numel() == 0:  # no sequence: nothing to join

@@ -12,7 +12,7 @@ from coefdyn.dynamics.documents import Documents, apart
 from coefdyn.execution.state import MixerState
 from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["MixerState", "Symbols", "Tokens", "check_state", "first", "longest"]
+__all__ = ["MixerState", "Symbols", "Tokens", "check_kind", "check_state", "first", "longest"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +73,22 @@ def first(state: MixerState | None) -> int:
 def longest(positions: Int[Tensor, "*batch L"]) -> int:
     """Tokens of the longest document; 0 where there is none, or positions cannot be read."""
     return int(positions.amax()) + 1 if positions.numel() and can_read(positions) else 0
+
+
+def check_kind(x: Tensor, own: Tensor, name: str) -> None:
+    """Raise unless x has the dtype and the device of a parameter; autocast may change them.
+
+    Raises:
+        ValueError: naming both.
+    """
+    if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
+        return
+    if x.dtype != own.dtype or x.device != own.device:
+        raise ValueError(
+            f"x has dtype {x.dtype} on {x.device}, the parameters of this {name} have {own.dtype} "
+            f"on {own.device}; convert one of them: x.to(device={str(own.device)!r}, "
+            f"dtype={own.dtype})."
+        )
 
 
 def check_state(x: Tensor, state: MixerState) -> None:

@@ -102,7 +102,7 @@ class Block(Resettable):
         state: mixers.MixerState | None = None,
         return_state: bool = False,
         **masks: Unpack[Masks],
-    ) -> Float[torch.Tensor, "*batch L d"] | tuple[torch.Tensor, mixers.MixerState]:
+    ) -> Float[torch.Tensor, "*batch L d"] | tuple[torch.Tensor, mixers.MixerState | None]:
         """Apply the block; arguments as in ``Mixer.forward``, only the mixer has a state."""
         normed, chosen = self.mixer_norm(x), given(masks)
         if state is None and not return_state:
@@ -115,7 +115,7 @@ class Block(Resettable):
         x: Float[torch.Tensor, "*batch L d"],
         state: mixers.MixerState | None = None,
         **masks: Unpack[Masks],
-    ) -> tuple[Float[torch.Tensor, "*batch L d"], mixers.MixerState]:
+    ) -> tuple[Float[torch.Tensor, "*batch L d"], mixers.MixerState | None]:
         """Continue a sequence: ``forward(x, state=state, return_state=True)``."""
         return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
 

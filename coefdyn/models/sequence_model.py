@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 import torch
@@ -68,6 +69,9 @@ class SequenceModel(Resettable):
         self.blocks = nn.ModuleList([Block(config, layer) for layer in range(config.layers)])
         self.norm = build_norm(config)
         self.head = Linear(config.width, classes or vocab, start=nn.init.zeros_)
+        #: how a block is run where gradients shall be computed again, (block, x) -> y, such as
+        #: ``torch.utils.checkpoint.checkpoint``; None for as it is
+        self.checkpointed: Callable[..., torch.Tensor] | None = None
 
     def _position_table(self, length: int | None) -> nn.Parameter | None:
         if self.config.position != "learned":
@@ -99,10 +103,13 @@ class SequenceModel(Resettable):
             ValueError: for anything but ids in 0 .. vocab - 1 (told on the CPU), or more tokens
                 than learned positions.
         """
-        x = self._looked_up(tokens)
+        return self._placed(self.look_up(tokens), start)
+
+    def _placed(self, x: torch.Tensor, start: int | Documents) -> torch.Tensor:
+        """Embeddings of tokens with their learned positions, where the model has such."""
         if self.positions is None:
             return x
-        end = start + tokens.shape[-1] if isinstance(start, int) else longest(start.positions)
+        end = start + x.shape[-2] if isinstance(start, int) else longest(start.positions)
         if end > self.positions.shape[0]:
             raise ValueError(
                 f"position='learned' holds {self.positions.shape[0]} positions, got a sequence of "
@@ -111,7 +118,12 @@ class SequenceModel(Resettable):
         where = slice(start, end) if isinstance(start, int) else start.positions
         return x + self.positions[where]
 
-    def _looked_up(self, tokens: torch.Tensor) -> torch.Tensor:
+    def look_up(self, tokens: Int[torch.Tensor, "*batch L"]) -> Float[torch.Tensor, "*batch L d"]:
+        """Embeddings of tokens, without positions.
+
+        Raises:
+            ValueError: for anything but ids in 0 .. vocab - 1 (told on the CPU).
+        """
         whole = isinstance(tokens, torch.Tensor) and tokens.dtype in (torch.int64, torch.int32)
         if not whole or tokens.ndim == 0:
             got = getattr(tokens, "dtype", type(tokens).__name__)
@@ -132,7 +144,7 @@ class SequenceModel(Resettable):
         state: ModelState | None = None,
         return_state: bool = False,
         **masks: Unpack[Masks],
-    ) -> Float[torch.Tensor, "*batch L classes"] | tuple[torch.Tensor, ModelState]:
+    ) -> Float[torch.Tensor, "*batch L classes"] | tuple[torch.Tensor, ModelState | None]:
         """Compute the logits, and the state if asked.
 
         Args:
@@ -150,6 +162,29 @@ class SequenceModel(Resettable):
         Raises:
             ValueError: for tokens that do not fit, or a state that this model did not make.
         """
+        found = self.transform(
+            self.look_up(tokens), method, state=state, return_state=return_state, **masks
+        )
+        return (self.head(found[0]), found[1]) if return_state else self.head(found)
+
+    def transform(
+        self,
+        x: Float[torch.Tensor, "*batch L d"],
+        method: str = "auto",
+        *,
+        state: ModelState | None = None,
+        return_state: bool = False,
+        **masks: Unpack[Masks],
+    ) -> Float[torch.Tensor, "*batch L d"] | tuple[torch.Tensor, ModelState | None]:
+        """Compute what the head reads, from embeddings: positions, blocks and the last norm.
+
+        Args:
+            x: of ``look_up``, or of one's own, ``(..., L, width)``.
+            method, state, return_state, masks: as in ``forward``.
+
+        Raises:
+            ValueError: as in ``forward``.
+        """
         if state is not None and not isinstance(state, ModelState):
             raise ValueError(
                 f"state must be what the previous call returned, got {type(state).__name__}; "
@@ -161,22 +196,27 @@ class SequenceModel(Resettable):
                 f"the state was made by a model of {len(before)} layers, this one has "
                 f"{len(self.blocks)}; start again with state=None."
             )
-        documents = self._documents(tokens, state, masks)
+        if x.shape[-2] == 0:
+            return (self.norm(x), state) if return_state else self.norm(x)  # type: ignore[return-value]
+        documents = self._documents(x, state, masks)
         start = 0 if state is None or documents is not None else int(state.position)
-        x, layers = self.embed(tokens, start if documents is None else documents), []
+        x, layers = self._placed(x, start if documents is None else documents), []
         for block, held in zip(self.blocks, before, strict=True):
-            x = block(x, method=method, state=held, return_state=return_state, **given(masks))
+            if return_state or held is not None or self.checkpointed is None:
+                x = block(x, method=method, state=held, return_state=return_state, **given(masks))
+            else:
+                x = self.checkpointed(partial(block, method=method, **given(masks)), x)
             if return_state:
                 x, after = x
                 layers.append(after)
-        logits = self.head(self.norm(x))
+        x = self.norm(x)
         if not return_state:
-            return logits
-        position = start + tokens.shape[-1] if documents is None else documents.after()
-        return logits, ModelState(position=position, layers=tuple(layers))
+            return x
+        position = start + x.shape[-2] if documents is None else documents.after()
+        return x, ModelState(position=position, layers=tuple(layers))
 
     def _documents(
-        self, tokens: torch.Tensor, state: ModelState | None, masks: Masks
+        self, x: torch.Tensor, state: ModelState | None, masks: Masks
     ) -> Documents | None:
         """Documents of these tokens; None if they are not separated."""
         before = None if state is None else state.position
@@ -184,14 +224,14 @@ class SequenceModel(Resettable):
         if not given(masks) and told is None:
             return None
         mask, bounds = masks.get("attention_mask"), masks.get("cu_seqlens")
-        return find(tokens.shape, tokens.device, told, mask, bounds)
+        return find(x.shape[:-1], x.device, told, mask, bounds)
 
     def extend(
         self,
         tokens: Int[torch.Tensor, "*batch L"],
         state: ModelState | None = None,
         **masks: Unpack[Masks],
-    ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState]:
+    ) -> tuple[Float[torch.Tensor, "*batch L classes"], ModelState | None]:
         """Continue sequences: ``forward(tokens, state=state, return_state=True)``."""
         return self.forward(tokens, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
@@ -279,7 +319,8 @@ class SequenceModel(Resettable):
         self, tokens: Int[torch.Tensor, "*batch L"], **masks: Unpack[Masks]
     ) -> list[CoefficientDynamics]:
         """The coefficient dynamics of every layer on these tokens, batch shape ``(..., H)``."""
-        x, found = self.embed(tokens, self._documents(tokens, None, masks) or 0), []
+        x, found = self.look_up(tokens), []
+        x = self._placed(x, self._documents(x, None, masks) or 0)
         for block in self.blocks:
             found.append(block.mixer.dynamics(block.mixer_norm(x), **given(masks))[0])
             x = block(x, **given(masks))

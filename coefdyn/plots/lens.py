@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.image import AxesImage
 
-    from coefdyn.lens.reading import HeadReading
-    from coefdyn.lens.survival import Survival
+    from coefdyn.lens.read.reading import HeadReading
+    from coefdyn.lens.read.survival import Survival
 
 __all__ = [
     "plot_effects",

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "lens"))
 import zoo
 
 from coefdyn.lens import Trace, check, plan, replaced, torch_operations, trace
-from coefdyn.lens.replace import Changes
+from coefdyn.lens.change.replace import Changes
 
 #: one class per mechanism, wider than the tests' where the plain pass would cost next to nothing
 WIDE = {"hidden_size": 128, "intermediate_size": 256, "max_position_embeddings": 1024}

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 import torch
-from mixer_cases import CASES, MODES, build, tokens
+from mixer_cases import CASES, build, tokens
 from tolerances import assert_agree
 
 from coefdyn.mixers import Mixer
@@ -15,10 +15,9 @@ F64 = torch.float64
 #: a document of one token, one shorter than a convolution, and some of more than a chunk
 LENGTHS = (1, 3, 30, 70, 19)
 BOUNDS = torch.tensor([0, *LENGTHS]).cumsum(0)
-TELLING = [case for case in CASES if case not in MODES]
 
 
-@pytest.fixture(params=TELLING, scope="module")
+@pytest.fixture(params=CASES, scope="module")
 def case(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -109,11 +108,3 @@ def test_the_coefficients_of_documents_are_blocks(case: str) -> None:
     rows = dynamics.length // 17
     assert alpha[..., 5 * rows :, : 5 * rows].abs().max() == 0
     assert alpha[..., : 5 * rows, : 5 * rows].abs().max() > 0
-
-
-@pytest.mark.parametrize("case", MODES)
-def test_what_cannot_tell_documents_apart_says_so(case: str) -> None:
-    mixer, x = build(case), tokens(2, 7)
-    for run in (mixer.forward, mixer.extend, mixer.dynamics):
-        with pytest.raises(ValueError, match="cannot tell documents apart"):
-            run(x, attention_mask=torch.ones(2, 7))

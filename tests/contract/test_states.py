@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from mixer_cases import CASES, MODES, build, tokens
+from mixer_cases import CASES, build, tokens
 from tolerances import assert_agree
 
 from coefdyn import State
@@ -47,8 +47,6 @@ def test_pieces_have_values_and_gradients_of_the_whole(case: str, dtype: torch.d
 
 def test_packed_documents_in_pieces(case: str) -> None:
     """A document that the cut divides, and one after it: values and gradients of one pass."""
-    if case in MODES:
-        return  # cannot tell documents apart, and says so
     mixer, x = build(case), tokens(24).requires_grad_()
     want = mixer(x, cu_seqlens=torch.tensor([0, 5, 17, 24]))
     first, state = mixer(x[:11], cu_seqlens=torch.tensor([0, 5, 11]), return_state=True)
@@ -65,7 +63,7 @@ def test_rows_of_a_state_are_those_of_the_sequences(case: str, tmp_path: Path) -
     """Beams: chosen and repeated rows go on as if their sequences had been computed; so does a
     state from a file."""
     mixer, x, parents = build(case), tokens(3, 12), [2, 0, 0, 2]
-    masks = {} if case in MODES else {"attention_mask": torch.ones(3, 9)}
+    masks = {"attention_mask": torch.ones(3, 9)}
     for given in ({}, masks):
         state = mixer(x[:, :9], return_state=True, **given)[1]
         state.save(tmp_path / "state.pt")

@@ -16,7 +16,7 @@ from transformers.cache_utils import DynamicSlidingWindowLayer
 
 from coefdyn.lens import ModelMemory, memory, memory_table, torch_operations
 from coefdyn.lens.__main__ import main
-from coefdyn.lens.memory_readers import READERS
+from coefdyn.lens.cache.memory_readers import READERS
 
 CONFIGS = Path(__file__).parents[2] / "data" / "configs"
 

@@ -27,7 +27,7 @@ from coefdyn.lab.scripts.lens_plan import (
     table,
 )
 from coefdyn.lens import Change, HeadsSeen, plan, replaced, torch_operations, trace, window
-from coefdyn.lens.changes import NAMED
+from coefdyn.lens.change.changes import NAMED
 from coefdyn.plots import plot_plans
 
 LENGTH, SINK, SIZE = 37, 2, 6

@@ -26,7 +26,7 @@ from coefdyn.lens import (
     without_decay,
     without_erasure,
 )
-from coefdyn.lens.replace import OUTPUTS, _takes
+from coefdyn.lens.change.replace import OUTPUTS, _takes
 from coefdyn.models import ModelConfig, SequenceModel
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from methods import cpu_methods
-from mixer_cases import build, tokens
+from mixer_cases import CASES, build, tokens
 from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
@@ -33,9 +33,9 @@ def test_padding_is_a_document_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("bounds", "words"),
     [
-        ([0, 3], "rise from 0 to the number of tokens, L=7, got \\[0, 3\\]"),
+        ([0, 8], "rise from 0 to at most the number of tokens, L=7, got \\[0, 8\\]"),
         ([1, 7], "rise from 0"),
-        ([0, 3, 3, 7], "leave out documents without tokens"),
+        ([0, 4, 3, 7], "rise from 0"),
         ([0.0, 7.0], "whole numbers"),
         (7, "whole numbers"),
     ],
@@ -54,8 +54,10 @@ def test_masks_that_do_not_fit() -> None:
         mixer(x, attention_mask=torch.tensor([[0.0, 0, 0, -torch.inf, 0]] * 2))
     with pytest.raises(ValueError, match=r"one number per token, \(2, 5\), got \(5,\)"):
         mixer(x, attention_mask=ones[0])
-    with pytest.raises(ValueError, match="not both"):
-        mixer(x, attention_mask=ones, cu_seqlens=torch.tensor([0, 5]))
+    with pytest.raises(ValueError, match=r"contradict each other: .* 5 of 5 tokens, the mask 4"):
+        mixer(
+            x[:1], attention_mask=torch.tensor([[0, 1, 1, 1, 1]]), cu_seqlens=torch.tensor([0, 5])
+        )
     with pytest.raises(ValueError, match="along one sequence"):
         mixer(x, cu_seqlens=torch.tensor([0, 5]))
     right = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1]])
@@ -105,9 +107,11 @@ def test_masks_at_their_edges(case: str) -> None:
     mask[0, 0, :4] = mask[2, 1, :5] = 0
     want = mixer(x, attention_mask=mask)
     assert mixer.extend(x[:0], attention_mask=mask[:0])[0].shape == (0, 2, 6, 12)
-    for given in ({"attention_mask": mask[..., :0]}, {"cu_seqlens": torch.tensor([0, 0])}):
-        with pytest.raises(ValueError, match="no tokens to mask"):
-            mixer(x[..., :0, :], **given)
+    for given in ({"attention_mask": mask[..., :0]}, {"cu_seqlens": torch.tensor([0, 0])}, {}):
+        assert mixer(x[..., :0, :], **given).shape == (3, 2, 0, 12)
+        assert mixer.extend(x[..., :0, :], **given)[1] is None
+    state = mixer.extend(x)[1]
+    assert mixer.extend(x[..., :0, :], state)[1] is state
 
     def pieces(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
         first, state = mixer.extend(x[:, :5], attention_mask=mask[:, :5])
@@ -116,6 +120,27 @@ def test_masks_at_their_edges(case: str) -> None:
     for run in (lambda x, mask: mixer(x, attention_mask=mask), pieces):
         got = torch.func.vmap(run)(x, mask)[mask == 1]
         assert_agree(got, want[mask == 1], method="mixer", dtype=F64, quantity="step")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_empty_documents_and_a_tail_of_padding_change_nothing(case: str) -> None:
+    """Static shapes: boundaries that end before the last token, which may be a NaN."""
+    mixer, x = build(case), tokens(1, 9)
+    bounds = torch.tensor([0, 0, 3, 3, 3, 7, 7])
+    want = torch.cat([mixer(x[:, :3]), mixer(x[:, 3:7])], 1)
+    got = mixer(x[:, :7], cu_seqlens=bounds)
+    assert_agree(got, want, method="mixer", dtype=F64, quantity="output")
+    broken = x.clone()
+    broken[:, 7:] = torch.nan
+    filled = mixer(broken, cu_seqlens=bounds)
+    assert_agree(filled[:, :7], want, method="mixer", dtype=F64, quantity="output")
+    assert not filled[:, 7:].any()
+    agreed = (torch.arange(9) < 7).long()[None]
+    assert torch.equal(mixer(broken, cu_seqlens=bounds, attention_mask=agreed), filled)
+    left = torch.cat([broken[:, 7:], broken[:, :3]], 1)
+    mask = torch.tensor([[0, 0, 1, 1, 1]])
+    alone = mixer(left, attention_mask=mask)[:, 2:]
+    assert_agree(alone, want[:, :3], method="mixer", dtype=F64, quantity="output")
 
 
 def test_a_mixer_that_knows_no_documents_says_so() -> None:

@@ -124,7 +124,8 @@ def test_room_chance_and_the_smallest_lead():
     assert intervals.exceeds_room(0.1, 0.999)
     assert intervals.exceeds_room(0.1, 0.9), "more than .1 is asked"
     assert not intervals.exceeds_room(0.1, 0.89)
-    assert intervals.wrong_by_chance(40) == pytest.approx(1.0)
+    assert intervals.wrong_by_chance([1] * 40) == pytest.approx(1.0)
+    assert intervals.wrong_by_chance([1, 1, 3]) == pytest.approx(0.125), "three parts that may fail"
     assert intervals.smallest_lead(12) == pytest.approx(4 / 12)
     assert intervals.smallest_lead(2, by=0.9) == math.inf
     assert intervals.solved([0.89, 0.9, 1.0, math.nan]) == 2

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from mixer_cases import CASES, SIZES, tokens
@@ -20,6 +22,7 @@ from coefdyn.mixers import (
     Tokens,
     check_mixer,
     register_mixer,
+    running_sum,
 )
 from coefdyn.mixers.registry import REGISTERED
 from coefdyn.models import ModelConfig, SequenceModel
@@ -178,6 +181,123 @@ def test_a_normaliser_over_the_whole_sequence_is_found():
     mirrored = torch.full_like(X, 0.5)
     mirrored[..., 0] = X[..., 0]  # -x + 1 is x in all other channels
     assert check_mixer(build(Whole), mirrored).future > 1e-3
+
+
+class SecondOrder(HeadMixer):
+    """q_i^T S_j q_j with S_j = k_1 k_1^T + ... + k_j k_j^T: a key that is made of the past."""
+
+    #: where the sum of outer products is taken, and so what it forgets
+    sums = "running"
+
+    def tokens(self, x, state=None, documents=None):
+        found, past = super().tokens(x, state, documents)
+        outer = (found.k[..., :, None] * found.k[..., None, :]).flatten(-2)
+        before = None if state is None else state.past["gram"]
+        begins = documents if self.sums == "running" else None
+        gram, past["gram"] = running_sum(outer, before, begins)
+        if self.sums == "build":
+            return found, past
+        return replace(found, k=self.keys(gram, found)), past
+
+    def keys(self, gram, found):
+        return (gram.unflatten(-1, (self.key_dim, -1)) @ found.q[..., None])[..., 0]
+
+    def build(self, tokens):
+        k = tokens.k
+        if self.sums == "build":
+            gram = (k[..., :, None] * k[..., None, :]).cumsum(-3).flatten(-2)
+            k = self.keys(gram, tokens)
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=k,
+            evolution=evolution.Identity(),
+            scaling=1.0,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+
+
+class Preconditioned(HeadMixer):
+    """The delta rule along k_t / (1 + k_1^2 + ... + k_t^2), channel by channel."""
+
+    def tokens(self, x, state=None, documents=None):
+        found, past = super().tokens(x, state, documents)
+        before = None if state is None else state.past["squares"]
+        squares, past["squares"] = running_sum(found.k.square(), before, documents)
+        return replace(found, z=found.k / (1 + squares)), past
+
+    def build(self, tokens):
+        return CoefficientDynamics(
+            q=tokens.q,
+            k=tokens.z,
+            evolution=evolution.DiagonalPlusRankOne(
+                log_decay=torch.zeros_like(tokens.k), left=tokens.z, right=tokens.k
+            ),
+            scaling=1.0,
+            readout=readout.identity,
+            normalizer=normalizer.One(),
+        )
+
+
+@pytest.mark.parametrize("form", [SecondOrder, Preconditioned])
+def test_keys_made_of_the_past_hold_with_a_running_sum(form):
+    mixer = build(form)
+    contract = check_mixer(mixer, X)
+    assert contract.holds, str(contract)
+    mixer, documents = mixer.double(), [X[:1, :7].double(), X[1:, :13].double()]
+    packed = mixer(torch.cat(documents, 1), cu_seqlens=torch.tensor([0, 7, 20]))
+    alone = torch.cat([mixer(one) for one in documents], 1)
+    assert_agree(packed, alone, method="mixer", dtype=torch.float64, quantity="output")
+    weights = list(mixer.project.parameters())
+    both = (torch.autograd.grad(y.sin().sum(), weights) for y in (packed, alone))
+    for one, other in zip(*both, strict=True):
+        assert_agree(one, other, method="mixer", dtype=torch.float64, quantity="gradient")
+
+
+@pytest.mark.parametrize(
+    ("sums", "lines"),
+    [
+        ("build", ["token by token = whole", "pieces = whole", "packed"]),
+        ("carried", ["packed"]),
+    ],
+)
+def test_a_sum_that_forgets_or_leaks_is_found_and_told_what_to_do(sums, lines):
+    mixer = build(SecondOrder)
+    mixer.sums = sums
+    contract = check_mixer(mixer, X)
+    assert not contract.holds
+    failed = [line for line in str(contract).splitlines() if " error " in line]
+    assert len(failed) == len(lines)
+    for found, name in zip(failed, lines, strict=True):
+        assert found.startswith(name)
+    assert str(contract).count("see coefdyn.mixers.running_sum") == len(
+        [name for name in lines if name != "pieces = whole"]
+    )
+
+
+class Mingling(SoftmaxAttention):
+    """Takes the mean of the batch from every row."""
+
+    def finish(self, y, tokens):
+        return super().finish(y - y.mean(0, keepdim=True), tokens)
+
+
+class Rounding(SoftmaxAttention):
+    """Overflows in half precision: its keys are a difference of large numbers."""
+
+    def tokens(self, x, *given, **documents):
+        return super().tokens((x + 300.0) - 300.0, *given, **documents)
+
+
+@pytest.mark.parametrize(
+    ("form", "name"),
+    [(Mingling, "rows of a batch apart"), (Rounding, "bfloat16 = float64")],
+)
+def test_rows_that_mingle_and_digits_that_go_are_found(form, name):
+    contract = check_mixer(build(form), X)
+    assert contract.others[name] > (0.1 if "bfloat16" in name else 1e-3)
+    assert not contract.holds
+    assert f"{name:<34} error" in str(contract)
 
 
 @pytest.mark.parametrize(

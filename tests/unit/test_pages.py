@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 
 import pytest
-from made_up_results import result_of
 
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, ledger
-from coefdyn.lab.experiments.result import Verdict, core_hours
-from coefdyn.lab.experiments.rule import HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED, WITHDRAWN
+from coefdyn.lab.experiments.result import core_hours
+from coefdyn.lab.experiments.rule import HELD, NO_TEST, NOT_HELD, UNDECIDED, WITHDRAWN
 from coefdyn.lab.pages.evidence import (
-    claims_markdown,
-    decision_markdown,
+    ledger_markdown,
     load_results,
     others_markdown,
     repeats_markdown,
     runtimes_markdown,
+    show_kept,
 )
-from coefdyn.lab.pages.shares import shares_markdown
 
 
 def rows_of(table: str) -> list[list[str]]:
@@ -28,17 +25,6 @@ def rows_of(table: str) -> list[list[str]]:
     lines = table.splitlines()
     assert set(lines[1]) == {"|", "-"}
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test_without_results_no_claim_is_decided(name, tmp_path):
-    results = load_results(name, tmp_path)
-    assert {result.records for result in results.values()} == {()}
-    text = claims_markdown(get_experiment(name), results)
-    assert "Not yet run at the standard size: `python -m coefdyn.lab run" in text
-    rows = rows_of(text.split("\n\n", 1)[1])
-    assert rows and {row[1] for row in rows} == {"not run"}
-    assert all(row[2] and row[3] for row in rows), "test and control stand there before"
 
 
 def test_what_no_experiment_covers_says_why():
@@ -54,42 +40,36 @@ def test_run_times_add_up():
     assert [row[1] for row in rows_of(table)] == ["2.0", "1.2", "**3.2**"]
 
 
-def test_without_runs_a_chapter_names_the_command(tmp_path):
-    for name in EXPERIMENTS:
-        words = decision_markdown(get_experiment(name), load_results(name, tmp_path))
-        assert "**Not tested yet**, because" in words and "--profile standard`" in words
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_without_runs_a_chapter_names_the_command(name, tmp_path, monkeypatch):
+    results = load_results(name, tmp_path)
+    assert {result.records for result in results.values()} == {()}
+    (said,) = markdown_of(monkeypatch, lambda: show_kept(get_experiment(name), results))
+    assert said.startswith("Not yet run at the standard size: `python -m coefdyn.lab run")
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "word"),
-    [
-        ("hhu", "Supported"),
-        ("hu", "Supported"),
-        ("huu", "Mostly undecided"),
-        ("huu-", "Mostly undecided so far"),
-        ("hnuu", "Supported in part"),
-        ("nuu", "Undecided"),
-        ("nnu", "Contradicted"),
-        ("tt", "No test"),
-        ("ww", "Withdrawn"),
-        ("nw", "Contradicted"),
-    ],
-)
-def test_the_word_for_a_statement(verdicts, word, monkeypatch):
-    experiment = get_experiment("dsf-normalizers")
-    statuses = {
-        "h": HELD,
-        "n": NOT_HELD,
-        "u": UNDECIDED,
-        "t": NO_TEST,
-        "-": NOT_RUN,
-        "w": WITHDRAWN,
-    }
-    found = [Verdict("a claim", statuses[letter], "0.5") for letter in verdicts]
-    monkeypatch.setattr(type(experiment), "reading", "")
-    monkeypatch.setattr(type(experiment), "claims", lambda self, result: found)
-    some = result_of(experiment, "standard", lambda facets, run: (0.5, None))
-    assert decision_markdown(experiment, {"standard": some}).startswith(f"**{word}**, because ")
+@pytest.mark.parametrize("name", ["principle-2", "principle-4", "dsf-mqar", "spectra"])
+def test_a_chapter_shows_numbers_and_no_word_of_a_verdict(name, monkeypatch):
+    results = load_results(name)
+    said = markdown_of(monkeypatch, lambda: show_kept(get_experiment(name), results))
+    *_, numbers = said
+    assert re.search(r"\| 0\.\d{3} \[-?\d\.\d{3}, \d\.\d{3}\] \| \d of \d \|", numbers)
+    words = "held|undecided|no test|supported|contradicted|withdrawn"
+    assert not re.search(words, "".join(said), re.IGNORECASE)
+
+
+def markdown_of(monkeypatch, display_all) -> list[str]:
+    """The Markdown that a page displays."""
+    import IPython.display
+
+    said: list[str] = []
+
+    def display(*things):
+        said.extend(one.data for one in things if isinstance(one, IPython.display.Markdown))
+
+    monkeypatch.setattr(IPython.display, "display", display)
+    display_all()
+    return said
 
 
 def test_a_run_that_two_experiments_share_counts_once() -> None:
@@ -130,13 +110,12 @@ def test_the_ledger_names_its_commit_and_keeps_every_id_once():
     assert all(bool(one.reason) == (one.status == NO_TEST) for one in found)
 
 
-def test_kept_verdicts_and_their_counts_stand_below_the_reading():
-    experiment = get_experiment("principle-6")
-    results = load_results("principle-6")
-    told = decision_markdown(experiment, results)
-    counts = Counter(one.status for one in ledger.verdicts("principle-6"))
-    assert f"({counts[HELD]} held, {counts[NOT_HELD]} not held" in told
-    assert claims_markdown(experiment, results).startswith("Registered in commit ")
+def test_the_ledger_is_one_table_with_every_claim_once():
+    rows = rows_of(ledger_markdown())
+    kept = {one.id: one for name in EXPERIMENTS for one in ledger.verdicts(name)}
+    assert [row[0].strip("`") for row in rows] == list(kept)
+    for id_, _, status in rows:
+        assert status == kept[id_.strip("`")].status
 
 
 def test_outside_the_repository_the_ledger_is_empty(tmp_path, monkeypatch):
@@ -147,11 +126,8 @@ def test_outside_the_repository_the_ledger_is_empty(tmp_path, monkeypatch):
     assert ledger.planned(plan, "heads").again == {}
 
 
-def test_both_counts_of_shares_stand_side_by_side():
-    experiment = get_experiment("principle-2.1")
-    told = shares_markdown(experiment, experiment.load("standard"))
-    assert "psi_relu | 0.458 | 0.499 | 0.977 |" in told
-    assert (
-        "every feature map sets fewer coefficients near zero than exp | not held | held |" in told
-    )
-    assert "less accurate than exp |" not in told  # that one counts no coefficient
+def test_both_counts_of_shares_stand_side_by_side(monkeypatch):
+    experiment, results = get_experiment("principle-2.1"), load_results("principle-2.1")
+    *_, numbers = markdown_of(monkeypatch, lambda: show_kept(experiment, results))
+    assert "| near zero, raw | near zero, divided |" in numbers
+    assert re.search(r"psi_relu \| 0\.977 \[.*\] \| .* \| 0\.458 \| 0\.499 \|", numbers)

@@ -40,8 +40,6 @@ class Experiment(ABC):
     title: ClassVar[str]
     source: ClassVar[str]
     about: ClassVar[str]
-    #: what its standard runs showed, where there are any
-    reading: ClassVar[str] = ""
     #: the profiles that it has
     profiles: ClassVar[tuple[str, ...]] = ("live", "quick", "paper")
     #: the id whose result file is used; another one's where both look at the same trained models

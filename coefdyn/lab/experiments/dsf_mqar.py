@@ -156,12 +156,6 @@ class DsfMqar(Experiment):
         "attention, 200 steps. Standard: 8 pairs in 32 tokens, n from 4 to 32, at most 3000 steps "
         "(qLSTM 12 000, and 4 pairs in 16 as well, as RG-LRU), a short convolution in every mixer."
     )
-    reading = (
-        "Linear attention recalls more with a larger state, and softmax attention solves the "
-        "task at every size. With normalized attention, SSD and S6 some seeds learn the task and "
-        "others do not, which leaves their order open. The two gates of the qLSTM end within a "
-        "hundredth of each other."
-    )
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:

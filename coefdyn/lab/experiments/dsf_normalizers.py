@@ -48,7 +48,6 @@ class DsfNormalizers(Experiment):
         "tokens, d = 64, n = 4, a short convolution, one learning rate, 400 steps, 3 seeds. Live: "
         "exp alone, 200 steps. Standard: 8 pairs in 32 tokens, n = 8, 3000 steps, eight seeds."
     )
-    reading = "All three maps solved the task with all eight seeds, so it cannot order them."
 
     def plan(self, profile: str) -> Plan:
         paper, live = profile == "paper", profile == "live"

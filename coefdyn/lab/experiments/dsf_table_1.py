@@ -56,12 +56,6 @@ class DsfTable1(Experiment):
         "tasks."
     )
 
-    reading = (
-        "On the digits normalized attention is ahead of linear and of softmax attention, as in the "
-        "paper. S6 is ahead of it on ListOps, which nobody learned to compute, and behind it on "
-        "the digits. What was said of language is withdrawn."
-    )
-
     def plan(self, profile: str) -> Plan:
         cells = [(task, model) for task in _arena(profile) for model in MODELS]
         cells += [(LANGUAGE, model) for model in MODELS if model != "S6"]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coefdyn.lab.experiments import intervals, judgement
-from coefdyn.lab.experiments.claim import Ahead, Claim, Every, Test
+from coefdyn.lab.experiments.claim import Ahead, Claim
 from coefdyn.lab.experiments.headline_runs import GROUPS, SEEDS
 from coefdyn.lab.experiments.intervals import t_quantile
 from coefdyn.lab.experiments.result import Verdict
 
 __all__ = ["KINDS", "Headline"]
 
-KINDS = ("trained", "proved", "timed")
+#: "checked": compared with a peer's code on numbers, which is not a proof
+KINDS = ("trained", "proved", "checked", "timed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,11 +26,13 @@ class Headline:
         kind: of ``KINDS``.
         sentence: what is claimed.
         source: the figure, table or statement of the sources, or "ours".
-        limits: what else differs between the compared designs, and how far it reaches.
+        limits: what else differs between the compared designs, and how far it reaches; the sizes
+            of trained models are told by ``size``.
         axis: along which the task gets harder, and how; empty where there is none.
         group: of ``GROUPS``, whose runs judge a trained one.
         claim: test, threshold and control of a trained one.
-        shown_by: a proved or timed one's proof, test or bench.
+        shown_by: proof, test or bench of one that is not trained.
+        changed: of a test that was changed when its runs had been seen, why.
     """
 
     id: str
@@ -40,6 +44,21 @@ class Headline:
     group: str | None = None
     claim: Claim | None = None
     shown_by: str = ""
+    changed: str = ""
+
+    @property
+    def size(self) -> str:
+        """Layers, width and steps of the models that a trained claim compares."""
+        if self.claim is None or self.group is None:
+            return ""
+        plan = GROUPS[self.group]().plan()
+        those = plan.those_with(self.claim.test.compared)
+        told = [
+            _span("layer", [one.model.layers for one in those]),
+            f"of {_span('width', [one.model.width for one in those], before=True)},",
+            f"in at most {max((one.train or plan.train).steps for one in those)} steps",
+        ]
+        return f"Seen in {' '.join(told)}."
 
     @property
     def statistic(self) -> str:
@@ -47,7 +66,7 @@ class Headline:
         if self.claim is None or self.group is None:
             return ""
         plan, n, told = GROUPS[self.group]().plan(), len(SEEDS), []
-        for test in _parts(self.claim.test):
+        for test in judgement.parts(self.claim.test):
             tasks = {one.task.task_name for one in plan.those_with(test.compared)}
             measure = getattr(test, "measure", None)
             counted = tasks <= judgement.SOLVED_OR_NOT and (measure is None or measure.counted)
@@ -84,11 +103,11 @@ class Headline:
             told += [f"  numbers: {verdict.numbers}"] if verdict.numbers else []
         told += [f"  axis: {self.axis}"] if self.axis else []
         told += [f"  shown by: {self.shown_by}"] if self.shown_by else []
-        return [*told, f"  limits: {self.limits}"]
+        told += [f"  changed after the first run: {self.changed}"] if self.changed else []
+        return [*told, f"  limits: {' '.join(filter(None, (self.limits, self.size)))}"]
 
 
-def _parts(test: Test) -> list[Test]:
-    """The comparisons that a test joins."""
-    if isinstance(test, Every):
-        return [part for one in test.tests for part in _parts(one)]
-    return [test]
+def _span(word: str, numbers: Sequence[int], before: bool = False) -> str:
+    """Numbers with their word: "2 layers", "1 or 2 layers", and with ``before`` "width 64"."""
+    told = " or ".join(map(str, sorted(set(numbers))))
+    return f"{word} {told}" if before else f"{told} {word}{'s' * (told != '1')}"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from coefdyn.lab.experiments import dsf_mqar, get_experiment
+from coefdyn.lab.experiments import dsf_mqar, get_experiment, own_designs
 from coefdyn.lab.experiments.plan import (
     STANDARD,
     STANDARD_RATES,
@@ -235,6 +235,25 @@ def _spectra() -> Group:
     return Group(name="spectra", variants=(*variants, bare), train=standard_training(3000))
 
 
+def _designs() -> Group:
+    """The designs of the chapter on a mixer of one's own, beside the row that they change."""
+    task = OverwriteConfig.quick().with_changes(
+        {"vocab_size": 16, "pairs": 2, "writes": 3, "seq_len": 14}
+    )
+    variants = [
+        Variant(
+            facets={"task": "2 keys told 3 times", "design": design},
+            task=task,
+            model=quick_model(
+                {"n_heads": 4, "short_convolution": 4}, mixer=design, width=32, mlp=64
+            ),
+        )
+        for design in ("GatedDeltaNet", *own_designs.__all__)
+    ]
+    train = standard_training(800, evaluate_every=40)
+    return Group(name="designs", variants=tuple(variants), train=train)
+
+
 #: the groups in order of value for their hours; where time is short the last are cut
 GROUPS: dict[str, Callable[[], Group]] = {
     "parity": _parity,
@@ -248,4 +267,5 @@ GROUPS: dict[str, Callable[[], Group]] = {
     "growth": _growth,
     "spectra": _spectra,
     "zeros": _zeros,
+    "designs": _designs,
 }

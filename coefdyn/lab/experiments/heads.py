@@ -67,12 +67,6 @@ class Heads(Experiment):
         "64 pairs in 512 tokens, d = 128, four times the channels."
     )
 
-    reading = (
-        "Eight heads of four key channels solve the task, as one head of 32 does with eight times "
-        "their state, and recall more than one head of four. So recall followed the key channels "
-        "of all heads together, and not the state."
-    )
-
     def plan(self, profile: str) -> Plan:
         paper = profile == "paper"
         cells = [(LINEAR, *cell) for cell in GRID] + [(SOFTMAX, *cell) for cell in CONTROLS]

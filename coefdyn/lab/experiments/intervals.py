@@ -182,12 +182,17 @@ def smallest_lead(n: int, by: float = 0.0) -> float:
     return next(leads, math.inf)
 
 
-def wrong_by_chance(decided: int, coverage: float = JUDGED_CONFIDENCE) -> float:
-    """Decided claims that are wrong by chance at most, on average: decided (1 - coverage) / 2.
+def wrong_by_chance(chances: Sequence[int], coverage: float = JUDGED_CONFIDENCE) -> float:
+    """Decided claims that are wrong by chance at most, on average: (1 - coverage) / 2 a chance.
 
-    Reached where every true value lies at its threshold; an interval errs on either side alike.
+    An interval errs on either side alike. A claim that is held wrongly needs one part that is
+    wrong, whatever the others are: one chance. A claim of m parts is not held as soon as one of
+    them is not: m chances. The bound is reached where every true value lies at its threshold.
+
+    Args:
+        chances: of every decided claim, 1 where it is held and m where it is not held.
     """
-    return decided * (1 - coverage) / 2
+    return sum(chances) * (1 - coverage) / 2
 
 
 def _check_count(k: int, n: int) -> None:

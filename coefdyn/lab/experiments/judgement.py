@@ -24,11 +24,13 @@ from coefdyn.lab.experiments.measure import accuracy
 from coefdyn.lab.experiments.plan import Variant
 from coefdyn.lab.experiments.result import Outcome, Result
 
-__all__ = ["NOT_BRACKETED", "NO_ROOM", "Effect", "Judged", "effects", "judge"]
+__all__ = ["CONTROL", "NOT_BRACKETED", "NO_ROOM", "Effect", "Judged", "effects", "judge", "parts"]
 
 #: further reasons why there is no test
 NOT_BRACKETED, NO_ROOM = "rate not bracketed", "the asked lead exceeds the room left"
 NONE_SOLVED = "no seed solved the task"
+#: before the numbers of a control that decides
+CONTROL = "control: "
 #: tasks whose accuracy over the seeds is near a guess or near one, so that a mean says little
 SOLVED_OR_NOT = frozenset(
     {
@@ -80,14 +82,29 @@ class Effect:
         outcomes: the compared ones, in the order of the test.
         counts: per outcome k of n seeds, where its task is solved or not; None elsewhere.
         found: the difference, the share or the mean that is compared with the threshold.
-        beyond: its distance from the threshold; above 0 is the claimed side.
+        threshold: what it is compared with.
+        below: whether the claimed side is that below the threshold.
     """
 
     test: Test
     outcomes: tuple[Outcome, ...]
     counts: tuple[tuple[int, int], ...] | None
     found: Interval
-    beyond: Interval
+    threshold: float
+    below: bool
+
+    @property
+    def beyond(self) -> Interval:
+        """Distance from the threshold; above 0 is the claimed side."""
+        mean, low, high = (
+            x - self.threshold for x in (self.found.mean, self.found.low, self.found.high)
+        )
+        return Interval(-mean, -high, -low) if self.below else Interval(mean, low, high)
+
+    @property
+    def claimed(self) -> str:
+        """The side of the threshold that is claimed, in words."""
+        return f"{'below' if self.below else 'above'} {self.threshold:g} is claimed"
 
     @property
     def status(self) -> str:
@@ -102,17 +119,17 @@ def effects(test: Test, judged: Judged) -> Iterator[Effect]:
         test: of a headline claim.
         judged: the runs of its group.
     """
-    for part in _parts(test):
+    for part in parts(test):
         found = [judged.one(**facets) for facets in part.compared]
         outcomes = [one for one in found if one is not None and len(one.records) >= judged.fewest]
         if len(outcomes) == len(found):
             yield _effect(part, tuple(outcomes), judged)
 
 
-def _parts(test: Test) -> list[Test]:
+def parts(test: Test) -> list[Test]:
     """The comparisons that a test joins."""
     if isinstance(test, Every):
-        return [part for one in test.tests for part in _parts(one)]
+        return [part for one in test.tests for part in parts(one)]
     return [test]
 
 
@@ -120,7 +137,7 @@ def _effect(test: Test, outcomes: tuple[Outcome, ...], judged: Judged) -> Effect
     counts = _counts(test, outcomes)
     turned = getattr(test, "less", getattr(test, "never", False))
     if isinstance(test, Ahead):
-        threshold = -test.by if test.less else test.by
+        threshold = 0.0 - test.by if test.less else test.by
         if counts is not None:
             found = intervals.share_difference(*counts[0], *counts[1])
         else:
@@ -134,7 +151,7 @@ def _effect(test: Test, outcomes: tuple[Outcome, ...], judged: Judged) -> Effect
         assert isinstance(test, Reaches), "a test of a headline claim"
         threshold = test.bound
         found = judged.interval(test.measure.values(outcomes[0]))
-    return Effect(test, outcomes, counts, found, _beyond(found, threshold, turned))
+    return Effect(test, outcomes, counts, found, threshold, turned)
 
 
 def _counts(test: Test, outcomes: Sequence[Outcome]) -> tuple[tuple[int, int], ...] | None:
@@ -153,11 +170,6 @@ def _counts(test: Test, outcomes: Sequence[Outcome]) -> tuple[tuple[int, int], .
     return tuple((intervals.solved(one, level), len(one)) for one in values)
 
 
-def _beyond(interval: Interval, threshold: float, turned: bool) -> Interval:
-    mean, low, high = (x - threshold for x in (interval.mean, interval.low, interval.high))
-    return Interval(-mean, -high, -low) if turned else Interval(mean, low, high)
-
-
 def judge(claim: Claim, judged: Judged) -> tuple[str, str]:
     """The status of a claim, and the numbers or the reason in words."""
     status, told = _joined(claim.test, judged)
@@ -165,12 +177,12 @@ def judge(claim: Claim, judged: Judged) -> tuple[str, str]:
         return status, told
     check, words = _joined(claim.control, judged)
     both = rule.controlled(status, check)
-    return both, told if both == status else f"control: {words}"
+    return both, told if both == status else CONTROL + words
 
 
 def _joined(test: Test, judged: Judged) -> tuple[str, str]:
     """The status of all that a test joins; its reason where there is no test, else the numbers."""
-    found = [_judged(one, judged) for one in _parts(test)]
+    found = [_judged(one, judged) for one in parts(test)]
     status = rule.every([one for one, *_ in found])
     why = next((reason for *_, reason in found if reason), "")
     if status == rule.NO_TEST and why:

@@ -15,7 +15,7 @@ from coefdyn.lab.experiments.plan import Plan
 from coefdyn.lab.experiments.result import Verdict
 from coefdyn.lab.places import data_folder
 
-__all__ = ["judged_by", "planned", "registered", "shares", "verdicts"]
+__all__ = ["judged_by", "planned", "verdicts"]
 
 
 @cache
@@ -39,16 +39,6 @@ def judged_by() -> str:
 def verdicts(experiment: str) -> list[Verdict]:
     """The kept verdicts on an experiment's claims; empty for one that has none."""
     return [Verdict(**one) for one in _of(experiment).get("claims", ())]
-
-
-def registered(experiment: str) -> str:
-    """Commit in which an experiment's claims were registered, and what changed later, in words."""
-    return str(_of(experiment).get("registered", ""))
-
-
-def shares(experiment: str) -> list[list[str]]:
-    """Claims on shares of coefficients: sentence, verdict by raw and by divided counts."""
-    return list(_of(experiment).get("shares", ()))
 
 
 def planned(plan: Plan, experiment: str) -> Plan:

@@ -151,10 +151,6 @@ class Principle1(Experiment):
         "the identity readout run chunk by chunk. The paper times FlashAttention-2 and SSD. "
         "Standard: up to 16384 tokens, seven repeats of four draws."
     )
-    reading = (
-        "Softmax attention took quadratic time, as a whole matrix and in a fused kernel, and a "
-        "scalar decay computed in chunks took linear time."
-    )
 
     def plan(self, profile: str) -> TimingPlan:
         longest = {"live": 2048, "quick": 4096, STANDARD: 16384, "paper": 65536}[profile]

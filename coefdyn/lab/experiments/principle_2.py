@@ -155,13 +155,6 @@ class Principle2(Experiment):
         "most 3000, 4000 and 1000 steps, and the identity with eta = 1 and with a floored row "
         "sum."
     )
-    reading = (
-        "The zero set orders the raw coefficients near zero on all three tasks: next to none under "
-        "the identity, more under exp and softplus, most under ReLU. The row sum makes zeros of "
-        "its own, most of all under exp, which after division has more of them than ReLU on "
-        "recall. Accuracy follows neither count: ReLU is behind exp on copying and on recall, and "
-        "most of what the identity loses on memorization and copying it loses to its row sum."
-    )
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:

@@ -59,13 +59,6 @@ class Principle21(Experiment):
         "exp and the identity as pointwise readouts are the two lines. Quick and live as in "
         "principle-2."
     )
-    reading = (
-        "Feature maps were less accurate than exp, on copying and on recall. After division by eta "
-        "they set fewer coefficients near zero, too; of the raw ones, which the lemma is about, "
-        "psi = ReLU sets more than exp does on copying, and the other maps few. That the zeros "
-        "are the cause is open: the identity with eta = 1 sets next to none and is about as "
-        "accurate as the maps are."
-    )
 
     borrows_from = "principle-2"  # the two lines are Figure 2's models
 

@@ -34,11 +34,6 @@ class Principle22(Experiment):
         "number of abs(alpha) <= 1e-6 at each time index over 64 test sequences, raw coefficients. "
         "The bound holds for linearly independent states; repeated tokens give more zeros for free."
     )
-    reading = (
-        "Up to 61 coefficients of one row fell below 1e-6, where n - 1 is 7. The theorem "
-        "counts exact zeros, and these are not exact, so it stands; a limit for very small "
-        "coefficients is what it does not give."
-    )
     stored_as = "principle-2.1"
 
     def plan(self, profile: str) -> Plan:

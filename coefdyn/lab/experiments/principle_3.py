@@ -66,13 +66,6 @@ class Principle3(Experiment):
         "embedding, 600 steps. Standard: the quick task and model, up to 6000 steps, "
         "also one layer and a short convolution."
     )
-    reading = (
-        "A decay gives exp the positions that the task needs, and so does a short convolution with "
-        "A = I; with a decay softplus gets from 0.63 to 0.88, and ReLU gains little. But "
-        "two layers with A = I find part of the order alone: exp and softplus are well above "
-        "chance and ReLU nearly solves the task. And not every readout solves it with positions, "
-        "in 6000 steps."
-    )
 
     def plan(self, profile: str) -> Plan:
         if profile == "paper":

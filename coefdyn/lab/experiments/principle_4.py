@@ -103,15 +103,6 @@ class Principle4(Experiment):
         " the scaled Householder (Gated DeltaNet with negative eigenvalues), which contains the "
         "scalar and the Householder; at most 3000 steps."
     )
-    reading = (
-        "That more transformations give more accuracy did not show on any of the four tasks. How a "
-        "structure gets its parameters does matter on copying and recall, where a reflection of "
-        "full strength at every step fails. Parity of 40 bits is learned with every structure, "
-        "because 40 bits can be counted; on texts four times as long the designs whose steps "
-        "reflect stay right at 85 to 99 bits in 100 and the others guess. No design gets beyond "
-        "the sign of a product of S3. Copying is solved with every structure, with A = I after "
-        "the most steps, and on recall no design is ahead of A = I."
-    )
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:

@@ -63,11 +63,6 @@ class Principle5(Experiment):
         "and 1/sqrt(n), 200 steps. Standard: exp alone, b = c/sqrt(n) with c in {0.1, 0.3, 1} "
         "and b = 1, 16 and 64 channels per head, up to 2000 steps, 8 seeds: level and spread."
     )
-    reading = (
-        "Under exp, b = 1/sqrt(n) solved recall with all eight seeds, and b = 1 with some of "
-        "them, at both widths: the scaling helps in level and in spread. Smaller b solved the "
-        "task too, so that side of the scaling was not tested."
-    )
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:

@@ -65,12 +65,6 @@ class Principle6(Experiment):
         "positions, 12 000 steps of 8 sequences at the learning rate that runs of 3000 chose, and, "
         "for 3000 steps, exp with eta = 1, A = I and A = 0.95 I."
     )
-    reading = (
-        "Under A = 1.05 I, exp with eta = 1 or eta_i = 1.05^i overflowed in the first step, "
-        "with every seed; with the row sum it never did. Which of the normalizers that keep "
-        "training alive is better stays open: with each of them some seeds solve the task and "
-        "others stop at 0.55 to 0.85."
-    )
 
     def plan(self, profile: str) -> Plan:
         if profile == STANDARD:

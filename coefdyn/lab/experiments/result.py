@@ -92,7 +92,6 @@ class Verdict:
         test: the comparison and its threshold, where the claim is registered.
         control: the control and what it found, or why there is none.
         reason: of a claim of the ledger without a test, why there is none.
-        against: whether the claim is the opposite of what the experiment is about.
     """
 
     claim: str
@@ -102,7 +101,6 @@ class Verdict:
     test: str = ""
     control: str = ""
     reason: str = ""
-    against: bool = False
 
 
 @dataclass(frozen=True)

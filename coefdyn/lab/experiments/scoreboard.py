@@ -123,17 +123,6 @@ class Scoreboard(Experiment):
         "The forecasts were committed before the first run. Quick: 20 steps of each cell, a smoke "
         "test. Live: softmax and linear attention on recall, 200 steps. Paper: 10 000 steps."
     )
-    reading = (
-        "As forecasts the principles were as good as always saying learns: 38 of 63 came true, "
-        "and always saying learns gets 37. They gave up rows on forget, "
-        "position, parity and overwrite that learn them, because two layers find another way on "
-        "short texts, and they trusted decays that read the token with a long memory, where rows "
-        "that do not fade keep the value and Mamba-2 learns nothing within the budget. With a "
-        "quarter of the noise it learns, but LRU, whose decay reads nothing, learns sooner and "
-        "with every seed. Erasing by key pays on overwritten keys. On S3 all ten rows fail, as "
-        "foreseen, and DeltaProduct, whose steps can be rotations, solves it with one seed of "
-        "twelve."
-    )
 
     def plan(self, profile: str) -> Plan:
         cells = [(task, row) for task in tasks_of() for row in ROWS]

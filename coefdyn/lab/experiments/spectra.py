@@ -236,13 +236,6 @@ class Spectra(Experiment):
         "rates and training batches are not in its text. Live: two models on the digits. Standard: "
         "the quick models and tasks with 3000 steps, three learning rates and four seeds."
     )
-    reading = (
-        "On recall softmax attention gets eigenvalues below 0.1, as the paper says of tasks that "
-        "select, and the time-invariant models, which cannot select, are behind Mamba-2 and "
-        "softmax attention. That a long memory needs eigenvalues about 1 did not show of "
-        "attention, which the paper exempts: softmax and linear attention read digits as well as "
-        "S4D does, with few of them. What was said of language is withdrawn."
-    )
 
     def plan(self, profile: str) -> Plan:
         cells = [(task, model) for task in tasks_of(profile) for model in MODELS]

@@ -78,13 +78,6 @@ class SpectraMods(Experiment):
         "models of spectra on MQAR and language under one condition, since there Mamba-2 alone has "
         "a convolution: attention with it, Mamba-2 without. Live: two of the runs."
     )
-    reading = (
-        "A convolution decides whether one layer learns to recall; softmax attention then gets "
-        "eigenvalues below 0.1, and Mamba-2 keeps all of its own about 1. On ListOps a gate moves "
-        "eigenvalues as the paper says, by a few in a hundred. Given the same convolution all "
-        "three attentions recall better than the time-invariant models, linear attention too, "
-        "which the paper names as an exception. What was said of language is withdrawn."
-    )
 
     def plan(self, profile: str) -> Plan:
         options = VARIANTS | (SAME if profile in (STANDARD, "paper") else {})

@@ -6,19 +6,20 @@ there before training says nothing about what the task needs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import pairwise
 
 from coefdyn.analysis.spectra import EDGES
 from coefdyn.lab.experiments.measure import Measure
 from coefdyn.lab.experiments.result import Outcome
 
-__all__ = ["ABOVE_ONE", "FEW", "NEAR_ONE", "NEAR_ZERO", "seed_masses", "share"]
+__all__ = ["ABOVE_ONE", "NEAR_ONE", "NEAR_ZERO", "gain", "seed_masses", "share"]
 
 #: ranges of the modulus, fixed before anything was run
 NEAR_ZERO, NEAR_ONE, ABOVE_ONE = (0.0, 0.1), (0.95, 1.05), (1.05, float("inf"))
-#: a share of the eigenvalues that counts as a peak
-FEW = 0.05
 WORDS = {NEAR_ZERO: "below 0.1", NEAR_ONE: "about 1", ABOVE_ONE: "above 1.05"}
+#: the network as it was drawn, and after training
+WHEN = ("initial", "trained")
 Span = tuple[float, float]
 
 
@@ -37,16 +38,31 @@ def seed_masses(outcome: Outcome, span: Span, when: str = "trained") -> list[lis
     ]
 
 
+LAYERS: dict[str, Callable[[list[float]], float]] = {
+    "first": lambda layers: layers[0],
+    "last": lambda layers: layers[-1],
+    "fullest": max,
+    "mean": lambda layers: sum(layers) / len(layers),
+}
+
+
 def share(span: Span, layer: str = "mean", when: str = "trained") -> Measure:
     """The share of moduli in a range as a measure: in the first layer, the fullest, or the mean."""
-    of = {
-        "first": lambda layers: layers[0],
-        "last": lambda layers: layers[-1],
-        "fullest": max,
-        "mean": lambda layers: sum(layers) / len(layers),
-    }[layer]
-    where = "mean over layers" if layer == "mean" else f"{layer} layer"
     return Measure(
-        f"share {WORDS[span]} ({where}, {when})",
-        lambda outcome: [of(layers) for layers in seed_masses(outcome, span, when)],
+        f"share {WORDS[span]} ({_where(layer)}, {when})",
+        lambda outcome: [LAYERS[layer](layers) for layers in seed_masses(outcome, span, when)],
     )
+
+
+def gain(span: Span, layer: str = "mean") -> Measure:
+    """What training adds to the share of moduli in a range, seed by seed."""
+
+    def values(outcome: Outcome) -> list[float]:
+        before, after = (share(span, layer, when).values(outcome) for when in WHEN)
+        return [trained - drawn for drawn, trained in zip(before, after, strict=True)]
+
+    return Measure(f"share {WORDS[span]} ({_where(layer)}), trained less untrained", values)
+
+
+def _where(layer: str) -> str:
+    return "mean over layers" if layer == "mean" else f"{layer} layer"

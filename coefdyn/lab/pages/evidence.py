@@ -1,40 +1,40 @@
-"""The evidence page, and an experiment's part in a chapter, generated from the result files."""
+"""The evidence page, and an experiment's part in a chapter, generated from the result files.
+
+A chapter shows the figure and the numbers of its runs; what is judged are the headline claims
+(``coefdyn.lab.pages.headlines``).
+"""
 
 from __future__ import annotations
 
 import json
+import math
+import statistics
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab.experiments.plan import STANDARD
-from coefdyn.lab.pages.decision import (
-    caption_markdown,
-    claims_markdown,
-    decision_markdown,
-    load_results,
-    registered_words,
-    show,
-    show_decision,
-)
-from coefdyn.lab.pages.markdown import table
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, intervals, ledger, rule
+from coefdyn.lab.experiments.base import Experiment, judged_by_accuracy
+from coefdyn.lab.experiments.plan import STANDARD, Plan
+from coefdyn.lab.experiments.result import Outcome, Result
+from coefdyn.lab.pages.markdown import plain, table
 from coefdyn.lab.scripts.repeat import DIFFERS, EQUAL, WITHIN, repeats_file
 
 __all__ = [
     "OTHER_FIGURES",
     "caption_markdown",
-    "claims_markdown",
-    "decision_markdown",
+    "ledger_markdown",
     "load_results",
     "others_markdown",
-    "registered_words",
     "repeats_markdown",
     "runtimes_markdown",
     "show",
-    "show_decision",
+    "show_kept",
 ]
 
+#: the profiles whose results are kept
+KEPT = (STANDARD, "paper")
 #: measurements of the sources that no experiment covers: place, subject, and reason
 OTHER_FIGURES = (
     (
@@ -61,6 +61,116 @@ OTHER_FIGURES = (
         "no figure of ours: spectra keeps one histogram per layer",
     ),
 )
+
+
+def load_results(name: str, out: Path | str | None = None) -> dict[str, Result]:
+    """Load the kept results of an experiment: profile -> result, empty where nothing has been run.
+
+    Args:
+        name: its id, such as "principle-6".
+        out: folder of the result files; None for ``data/results``.
+
+    Raises:
+        ValueError: for an unknown id, naming the nearest one.
+    """
+    experiment = get_experiment(name)
+    kept = [profile for profile in KEPT if profile in experiment.profiles]
+    return {profile: experiment.load(profile, out=out) for profile in kept}
+
+
+def caption_markdown(result: Result) -> str:
+    """Source of a figure's numbers, in one line of small print."""
+    return f"*{plain(result.caption())}*"
+
+
+def show(experiment: Experiment, result: Result) -> None:
+    """Display figure and caption in a notebook; the caption alone while no point is finished."""
+    from IPython.display import Markdown, display
+
+    trained = isinstance(result.plan, Plan)
+    finished = bool(result.outcomes() if trained else result.records)
+    figures = [experiment.figure(result)] if finished else []
+    display(*figures, Markdown(caption_markdown(result)))  # type: ignore[no-untyped-call]
+
+
+def show_kept(experiment: Experiment, results: Mapping[str, Result]) -> None:
+    """Display an experiment's kept runs in a notebook: the figures, and the numbers folded.
+
+    Args:
+        experiment: whose runs.
+        results: profile name -> its result, that of the standard profile among them.
+    """
+    from IPython.display import Markdown, display
+
+    if not results[STANDARD].records:
+        command = f"python -m coefdyn.lab run {experiment.stored_as or experiment.id}"
+        display(Markdown(f"Not yet run at the standard size: `{command} --profile standard`."))  # type: ignore[no-untyped-call]
+    for result in results.values():
+        if result.records:
+            show(experiment, result)
+    numbers = _numbers_markdown(experiment, results[STANDARD])
+    if numbers:
+        title = ":::{dropdown} Accuracy, and how soon it reaches 0.9, by variant"
+        display(Markdown(f"{title}\n{numbers}\n:::"))  # type: ignore[no-untyped-call]
+
+
+def _numbers_markdown(experiment: Experiment, result: Result) -> str:
+    """Table per variant of the standard size: accuracy, seeds that reach 0.9, and median steps.
+
+    Where coefficients near zero were counted, their shares stand beside: raw, which the lemmas are
+    about, and divided by eta, as the sources count them. A seed that never gets to 0.9 counts as
+    later than all that do. Empty where nothing has been run, where no task is judged by accuracy,
+    and where another experiment's page has these models.
+    """
+    if experiment.stored_as or not isinstance(result.plan, Plan):
+        return ""
+    judged = [o for o in result.outcomes() if judged_by_accuracy(o.variant.task)]
+    if not judged:
+        return ""
+    forms = {"raw": "near zero, raw", "normalized": "near zero, divided"}
+    counted = all("near_zero_fraction" in one.records[0]["diagnostics"].get("raw", ())
+                  for one in judged)  # fmt: skip
+    rows = []
+    for one in judged:
+        shares = [one.diagnostic("near_zero_fraction", form) for form in forms] if counted else []
+        rows.append([*_reached(one), *(f"{statistics.fmean(values):.3f}" for values in shares)])
+    heads = [
+        "variant",
+        f"accuracy and its {100 * intervals.CONFIDENCE:.0f} % interval",
+        "seeds that reach 0.9",
+        "median steps to 0.9",
+        *(forms.values() if counted else ()),
+    ]
+    words = (
+        "The accuracy is that of the test sequences after training; when 0.9 is reached, the "
+        "validation sequences tell. A seed that never gets there counts as later than all that do."
+    )
+    return f"{words}\n\n{table(heads, rows)}"
+
+
+def _reached(outcome: Outcome) -> list[str]:
+    """Name, accuracy, and how many seeds of a variant reach 0.9, how soon."""
+    steps = [math.inf if step is None else step for step in outcome.steps_to()]
+    reached, middle = sum(map(math.isfinite, steps)), statistics.median(steps)
+    late = "half or more never reach it" if reached else "never"
+    values = outcome.values()
+    interval = intervals.t_interval(values)
+    return [
+        plain(outcome.variant.name),
+        str(interval) if len(values) >= rule.MIN_SEEDS else f"{interval.mean:.3f}",
+        f"{reached} of {len(steps)}",
+        f"{middle:g}" if math.isfinite(middle) else late,
+    ]
+
+
+def ledger_markdown() -> str:
+    """The ledger as one table: experiment and claim, and what the first rule said of it."""
+    rows = [
+        [f"`{one.id}`", plain(one.claim), one.status]
+        for name in EXPERIMENTS
+        for one in ledger.verdicts(name)
+    ]
+    return table(["id", "claim", "by the first rule, which is withdrawn"], rows)
 
 
 def others_markdown() -> str:

@@ -10,8 +10,8 @@ from coefdyn.lab.experiments import intervals, rule
 from coefdyn.lab.experiments.claim import Ahead, Diverges, Reaches
 from coefdyn.lab.experiments.headline import Group, as_judged, verdict_of
 from coefdyn.lab.experiments.headline_claim import Headline
-from coefdyn.lab.experiments.headline_claims import HEADLINES, SMALL
-from coefdyn.lab.experiments.judgement import Effect, Judged, effects
+from coefdyn.lab.experiments.headline_claims import HEADLINES
+from coefdyn.lab.experiments.judgement import CONTROL, Effect, Judged, effects, judge, parts
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome
 from coefdyn.lab.pages.scoreboard import curves_svg
@@ -33,6 +33,7 @@ CHAPTERS = {
     "spectra": "second_view/spectra",
     "convolution": "second_view/spectra",
     "text": "second_view/dynamical_systems",
+    "design": "design/your_own",
     "time": "principles/principle_1",
     "limit": "principles/principle_2_2",
     "rows": "architectures/table1",
@@ -49,25 +50,25 @@ WORDS = {
     "positions": {"nothing": "A = I"},
     "zeros": {"relu": "ReLU"},
 }
-#: width and height of a line of the picture, in pixels
-WIDTH, HEIGHT = 180, 14
+#: width of the picture, and height of a comparison in it, with the numbers of its axis, in pixels
+WIDTH, HEIGHT = 180, 26
 COLORS = {rule.HELD: "#0E96A8", rule.NOT_HELD: "#C2562F"}
 
 
 def _words(effect: Effect, judged: Judged) -> str:
-    """What is compared, k of n or the values, and the interval."""
+    """What is compared, k of n or the values, the interval, and the threshold."""
     test, names = effect.test, [_spoken(one, judged) for one in effect.outcomes]
     if isinstance(test, Ahead):
         told = test.measure.name
         if effect.counts is not None:
             told = " and ".join(f"{k} of {n}" for k, n in effect.counts)
-        return f"{' against '.join(names)}: {told}; difference {effect.found}"
+        return f"{' against '.join(names)}: {told}; difference {effect.found}; {effect.claimed}"
     if effect.counts is not None:
         k, n = effect.counts[0]
         what = "diverge" if isinstance(test, Diverges) else f"above {getattr(test, 'bound', 0):g}"
-        return f"{names[0]}: {k} of {n} {what}"
+        return f"{names[0]}: {k} of {n} {what}; a share {effect.claimed}"
     assert isinstance(test, Reaches), "a test of a headline claim"
-    return f"{names[0]}: {test.measure.name} {effect.found}"
+    return f"{names[0]}: {test.measure.name} {effect.found}; {effect.claimed}"
 
 
 def _spoken(outcome: Outcome, judged: Judged) -> str:
@@ -114,14 +115,20 @@ def headline_counts(out: Path | str | None = None) -> str:
         out: folder of the result files; None for ``data/results``.
     """
     told = [_status(one, out) for one in HEADLINES]
-    decided = sum(one in (rule.HELD, rule.NOT_HELD) for one in told)
+    chances = [
+        len(parts(one.claim.test)) if status == rule.NOT_HELD else 1
+        for one, status in zip(HEADLINES, told, strict=True)
+        if one.claim is not None and status in (rule.HELD, rule.NOT_HELD)
+    ]
     kinds = [one for one in dict.fromkeys(told) if one not in rule.STATUSES]
     shown = [*rule.STATUSES[:4], *kinds, rule.NOT_RUN]
     words = ", ".join(f"{told.count(one)} {one}" for one in shown if one in told)
     chance = "None is decided yet."
-    if decided:
-        wrong = intervals.wrong_by_chance(decided)
-        chance = f"Of the {decided} decided at most {wrong:.2g} are wrong by chance on average."
+    if chances:
+        wrong = intervals.wrong_by_chance(chances)
+        chance = (
+            f"Of the {len(chances)} decided at most {wrong:.2g} are wrong by chance on average."
+        )
     return f"Of {len(told)} headline claims: {words}. {chance}"
 
 
@@ -134,21 +141,25 @@ def _status(one: Headline, out: Path | str | None) -> str:
 def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, linked: bool) -> str:
     status = _status(one, out)
     told: list[Effect] = []
-    numbers = curves = ""
+    numbers = curves = control = ""
     if one.claim is not None and one.group is not None:
         judged = loaded[one.group]
+        said = judge(one.claim, judged)[1]
+        failed = said.removeprefix(CONTROL) if said.startswith(CONTROL) else ""
+        control = "; ".join(filter(None, (one.claim.why, failed)))
         told = list(effects(one.claim.test, judged))
         numbers = "".join(f"<li>{html.escape(_words(x, judged))}</li>" for x in told)
         outcomes = [judged.one(**facets) for facets in _different(one.claim.test.compared)]
         curves = "".join(_figure(x, judged) for x in outcomes if x is not None)
-    parts = {
+    about = {
         "source": one.source,
-        "control": "" if one.claim is None else one.claim.why,
+        "control": control,
         "axis": one.axis,
         "shown by": one.shown_by,
-        "limits": one.limits.removesuffix(f" {SMALL}."),  # the page says that once
+        "changed after its first run": one.changed,
+        "limits": " ".join(filter(None, (one.limits, one.size))),
     }
-    more = "".join(f"<p>{name}: {html.escape(x)}</p>" for name, x in parts.items() if x)
+    more = "".join(f"<p>{name}: {html.escape(x)}</p>" for name, x in about.items() if x)
     link = f'<a href="{_chapter(one)}.html">its chapter</a> · ' if linked else ""
     return (
         f'<details data-status="{status}"><summary><b>{html.escape(status)}</b>'
@@ -178,24 +189,35 @@ def _figure(outcome: Outcome, judged: Judged) -> str:
 
 
 def _picture(told: Sequence[Effect]) -> str:
-    """A bar per comparison, each on a scale of its own with the threshold in the middle."""
+    """A bar per comparison over an axis of its own, with the threshold in the middle.
+
+    The axis has its numbers at both ends and at the threshold. It runs to the claimed side.
+    """
     if not told:
         return f'<svg width="{WIDTH}" height="{HEIGHT}" role="presentation"></svg>'
-    height, half, parts = HEIGHT * len(told), WIDTH / 2, []
+    height, half, drawn = HEIGHT * len(told), WIDTH / 2, []
     for row, one in enumerate(told):
         ends = [x for x in (one.beyond.low, one.beyond.high) if abs(x) < float("inf")]
-        scale = 0.94 * half / max((abs(x) for x in ends), default=1.0) if any(ends) else 0.0
-        low, mean, high = (half + scale * x for x in
+        reach = max((abs(x) for x in ends), default=0.0) / 0.94 or 1.0
+        low, mean, high = (half * (1 + x / reach) for x in
                            (one.beyond.low, one.beyond.mean, one.beyond.high))  # fmt: skip
-        y, color = HEIGHT * (row + 0.5), COLORS.get(one.status, "#8B95A3")
-        parts.append(
+        y, color = HEIGHT * row + 8, COLORS.get(one.status, "#8B95A3")
+        left, right = (one.threshold + side * reach * (-1) ** one.below for side in (-1, 1))
+        ticks = ((0, "start", left), (half, "middle", one.threshold), (WIDTH, "end", right))
+        drawn.append(
             f'<path d="M{low:.1f} {y:.1f}H{high:.1f}" stroke="{color}" stroke-width="4"/>'
             f'<circle cx="{mean:.1f}" cy="{y:.1f}" r="4" fill="{color}"/>'
         )
+        drawn += [
+            f'<text x="{x:g}" y="{y + 14}" text-anchor="{anchor}" font-size="9" '
+            f'fill="currentColor">{value:.2g}</text>'
+            for x, anchor, value in ticks
+        ]
     held = sum(one.status == rule.HELD for one in told)
     label = f"{held} of {len(told)} comparisons lie on the claimed side of their threshold"
+    lines = "".join(f"M{half} {HEIGHT * row}v14" for row in range(len(told)))
     return (
         f'<svg role="img" aria-label="{label}" width="{WIDTH}" height="{height}" '
-        f'viewBox="0 0 {WIDTH} {height}"><path d="M{half} 0V{height}" stroke="currentColor" '
-        f'stroke-dasharray="2"/>{"".join(parts)}</svg>'
+        f'viewBox="0 0 {WIDTH} {height}"><path d="{lines}" stroke="currentColor" '
+        f'stroke-dasharray="2"/>{"".join(drawn)}</svg>'
     )

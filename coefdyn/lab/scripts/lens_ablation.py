@@ -34,7 +34,7 @@ from coefdyn.lab.scripts.lens_models import (
 )
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import replaced, torch_operations, trace
-from coefdyn.lens.replace import Changes
+from coefdyn.lens.change.replace import Changes
 
 __all__ = ["ablations", "cases", "kept_or_trained", "main", "switches", "write", "write_switches"]
 

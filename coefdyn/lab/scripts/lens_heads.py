@@ -29,7 +29,7 @@ from coefdyn.lab.places import data_folder
 from coefdyn.lab.scripts.lens_plan import TrialConfig, split_texts
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import SCORES, Trace, head_scores, induction, keep_heads, trace
-from coefdyn.lens.effects import effects, token_losses
+from coefdyn.lens.change.effects import effects, token_losses
 from coefdyn.shapes import Float, Int, Tensor
 
 __all__ = [

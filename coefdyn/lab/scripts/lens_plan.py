@@ -24,11 +24,11 @@ import torch
 from torch import nn
 
 from coefdyn.lens.adapters.base import Refused
-from coefdyn.lens.cache_plan import CachePlan
-from coefdyn.lens.changes import window
-from coefdyn.lens.effects import logits_of
-from coefdyn.lens.plan import plan
-from coefdyn.lens.replace import replaced
+from coefdyn.lens.cache.cache_plan import CachePlan
+from coefdyn.lens.cache.plan import plan
+from coefdyn.lens.change.changes import window
+from coefdyn.lens.change.effects import logits_of
+from coefdyn.lens.change.replace import replaced
 from coefdyn.options import check_count
 from coefdyn.progress import Progress
 from coefdyn.shapes import Int, Tensor

@@ -7,13 +7,19 @@
 
 from __future__ import annotations
 
+from coefdyn.versions import check_transformers
+
 try:
     import transformers  # noqa: F401
+
+    check_transformers("coefdyn.models.hugging_face")
 except ModuleNotFoundError as missing:
     raise ImportError(
         "coefdyn.models.hugging_face needs transformers, an extra: pip install 'coefdyn[lens]' (in "
         "a checkout: pip install -e '.[lens]')."
     ) from missing
+
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from coefdyn.models.hugging_face.attention import MixerAttention
 from coefdyn.models.hugging_face.cache import StateLayer
@@ -26,3 +32,6 @@ __all__ = [
     "MixerAttention",
     "StateLayer",
 ]
+
+AutoConfig.register(CoefdynConfig.model_type, CoefdynConfig, exist_ok=True)
+AutoModelForCausalLM.register(CoefdynConfig, CoefdynForCausalLM, exist_ok=True)

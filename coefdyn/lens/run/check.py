@@ -15,7 +15,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from coefdyn.lens.trace import torch_operations
+from coefdyn.lens.run.trace import torch_operations
 from coefdyn.options import check_count, check_number, did_you_mean
 from coefdyn.shapes import Float, Int, Tensor
 

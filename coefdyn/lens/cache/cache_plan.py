@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 from coefdyn.lens.adapters.base import Refused
-from coefdyn.lens.changes import window
+from coefdyn.lens.change.changes import window
+from coefdyn.lens.change.effects import logits_of, token_losses
+from coefdyn.lens.change.replace import Changes, replaced
 from coefdyn.lens.documents import read_segments
-from coefdyn.lens.effects import logits_of, token_losses
-from coefdyn.lens.replace import Changes, replaced
 from coefdyn.progress import Progress
 from coefdyn.shapes import Float, Int, Tensor
 

@@ -10,10 +10,11 @@ that are cut,
     predicted loss  sum_{h in S} T_h max(0, 1 - s_h^2 / T_h^2) + Q_S
     chance          s_h^2 = sum_i p_{h,i}^2 / N^2
 
-Q_S is the Gauss-Newton term: the Hessian of a mean loss is near the mean of the outer products of
-its gradients, the Fisher information. At the weights of a trained model the mean of T_h over many
-texts is small, so T_h on one text is mostly chance, of variance s_h^2; on other text only what
-exceeds it counts (the positive-part estimate of James and Stein).
+Q_S has the empirical Fisher matrix, the mean of the outer products of the gradients at the text's
+own answers, in place of the Hessian; that the sums p_{h,i} of different tokens are independent is
+assumed. At the weights of a trained model the mean of T_h over many texts is small, so T_h on one
+text is mostly chance, of variance s_h^2; on other text only what exceeds it counts (the
+non-negative garrote of one coefficient, Breiman 1995).
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ import torch
 from torch import nn
 
 from coefdyn.lens.adapters.base import Refused
-from coefdyn.lens.cache_plan import CachePlan, HeadCost, losses_of, one_by_one
-from coefdyn.lens.changes import Change, Windowed, window
-from coefdyn.lens.costs import Costs, LayerCosts
-from coefdyn.lens.refusals import check_call
+from coefdyn.lens.cache.cache_plan import CachePlan, HeadCost, losses_of, one_by_one
+from coefdyn.lens.cache.costs import Costs, LayerCosts
+from coefdyn.lens.change.changes import Change, Windowed, window
+from coefdyn.lens.run.refusals import check_call
 from coefdyn.progress import Progress
 from coefdyn.shapes import Int, Tensor
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, overload
 
 from coefdyn.lens.layer import LayerTrace
-from coefdyn.lens.report import report
-from coefdyn.lens.tables import check_tokens, head_rows
+from coefdyn.lens.read.report import report
+from coefdyn.lens.read.tables import check_tokens, head_rows
 from coefdyn.shapes import Int, Tensor
 
 __all__ = ["Trace"]

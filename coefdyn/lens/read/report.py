@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from operator import itemgetter
 
 from coefdyn.lens.layer import LayerTrace
-from coefdyn.lens.reading import DEAD
-from coefdyn.lens.tables import Row, check_tokens, head_rows
+from coefdyn.lens.read.reading import DEAD
+from coefdyn.lens.read.tables import Row, check_tokens, head_rows
 from coefdyn.shapes import Int, Tensor
 
 __all__ = ["report"]

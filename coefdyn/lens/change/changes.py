@@ -28,8 +28,8 @@ from coefdyn.dynamics.normalizer import Normalizer
 from coefdyn.dynamics.readout import Readout
 from coefdyn.lens.adapters.base import Refused
 from coefdyn.lens.documents import blocks_of, some_heads
-from coefdyn.lens.record import Trace
-from coefdyn.lens.survival import without_erasure
+from coefdyn.lens.read.survival import without_erasure
+from coefdyn.lens.run.record import Trace
 from coefdyn.options import check_choice, check_count
 from coefdyn.shapes import Bool, Float, Int, Tensor
 

@@ -23,9 +23,9 @@ from coefdyn.lens.adapters.base import (
 )
 from coefdyn.lens.adapters.masks import NOT_CAUSAL
 from coefdyn.lens.layer import LayerTrace
-from coefdyn.lens.listening import Heard, Listener, deviation, far_off, seen_rows
-from coefdyn.lens.record import Trace
-from coefdyn.lens.refusals import check_call, looks_like_mixer
+from coefdyn.lens.run.listening import Heard, Listener, deviation, far_off, seen_rows
+from coefdyn.lens.run.record import Trace
+from coefdyn.lens.run.refusals import check_call, looks_like_mixer
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["probe", "torch_operations", "trace", "tracing"]

@@ -10,11 +10,11 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn.lens.adapters.base import Refused, bind
-from coefdyn.lens.changes import as_change
+from coefdyn.lens.change.changes import as_change
+from coefdyn.lens.change.replace import Changes, What, replaced
 from coefdyn.lens.documents import read_segments
-from coefdyn.lens.record import Trace
-from coefdyn.lens.replace import Changes, What, replaced
-from coefdyn.lens.trace import trace
+from coefdyn.lens.run.record import Trace
+from coefdyn.lens.run.trace import trace
 from coefdyn.progress import Progress
 from coefdyn.shapes import Float, Int, Tensor
 

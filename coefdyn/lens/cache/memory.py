@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from coefdyn.lens.memory_readers import READERS, Config, MixerMemory, layer_count
+from coefdyn.lens.cache.memory_readers import READERS, Config, MixerMemory, layer_count
 from coefdyn.options import check_count, did_you_mean
 
 __all__ = ["MixerMemory", "ModelMemory", "memory", "memory_table"]
@@ -90,7 +90,7 @@ def memory(config: Any) -> ModelMemory:
         raise ValueError(
             f"memory has no reader for model_type {asked!r}{did_you_mean(asked, known)} It knows "
             f"{', '.join(known)}; another type may keep its past in another form, so nothing is "
-            "guessed. Add a reader to coefdyn/lens/memory_readers.py."
+            "guessed. Add a reader to coefdyn/lens/cache/memory_readers.py."
         )
     mixers = tuple(mixer for mixer in reader(fields) if mixer.count)
     return ModelMemory(

@@ -11,10 +11,10 @@ from torch import nn
 
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.lens.adapters.base import CONTINUES, Call, ProjectedAdapter, Refused
-from coefdyn.lens.changes import Change, HeadsSeen, as_change
+from coefdyn.lens.change.changes import Change, HeadsSeen, as_change
 from coefdyn.lens.documents import shows_padding, some_heads
-from coefdyn.lens.listening import Heard, Listener, deviation, far_off, seen_rows
-from coefdyn.lens.refusals import check_call
+from coefdyn.lens.run.listening import Heard, Listener, deviation, far_off, seen_rows
+from coefdyn.lens.run.refusals import check_call
 from coefdyn.options import did_you_mean
 from coefdyn.shapes import Tensor
 

@@ -19,8 +19,8 @@ from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import Identity
 from coefdyn.dynamics.normalizer import RowSum
 from coefdyn.lens.adapters.base import Call, Refused, Unsupported, first
-from coefdyn.lens.changes import HeadsSeen, Windowed, readable
-from coefdyn.lens.listening import Heard, Listener, deviation, far_off, seen_rows
+from coefdyn.lens.change.changes import HeadsSeen, Windowed, readable
+from coefdyn.lens.run.listening import Heard, Listener, deviation, far_off, seen_rows
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Costs", "LayerCosts", "is_softmax", "key_heads"]

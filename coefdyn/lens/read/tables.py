@@ -9,8 +9,8 @@ import torch
 
 from coefdyn.dynamics.evolution import Dense, DiagonalPlusRankOne, Householder
 from coefdyn.lens.layer import LayerTrace
-from coefdyn.lens.reading import SCORES, induction, looks, output_sizes, shares
-from coefdyn.lens.survival import survival
+from coefdyn.lens.read.reading import SCORES, induction, looks, output_sizes, shares
+from coefdyn.lens.read.survival import survival
 from coefdyn.shapes import Int, Tensor
 
 __all__ = ["check_tokens", "compare_traces", "head_rows"]

@@ -1,0 +1,1 @@
+"""Reading a trace: numbers per head, tables, one page of text, and what survives in memory."""
