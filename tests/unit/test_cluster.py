@@ -117,7 +117,10 @@ def test_a_contest_runs_on_the_cluster_of_the_environment(there, monkeypatch):
     task = tiny_run().task
     contest = Contest(
         task=task,
-        entrants={"one": Entrant(mixer="LinearAttention", options={"n_heads": 2}), "two": Entrant(mixer="GLA", options={"n_heads": 2})},
+        entrants={
+            "one": Entrant(mixer="LinearAttention", options={"n_heads": 2}),
+            "two": Entrant(mixer="GLA", options={"n_heads": 2}),
+        },
         steps=16,
         width=16,
         mlp=16,

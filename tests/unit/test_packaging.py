@@ -138,10 +138,7 @@ def imported(folder: str) -> set[str]:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        (
-            "coefdyn",
-            "plots widgets triton checkpoints cluster text types lens book".split(),
-        ),
+        ("coefdyn", [one for one in EXTRAS if one not in ("test", "lint", "peers", "lens-models")]),
         ("book/tools", ["book", "lint"]),
         ("tests", ["book", "test", "lint", "peers"]),
     ],
