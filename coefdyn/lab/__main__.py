@@ -22,7 +22,6 @@ from coefdyn.lab.experiments.plan import PROFILES, STANDARD
 from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.scripts import SCRIPTS
-from coefdyn.lab.tasks import DataUnavailableError
 from coefdyn.lab.training import RunOptions
 from coefdyn.lab.training.loop import MODES
 from coefdyn.options import check_choice
@@ -157,15 +156,8 @@ def _list(parsed: argparse.Namespace) -> int:
             done = len(result.records)
             print(f"{'':<15} {profile:<8} {done} of {done + result.missing} runs finished")
             if parsed.cost:
-                print(f"{'':<24} {_cost(experiment, profile)}", flush=True)
+                print(f"{'':<24} {cost(experiment, profile)}", flush=True)
     return status
-
-
-def _cost(experiment: Experiment, profile: str) -> str:
-    try:
-        return str(cost(experiment, profile) or "nothing is trained")
-    except (DataUnavailableError, FileNotFoundError) as missing:
-        return f"not measured: {missing}"
 
 
 def _sound(experiment: Experiment, profile: str, out: Path | None = None) -> Result | None:
