@@ -33,11 +33,11 @@ def cost(experiment: Experiment, profile: str, out: Path | None = None) -> str:
         out: folder of the result files, whose finished runs on a CPU are measured by; where there
             are none, ``RUNS`` runs of the plan take ``STEPS`` steps each.
     """
-    plan = experiment.plan(profile)
+    result = experiment.load(profile, out=out)
+    plan, records = result.plan, result.records
     if not isinstance(plan, Plan):
         return "nothing is trained"
     planned = [run for _, run in plan.runs()]
-    records = experiment.load(profile, out=out).records
     done = [one for one in records if one["device"].startswith("cpu") and one["steps_done"]]
     if done:
         seconds = sum(one["wall_s"] for one in done) / sum(one["steps_done"] for one in done)
@@ -52,10 +52,10 @@ def cost(experiment: Experiment, profile: str, out: Path | None = None) -> str:
     models = [build_model(run) for run in planned if run.keep]
     kept = sum(2 * one.numel() for model in models for one in model.parameters())
     many = len(planned) + plan.waiting
-    steps = many * fmean(run.train.steps for run in planned)
+    steps = sum(run.train.steps for run in planned) + plan.waiting * plan.train.steps
     return (
         f"{many} runs, {steps:.2g} steps, {1 / seconds:.3g} steps/s of a core ({source}): "
-        f"{steps * seconds / 3600:.3g} core-hours, {(many * size + kept) / 1e6:.1f} MB"
+        f"{steps * seconds / 3600:.3g} core-hours, {(many * size + kept) / 1e6:.3g} MB"
     )
 
 
