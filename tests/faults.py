@@ -37,8 +37,7 @@ SILENT_S, FROZEN_S = 6, 12
 NOTED = """
 import os
 from coefdyn.lab.training import there
-
-train_run = there.train_run
+from coefdyn.lab.training.loop import train_run
 
 def noted(config, options):
     with open(os.environ["FAULTS_LOG"], "a") as log:

@@ -22,7 +22,7 @@ from coefdyn.lab.experiments.plan import PROFILES, STANDARD
 from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.scripts import SCRIPTS
-from coefdyn.lab.training import RunOptions
+from coefdyn.lab.training import RunOptions, WorkerFailed
 from coefdyn.lab.training.loop import MODES
 from coefdyn.options import check_choice
 
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
-    except (ValueError, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError, WorkerFailed) as error:
         print(error, file=sys.stderr)
     return 1
 
