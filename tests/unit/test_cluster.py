@@ -69,7 +69,7 @@ def test_a_run_that_returns_its_checkpoint_goes_on_to_the_very_numbers(there, pa
 
 
 def test_a_killed_worker_loses_no_record(there, parts, tmp_path):
-    runs, killed = [tiny_run(seed=seed, steps=200) for seed in range(20, 24)], []
+    runs, killed = [tiny_run(seed=seed, steps=60) for seed in range(20, 24)], []
 
     def kill_one():
         if not killed and runs[0].key in parts.log.read_text():
