@@ -14,8 +14,10 @@ import torch
 from coefdyn.lab.experiments.plan import check_profile
 
 __all__ = [
+    "cluster",
     "count",
     "device",
+    "device_name",
     "facet",
     "figure_file",
     "folder",
@@ -30,11 +32,17 @@ COMMA = re.compile(r",(?! )")
 FIGURES = (".png", ".svg", ".pdf")
 
 
-def device(text: str) -> str:
-    """ "cpu", "cuda" or "cuda:1", where torch sees it."""
+def device_name(text: str) -> str:
+    """ "cpu", "cuda" or "cuda:1", of whatever machine."""
     kind, _, number = text.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
         raise argparse.ArgumentTypeError(f"use cpu, cuda or cuda:1; got {text!r}")
+    return text
+
+
+def device(text: str) -> str:
+    """ "cpu", "cuda" or "cuda:1", where torch sees it."""
+    kind, _, number = device_name(text).partition(":")
     seen = torch.cuda.device_count()
     if kind == "cuda" and int(number or 0) >= seen:
         raise argparse.ArgumentTypeError(
@@ -49,6 +57,16 @@ def profile(text: str) -> str:
         return check_profile(text)
     except ValueError as unknown:
         raise argparse.ArgumentTypeError(str(unknown)) from None
+
+
+def cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where runs are trained."""
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="of a dask scheduler whose workers train; default: DASK_SCHEDULER_ADDRESS, if set",
+    )
+    parser.add_argument("--device", type=device_name, help="cpu, cuda or cuda:1; default: a GPU")
 
 
 def seconds(text: str) -> float:

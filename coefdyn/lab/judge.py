@@ -203,7 +203,8 @@ def compare_designs(
 
     Two pilot seeds search the learning rate from three a factor of 3 apart until it is bracketed;
     ``seeds`` fresh seeds are judged. Runs take one process: start the same call again in another
-    one, with the same ``out``, and both share the runs.
+    one, with the same ``out``, and both share the runs. Or the workers of a cluster take them, to
+    which the code of the designs is sent.
 
     Args:
         designs: name -> a mixer of ``coefdyn.mixers`` or a row of the scoreboard by name; a
@@ -215,7 +216,7 @@ def compare_designs(
         seeds: judged seeds; twelve give a verdict.
         steps: optimiser steps; the protocol has 2000.
         out: folder of the reader's own that keeps the runs; None keeps nothing.
-        options: device, mode, budget; ``workers`` is 1.
+        options: device, mode, budget, cluster; without a cluster ``workers`` is 1.
 
     Raises:
         ValueError: for a design that is not causal, mixes sequences, or has another shape; a task
@@ -245,7 +246,9 @@ def compare_designs(
     ]
     variants = [replace(one, train=_short(one.train, steps)) for one in variants]
     experiment = _Judgement(tuple(variants), range(seeds), steps)
-    options = replace(options or RunOptions(), workers=1)
+    options = options or RunOptions()
+    if options.scheduler() is None:
+        options = replace(options, workers=1)
     result = as_judged(experiment.run(STANDARD, out=out, options=options))
     return Comparison(result=result, mine=next(iter(models)))
 
@@ -327,7 +330,7 @@ def add_parser(commands: Any) -> None:
         default=Path("judged"),
         help="keeps the runs, which a second call goes on with; default: judged",
     )
-    parser.add_argument("--device", type=given.device, help="default: a GPU if there is one")
+    given.cluster(parser)
     parser.add_argument(
         "--mode",
         default="eager",
@@ -357,6 +360,7 @@ def command(parsed: argparse.Namespace) -> int:
         out=parsed.out,
         options=RunOptions(
             device=parsed.device,
+            cluster=parsed.cluster,
             mode=parsed.mode,
             budget_s=parsed.budget,
             progress=False if parsed.quiet else None,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -14,7 +16,17 @@ from torch import nn
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import numbered
 from coefdyn.lab.tasks import IGNORE, TaskConfig, splits, task_of
-from coefdyn.lab.training import Record, RunConfig, RunOptions, TrainConfig, TrainOptions, train_run
+from coefdyn.lab.training import (
+    Record,
+    RunConfig,
+    RunOptions,
+    TrainConfig,
+    TrainOptions,
+    build_model,
+    train_run,
+    train_runs,
+)
+from coefdyn.lab.training.checkpoint import load_checkpoint
 from coefdyn.models import ModelConfig, SequenceModel
 from coefdyn.options import check_choice
 from coefdyn.plots import plot_coefficients
@@ -136,7 +148,7 @@ class Contest:
     def run(
         self, profile: str = "quick", *, seeds: int | None = None, device: str | None = None
     ) -> ContestResult:
-        """Train every entrant.
+        """Train every entrant: here, one after another, or on the cluster of the environment.
 
         Args:
             profile: "quick" for a page, "paper" for a GPU.
@@ -148,11 +160,16 @@ class Contest:
         """
         check_choice("profile", profile, tuple(PROFILES))
         wanted = numbered(PROFILES[profile][0] if seeds is None else seeds) or ()
-        place = str(RunOptions(device=device).local_device())
-        done = {
-            name: _train([self.config(name, profile, seed) for seed in wanted], place)
-            for name in self.entrants
+        runs = {
+            name: [self.config(name, profile, seed) for seed in wanted] for name in self.entrants
         }
+        options = RunOptions(device=device)
+        if options.scheduler() is not None:
+            every = _train_there([run for several in runs.values() for run in several], options)
+        else:
+            place = str(options.local_device())
+            every = {run.key: _train_one(run, place) for some in runs.values() for run in some}
+        done = {name: _trained([every[run.key] for run in some]) for name, some in runs.items()}
         return ContestResult(contest=self, profile=profile, trained=done)
 
 
@@ -283,9 +300,8 @@ def guessing(task: TaskConfig) -> float:
     return max(counts.values()) / sum(counts.values())
 
 
-def _train(configs: list[RunConfig], device: str) -> Trained:
-    """Train all seeds of one entrant, one after another."""
-    done = [_train_one(config, device) for config in configs]
+def _trained(done: list[tuple[Record, SequenceModel]]) -> Trained:
+    """All seeds of one entrant."""
     records = [record for record, _ in done]
     curves = records[0]["metrics"]
     return Trained(
@@ -295,6 +311,22 @@ def _train(configs: list[RunConfig], device: str) -> Trained:
         model=done[0][1],
         seconds=sum(one["wall_s"] for one in records),
     )
+
+
+def _train_there(
+    configs: list[RunConfig], options: RunOptions
+) -> dict[str, tuple[Record, SequenceModel]]:
+    """Train runs on a cluster; returns what ``_train_one`` does, by key."""
+    done = {}
+    with TemporaryDirectory() as folder:
+        kept = [replace(config, keep=True) for config in configs]
+        options = replace(options, weights=Path(folder), halved=False)
+        for config, record in zip(kept, train_runs(kept, options=options), strict=True):
+            model = build_model(config)
+            weights, _ = load_checkpoint(Path(folder, f"{config.key}.safetensors"))
+            model.load_state_dict(weights)
+            done[config.key] = record, model
+    return done
 
 
 def _train_one(config: RunConfig, device: str) -> tuple[Record, SequenceModel]:
