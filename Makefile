@@ -68,7 +68,7 @@ NOTES := .pytest_cache/notes
 part = $(PYTEST) $(SAMPLE) $(if $(NOTED),--notes $(NOTES))
 PARTS = status=0; mkdir -p $(dir $(NOTES)); rm -f $(NOTES); for part in library compile notebooks pages; do \
 	$(MAKE) --no-print-directory test-$$part NOTED=1 $(1) || status=1; done; \
-	$(PY) tests/price.py $(NOTES); exit $$status
+	$(PY) tests/price.py $(NOTES) || status=1; exit $$status
 
 test: $(TEST) ## a covering sample of all tests: library, notebooks in turn, page build, browser
 	@$(call PARTS,SAMPLE=--sample)
@@ -97,11 +97,11 @@ test-pages: $(TEST)
 	$(part) -n $(WORKERS) --dist worksteal -m 'not alone' tests/browser || status=1; \
 	$(part) -m alone tests/browser || status=1; exit $$status
 
-execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=1] [SET='seeds=3'] [JOBS=n]
+execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=1] [SET='seeds=3'] [JOBS=n] [CLUSTER=address]
 	@$(PY) -m book.tools.execute $(if $(CHAPTER),--chapter $(call quoted,$(CHAPTER))) \
 	$(if $(PROFILE),--profile $(call quoted,$(PROFILE))) $(if $(call on,$(FORCE)),--force) \
 	$(if $(SET),--set $(call quoted,$(SET))) $(if $(JOBS),--jobs $(call quoted,$(JOBS))) \
-	$(if $(call on,$(IN_PLACE)),--in-place)
+	$(if $(CLUSTER),--cluster $(call quoted,$(CLUSTER))) $(if $(call on,$(IN_PLACE)),--in-place)
 
 lab: $(BOOK) ## open JupyterLab on the chapters
 	$(PY) -m jupyterlab --ServerApp.root_dir=. --LabApp.default_url=/lab/tree/book \

@@ -1,355 +1,262 @@
-"""Faults of one token each, put into the program one at a time: which does a suite of tests find?
+"""Runs on a cluster whose parts are killed, frozen and started again, beside the same runs here.
 
-    python tests/faults.py draw                    the drawn faults, from the text of `TEXT`
-    python tests/faults.py run SUITE TREE [N ...]  put each into the checkout TREE, run tests there
-    python tests/faults.py share                   how many each suite finds
+    python tests/faults.py                  the trial: minutes, two cores
+    python tests/faults.py --overhead 1000  time of runs that train nothing, memory of the scheduler
 
-SUITE is `old`, every case in a checkout of `TEXT`, or `new`, the sample of `make test` in a
-checkout of what the program is today. `tests/golden/faults.txt` keeps faults and outcomes. `run`
-gives each fault the tests that `--tests` names, or the test that found it before, which has to pass
-without the fault, and writes the outcome down.
-
-Rooms are drawn from in proportion to their tokens. Of a room first the kind of fault is drawn,
-each as likely, then the place. A fault that changes nothing that anybody could see is called
-equivalent, with the reason, and the next draw of its room stands in for it.
+A scheduler and three workers are processes of their own with folders of their own, on this
+machine's loopback address. Where mounts can be made (as root), no worker sees the client's folder.
+A worker that ends is started again, as a service manager does. Every few seconds one of them is
+killed, one is added, or one is frozen for longer than the scheduler waits, which is what a cut
+network looks like to it; the scheduler is killed once and the client interrupted once. Printed are
+the faults, how often a run was begun, and whether every record is there once and equal to that of
+one process.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import io
 import os
 import random
-import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
-import tokenize
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
-from functools import cache
+from collections import Counter
 from pathlib import Path
 
+from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.training import ResultFile, RunOptions, TrainConfig, train_runs
+
 ROOT = Path(__file__).resolve().parents[1]
-OUTCOME = ROOT / "tests" / "golden" / "faults.txt"
-#: The text that faults are drawn from, its seed, and how many are drawn.
-TEXT, SEED, DRAWN = "d83196c", 45, 45
-#: Seconds that one suite may take for one fault.
-LIMIT = 150
-SUITES = {"old": [], "new": ["--sample"]}
-KINDS = ("operator", "constant", "argument", "label")
+#: the scheduler gives a silent worker up after so many seconds, and a frozen one sleeps longer
+SILENT_S, FROZEN_S = 6, 12
+#: what a worker runs before it starts: it notes each run that it begins, or trains nothing
+NOTED = """
+import os
+from coefdyn.lab.training import there
+from coefdyn.lab.training.loop import train_run
 
-JUDGING = "anew|claim|corrections|headline\\w*|measure|registration|result|rule2?|second_look"
-#: The room of a file is the first that fits.
-ROOMS = {
-    "JavaScript": r".*\.js",
-    "Triton": r"coefdyn/execution/triton/.*",
-    "lens": r"coefdyn/lens/.*",
-    "widgets": r"coefdyn/widgets/.*",
-    "verdicts": rf"coefdyn/lab/(experiments/({JUDGING})|judge)\.py",
-    "pages": r"(book|coefdyn/lab/pages)/.*",
-    "lab": r"coefdyn/lab/.*",
-    "library": r"coefdyn/.*",
-}
-OTHER = {
-    **{"+": "-", "-": "+", "*": "/", "/": "*", "//": "/", "**": "*", "%": "//", "@": "*"},
-    **{"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "===": "!=="},
-    **{"!==": "===", "+=": "-=", "-=": "+=", "*=": "/=", "and": "or", "or": "and", "is": "is not"},
-    **{"not": "", "&&": "||", "||": "&&", "??": "||", "++": "--", "--": "++"},
-    **{"True": "False", "False": "True", "true": "false", "false": "true"},
-}
-SCRIPT = re.compile(
-    r"(?P<skip>//[^\n]*|/\*.*?\*/|`(?:\\.|[^`\\])*`|(?<=[(,=:!&|?{\[])\s*/(?![/*]).+?(?<!\\)/[a-z]*)"
-    r"|(?P<text>\"[^\"\n]*\"|'[^'\n]*')|(?P<number>\d[\w.]*)|(?P<name>[A-Za-z_$][\w$]*)"
-    r"|(?P<sign>=>|===|!==|\*\*|\?\?|\?\.|\.\.\.|&&|\|\||\+\+|--|[-+*/<>=!]=|[^\s\w])",
-    re.S,
-)
+def noted(config, options):
+    with open(os.environ["FAULTS_LOG"], "a") as log:
+        log.write(config.key + "\\n")
+    if "FAULTS_RECORD" in os.environ:
+        return {"key": config.key, "config": config.to_dict()}
+    return train_run(config, options)
+
+there.train_run = noted
+"""
 
 
-#: Names before a bracket that is no call's; names before a text that is no label: a path, a shape.
-NO_CALL = ("import", "return", "if", "for", "while", "switch", "and", "or", "in", "not", "function")
-NO_LABEL = (("from",), ("import",), ("Tensor", ","))
+class Parts:
+    """Scheduler and workers as processes, each in a group of its own, and what happened to them."""
+
+    def __init__(
+        self, folder: Path, hidden: Path, *, count: int = 3, nothing: bool = False
+    ) -> None:
+        self.folder, self.hidden, self.count = folder, hidden, count
+        with socket.socket() as one:
+            one.bind(("127.0.0.1", 0))
+            self.address = f"tcp://127.0.0.1:{one.getsockname()[1]}"
+        (folder / "noted.py").write_text(NOTED)
+        self.log = folder / "begun.log"
+        self.log.touch()
+        ttl = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{SILENT_S}s"}
+        self.env = {**os.environ, **ttl, "PYTHONPATH": str(ROOT), "FAULTS_LOG": str(self.log)}
+        self.env |= {"FAULTS_RECORD": "1"} if nothing else {}
+        self.faults: Counter[str] = Counter()
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.frozen: dict[int, float] = {}
+        self.scheduler = self.start_scheduler()
+
+    def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
+        place = self.folder / name
+        place.mkdir(exist_ok=True)
+        with open(place / "log", "ab") as log:
+            return subprocess.Popen(
+                command, cwd=place, env=self.env, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def start_scheduler(self) -> subprocess.Popen[bytes]:
+        module = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
+        host, _, port = self.address.removeprefix("tcp://").partition(":")
+        return self._start("scheduler", [*module, "--host", host, "--port", port])
+
+    def add(self) -> None:
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--no-nanny"]
+        command += [
+            "--local-directory",
+            ".",
+            "--nthreads",
+            "1",
+            "--no-dashboard",
+            "--preload",
+            str(self.folder / "noted.py"),
+        ]
+        if hides():
+            hide = f"mount -t tmpfs none '{self.hidden}' && exec \"$@\""
+            command = ["unshare", "--mount", "sh", "-c", hide, "sh", *command]
+        number = sum(one.name.startswith("worker") for one in self.folder.iterdir())
+        self.workers.append(self._start(f"worker-{number}", command))
+
+    def fault(self, draw: random.Random) -> None:
+        """Kill, add or freeze a worker."""
+        awake = [one for one in self.workers if one.pid not in self.frozen]
+        kind = draw.choice(["killed", "killed", "added", "frozen"])
+        if kind == "added" and len(self.workers) < 5:
+            self.add()
+        elif kind == "frozen" and len(awake) > 1:
+            one = draw.choice(awake)
+            os.killpg(one.pid, signal.SIGSTOP)
+            self.frozen[one.pid] = time.monotonic() + FROZEN_S
+        elif awake:
+            kind = "killed"
+            os.killpg(draw.choice(awake).pid, signal.SIGKILL)
+        self.faults[f"workers {kind}"] += 1
+
+    def tend(self) -> None:
+        """Wake who has slept enough, and start again who has ended."""
+        for pid, until in list(self.frozen.items()):
+            if time.monotonic() > until:
+                os.killpg(pid, signal.SIGCONT)
+                del self.frozen[pid]
+        self.workers = [one for one in self.workers if one.poll() is None]
+        while len(self.workers) < self.count:
+            self.add()
+
+    def restart_scheduler(self) -> None:
+        os.killpg(self.scheduler.pid, signal.SIGKILL)
+        self.scheduler.wait()
+        time.sleep(3)
+        self.scheduler = self.start_scheduler()
+        self.faults["scheduler killed and started again"] += 1
+
+    def close(self) -> None:
+        for one in [*self.workers, self.scheduler]:
+            if one.poll() is None:
+                os.killpg(one.pid, signal.SIGKILL)
+            one.wait()
+
+    def memory(self) -> float:
+        """Megabytes of the scheduler."""
+        status = Path(f"/proc/{self.scheduler.pid}/status").read_text()
+        return int(status.split("VmRSS:")[1].split()[0]) / 1000
 
 
-@dataclass(frozen=True)
-class Fault:
-    """One change of `TEXT`: where, what, and which test of each suite found it."""
-
-    number: str
-    room: str
-    kind: str
-    path: str
-    line: int
-    column: int
-    before: str
-    after: str
-    old: str = "?"
-    new: str = "?"
-
-    def __str__(self) -> str:
-        place = f"{self.path}:{self.line}:{self.column}"
-        change = f"{self.before or 'nothing'} => {self.after or 'nothing'}"
-        row = (self.number, self.room, self.kind, place, change, self.old, self.new)
-        return "  |  ".join(row)
-
-    @property
-    def equivalent(self) -> bool:
-        return self.old.startswith("equivalent")
-
-    @classmethod
-    def read(cls, row: str) -> Fault:
-        number, room, kind, place, change, old, new = row.split("  |  ")
-        path, line, column = place.split(":")
-        before, after = (text if text != "nothing" else "" for text in change.split(" => "))
-        return cls(number, room, kind, path, int(line), int(column), before, after, old, new)
+def hides() -> bool:
+    return shutil.which("unshare") is not None and os.geteuid() == 0
 
 
-# -- where one token can change ------------------------------------------------------------------
+def numbers(record: dict) -> dict:
+    """A record without what differs from hour to hour."""
+    apart = ("wall_s", "timestamp", "experiment", "profile", "variant")
+    return {name: one for name, one in record.items() if name not in apart}
 
 
-@dataclass(frozen=True)
-class Token:
-    kind: str
-    text: str
-    line: int
-    column: int
+def trial(runs: int, every: float, limit: float, seed: int) -> int:
+    """The trial; 0 if all is as in one process."""
+    experiment = get_experiment("scoreboard")
+    each = experiment.plan("quick").with_seeds((0,)).runs()
+    seeds = range(max(1, runs // len(each)))
+    pairs = experiment.plan("quick").with_seeds(seeds).runs()
+    tasks = list(dict.fromkeys(variant.facets["task"] for variant, _ in pairs[:runs]))
+    planned = [run for variant, run in pairs if variant.facets["task"] in tasks]
+    draw, started = random.Random(seed), time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        folder, client = Path(name), Path(name, "client")
+        client.mkdir()
+        parts = Parts(folder, client)
+        command = [sys.executable, "-m", "coefdyn.lab", "run", experiment.id, "--profile", "quick"]
+        command += [
+            "--only",
+            f"task={','.join(tasks)}",
+            "--seeds",
+            *map(str, seeds),
+            "--cluster",
+            parts.address,
+            "--device",
+            "cpu",
+        ]
+        command += ["--out", str(client / "out"), "--checkpoints", str(client / "kept"), "--quiet"]
+        file = ResultFile(client / "out" / experiment.id / "quick.jsonl")
+        try:
+            parts.tend()
+            running = subprocess.Popen(command, env=parts.env, cwd=client)
+            next_fault, interrupted, restarted = time.monotonic() + 2 * every, False, False
+            while running.poll() is None and time.monotonic() - started < limit:
+                time.sleep(0.5)
+                parts.tend()
+                done = len(file.keys())
+                if done and time.monotonic() > next_fault:
+                    next_fault = time.monotonic() + draw.uniform(0.5, 1.5) * every
+                    parts.fault(draw)
+                if not restarted and done >= len(planned) // 3:
+                    restarted = True
+                    parts.restart_scheduler()
+                if not interrupted and done >= 2 * len(planned) // 3:
+                    interrupted = True
+                    running.send_signal(signal.SIGINT)
+                    running.wait(timeout=60)
+                    parts.faults["client interrupted and started again"] += 1
+                    running = subprocess.Popen(command, env=parts.env, cwd=client)
+            if running.poll() is None:
+                running.kill()
+        finally:
+            parts.close()
+        seconds, records = time.monotonic() - started, file.records()
+        begun = Counter(parts.log.read_text().split())
+    print(f"{seconds:.0f} s; no folder shared: {hides()}")
+    for name, count in parts.faults.items():
+        print(f"{name:<42}{count:>5}")
+    print(f"{'runs':<42}{len(planned):>5}\n{'records':<42}{len(records):>5}")
+    print(f"{'runs begun more than once':<42}{sum(n > 1 for n in begun.values()):>5}")
+    print(f"{'begun in all':<42}{begun.total():>5}")
+    alone = train_runs(planned, options=RunOptions(device="cpu", workers=1, progress=False))
+    there = {one["key"]: numbers(one) for one in records}
+    equal = sum(there.get(one["key"]) == numbers(one) for one in alone)
+    print(f"{'records equal to those of one process':<42}{equal:>5}")
+    return int(not equal == len(records) == len(planned))
 
 
-def python_tokens(text: str) -> list[Token]:
-    """The tokens of a Python file without docstrings."""
-    told = set()
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            told.add(node.lineno)
-    names = {tokenize.NAME: "name", tokenize.NUMBER: "number", tokenize.OP: "sign"}
-    names[tokenize.STRING] = "text"
-    found = tokenize.generate_tokens(io.StringIO(text).readline)
-    return [
-        Token(names[one.type], one.string, *one.start)
-        for one in found
-        if one.type in names and not (one.type == tokenize.STRING and one.start[0] in told)
-    ]
+def overhead(runs: int) -> int:
+    """Time of so many runs that train nothing, and the scheduler's memory before and after."""
+    experiment = get_experiment("principle-6")
+    first = experiment.plan(experiment.profiles[0]).runs()[0][1]
+    many = [type(first)(task=first.task, model=first.model, train=TrainConfig(steps=1), seed=seed)
+            for seed in range(runs)]  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:
+        client = Path(name, "client")
+        client.mkdir()
+        parts = Parts(Path(name), client, nothing=True)
+        try:
+            parts.tend()
+            options = RunOptions(device="cpu", cluster=parts.address, progress=False)
+            train_runs(many[:6], options=options)
+            before, started = parts.memory(), time.monotonic()
+            found = train_runs(many, options=options)
+            seconds = time.monotonic() - started
+            print(f"{len(found)} runs of no length in {seconds:.1f} s on 3 workers: "
+                  f"{1000 * seconds / runs:.1f} ms a run; scheduler {before:.0f} MB before, "
+                  f"{parts.memory():.0f} MB after")  # fmt: skip
+        finally:
+            parts.close()
+    return 0
 
 
-def script_tokens(text: str) -> list[Token]:
-    """The tokens of a JavaScript file without comments, templates and regular expressions."""
-    found = []
-    for match in SCRIPT.finditer(text):
-        before = text[: match.start()]
-        column = len(before) - before.rfind("\n") - 1
-        found.append(Token(match.lastgroup or "", match[0], before.count("\n") + 1, column))
-    return [one for one in found if one.kind != "skip"]
-
-
-def changes(tokens: list[Token]) -> Iterator[tuple[str, Token, str]]:
-    """Every kind, place and new text of a fault."""
-    edge = Token("sign", "", 0, 0)
-    for i, one in enumerate(tokens):
-        last, after = tokens[i - 1] if i else edge, tokens[i + 1] if i + 1 < len(tokens) else edge
-        joins = last.kind != "sign" or last.text in (")", "]")
-        if one.text in ("True", "False", "true", "false"):
-            yield "constant", one, OTHER[one.text]
-        elif one.text in OTHER and (joins or one.text in ("-", "not")):
-            if one.text in ("*", "**") and last.text in ("return", "yield", "in", "import"):
-                continue
-            if one.text == "is" and after.text == "not":
-                continue
-            yield "operator", one, OTHER[one.text]
-        elif one.kind == "number":
-            whole = one.text.isdecimal()
-            yield "constant", one, str(int(one.text) + 1) if whole else f"(2 * {one.text})"
-        elif one.kind == "text" and re.fullmatch(r"[\"'][^{}\\]{2,30}[\"']", one.text):
-            before = tuple(token.text for token in tokens[max(i - 2, 0) : i])
-            if not any(before[-len(words) :] == words for words in NO_LABEL):
-                yield "label", one, one.text[:-2] + one.text[-1]
-    for at, other in _pairs(tokens):
-        yield "argument", at, other.text
-
-
-def _pairs(tokens: list[Token]) -> Iterator[tuple[Token, Token]]:
-    """Neighbouring names among the arguments of a call: the first can be written as the second."""
-    brackets: list[tuple[bool, int]] = []
-    found: list[tuple[Token, Token]] = []
-    for i, token in enumerate(tokens):
-        if token.kind != "sign":
-            continue
-        if token.text in ("(", "[", "{"):
-            named = i > 1 and tokens[i - 1].kind == "name" and tokens[i - 1].text not in NO_CALL
-            defined = i > 1 and tokens[i - 2].text in ("def", "class", "function")
-            brackets.append((token.text == "(" and named and not defined, len(found)))
-        elif token.text in (")", "]", "}") and brackets:
-            _, start = brackets.pop()
-            if i + 1 < len(tokens) and tokens[i + 1].text in ("{", "=>"):
-                del found[start:]  # the parameters of a function of JavaScript
-        elif token.text == "," and brackets and brackets[-1][0] and i + 2 < len(tokens):
-            start, one, other, end = (tokens[i + step] for step in (-2, -1, 1, 2))
-            names = one.kind == other.kind == "name" and one.text != other.text
-            if names and start.text in ("(", ",") and end.text in (",", ")"):
-                found.append((one, other))
-    return iter(found)
-
-
-@cache
-def shown(path: str) -> str:
-    """A file as it stands in `TEXT`."""
-    words = ["git", "show", f"{TEXT}:{path}"]
-    return subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout.decode()
-
-
-def room_of(path: str) -> str | None:
-    return next((room for room, form in ROOMS.items() if re.fullmatch(form, path)), None)
-
-
-def draw(outcome: list[Fault]) -> list[Fault]:
-    """The drawn faults in order, the equivalent ones among them, with what is known of each."""
-    words = ["git", "ls-tree", "-r", "--name-only", TEXT, "coefdyn", "book"]
-    listed = subprocess.run(words, cwd=ROOT, capture_output=True, check=True).stdout.decode()
-    sizes = dict.fromkeys(ROOMS, 0)
-    places: dict[str, dict[str, list[tuple[str, Token, str]]]] = {room: {} for room in ROOMS}
-    for path in listed.split("\n"):
-        room = room_of(path)
-        if room is None or not path.endswith((".py", ".js")):
-            continue
-        text = shown(path)
-        tokens = python_tokens(text) if path.endswith(".py") else script_tokens(text)
-        sizes[room] += len(tokens)
-        for kind, token, after in changes(tokens):
-            places[room].setdefault(kind, []).append((path, token, after))
-    exact = {room: DRAWN * size / sum(sizes.values()) for room, size in sizes.items()}
-    wanted = {room: int(share) for room, share in exact.items()}
-    for room in sorted(exact, key=lambda one: wanted[one] - exact[one])[
-        : DRAWN - sum(wanted.values())
-    ]:
-        wanted[room] += 1
-    known = {(one.path, one.line, one.column, one.after): one for one in outcome}
-    faults: list[Fault] = []
-    for room, count in wanted.items():
-        dice = random.Random(f"{SEED} {room}")
-        while count:
-            kind = dice.choice(KINDS)
-            path, token, after = dice.choice(places[room][kind])
-            place = (path, token.line, token.column)
-            number = f"{len(faults) + 1:02}"
-            fault = Fault(number, room, kind, *place, token.text, after)
-            before = known.get((*place, after), fault)
-            fault = replace(fault, old=before.old, new=before.new)
-            faults.append(fault)
-            count -= not fault.equivalent
-    return faults
-
-
-# -- put in, and run -----------------------------------------------------------------------------
-
-
-def place_in(tree: Path, fault: Fault) -> tuple[Path, int, int] | None:
-    """File, line and column of the fault in another text; None where its line is gone.
-
-    A change of a longer text is found by that text as well, where it stands once.
-    """
-    before, end = shown(fault.path).split("\n"), Path(fault.path).suffix
-    every = [one for top in ("coefdyn", "book") for one in (tree / top).rglob(f"*{end}")]
-    best: tuple[int, Path, int] | None = None
-    for file in [tree / fault.path] if (tree / fault.path).exists() else every:
-        lines = file.read_text("utf-8").split("\n")
-        if before[fault.line - 1] not in lines:
-            continue
-        for block in SequenceMatcher(None, before, lines, autojunk=False).get_matching_blocks():
-            at = fault.line - 1 - block.a
-            if 0 <= at < block.size and (best is None or block.size > best[0]):
-                best = block.size, file, block.b + at
-    if best:
-        return *best[1:], fault.column
-    if len(fault.before) < 12:
-        return None
-    texts = [(file, file.read_text("utf-8").split("\n")) for file in every]
-    found = [
-        (file, number, line.index(fault.before))
-        for file, lines in texts
-        for number, line in enumerate(lines)
-        if fault.before in line
-    ]
-    return found[0] if len(found) == 1 else None
-
-
-def write(file: Path, text: str) -> None:
-    """Writes a text at a time of its own, so that no cached bytecode is taken for it."""
-    new = not file.exists()
-    stamp = time.time() if new else file.stat().st_mtime + 2
-    file.write_text(text, "utf-8")
-    os.utime(file, (stamp, stamp))
-
-
-def pytest(tree: Path, suite: str, tests: list[str], seconds: float) -> str:
-    """The first test that fails; else `passed` or `stopped`."""
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *SUITES[suite]]
-    here = {**os.environ, "PYTHONPATH": str(tree), "COEFDYN_TURN": "0"}
-    process = subprocess.Popen(
-        [*words, "-m", "not bench", *tests], cwd=tree, env=here, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
-    )  # fmt: skip
-    try:
-        said = process.communicate(timeout=seconds)[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
-        return "stopped"
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+?(?:\[.*?\])?)(?: - .*)?$", said, re.M)
-    if failed:
-        return failed[1]
-    return "passed" if process.returncode in (0, 5) else f"stopped with {process.returncode}"
-
-
-def tried(tree: Path, suite: str, fault: Fault, tests: list[str]) -> str:
-    """The outcome of one fault."""
-    found = place_in(tree, fault)
-    if found is None:
-        return "gone"
-    file, line, column = found
-    whole = file.read_text("utf-8")
-    lines = whole.split("\n")
-    head, tail = lines[line][:column], lines[line][column:]
-    assert tail.startswith(fault.before), (fault, lines[line])
-    lines[line] = head + fault.after + tail[len(fault.before) :]
-    write(file, "\n".join(lines))
-    try:
-        told = pytest(tree, suite, tests, LIMIT)
-    finally:
-        write(file, whole)
-    return "not found" if told == "passed" else told
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("command", choices=("draw", "run", "share"))
-    parser.add_argument("suite", nargs="?", choices=tuple(SUITES))
-    parser.add_argument("tree", nargs="?", type=Path)
-    parser.add_argument("numbers", nargs="*")
-    parser.add_argument("--tests", nargs="+", default=[], metavar="TEST")
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Runs on a cluster whose parts fail.")
+    parser.add_argument("--runs", type=int, default=60)
+    parser.add_argument("--every", type=float, default=5.0, help="seconds between two faults")
+    parser.add_argument("--limit", type=float, default=1200.0, help="seconds until it gives up")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--overhead", type=int, metavar="RUNS", help="measure this instead")
     asked = parser.parse_args()
-    rows = OUTCOME.read_text("utf-8").split("\n") if OUTCOME.exists() else []
-    faults = [Fault.read(row) for row in rows if "  |  " in row]
-    if asked.command == "draw":
-        print("\n".join(map(str, draw(faults))))
-    for suite in SUITES if asked.command == "share" else ():
-        told = [getattr(one, suite) for one in faults if not one.equivalent]
-        there = [one for one in told if one != "gone"]
-        print(f"{suite}: {sum(one.startswith('tests/') for one in there)} of {len(there)} found")
-    for fault in faults if asked.command == "run" else ():
-        before = getattr(fault, asked.suite)
-        tests = asked.tests or [before] * before.startswith("tests/")
-        if not tests or fault.equivalent or fault.number not in (asked.numbers or [fault.number]):
-            continue
-        tree = asked.tree.resolve()
-        told = tried(tree, asked.suite, fault, tests)
-        if told.startswith("tests/") and pytest(tree, asked.suite, [told], LIMIT) != "passed":
-            told = "fails without the fault: " + told
-        print(fault.number, told, flush=True)
-        text, row = OUTCOME.read_text("utf-8"), replace(fault, **{asked.suite: told})
-        OUTCOME.write_text(text.replace(str(fault), str(row)), "utf-8")
+    if asked.overhead:
+        return overhead(asked.overhead)
+    return trial(asked.runs, asked.every, asked.limit, asked.seed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,6 +1,7 @@
 """Execute the chapters whose committed outputs are older than their sources.
 
     python -m book.tools.execute [--chapter NAME,...] [--profile paper] [--force] [--jobs N]
+                                 [--cluster ADDRESS]
 
 Each stale chapter runs in its own process; a failing one stops no other. Its partial output is
 kept under `book/_build/failed/`, the committed notebook stays as it was, and the run ends with
@@ -293,6 +294,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", default="", help="more parameters: 'seeds=3 device=cuda'")
     parser.add_argument("--force", action="store_true", help="also chapters that are up to date")
     parser.add_argument("--in-place", action="store_true", help="write committed notebooks anyway")
+    parser.add_argument("--cluster", default="", help="of a dask scheduler that trains the runs")
     parser.add_argument("--jobs", type=jobs, default=0, help="chapters at a time; one per core")
     parser.add_argument("--check", action="store_true", help="run nothing; fail if any is stale")
     return parser.parse_args(arguments)
@@ -338,6 +340,8 @@ def main(arguments: list[str] | None = None) -> int:
     damaged = len(chapters) < len(wanted)
     if asked.check:
         return check(chapters) or int(damaged)
+    if asked.cluster:  # the chapters' kernels read it
+        os.environ["DASK_SCHEDULER_ADDRESS"] = asked.cluster
     options = Options(
         profile=asked.profile or QUICK,
         force=asked.force,

@@ -14,6 +14,7 @@ from pathlib import Path
 from coefdyn.execution.apply import METHODS
 from coefdyn.lab import arguments as given
 from coefdyn.lab import judge
+from coefdyn.lab.cost import cost
 from coefdyn.lab.exercises import assignment
 from coefdyn.lab.experiments import EXPERIMENTS, Result, Verdict, get_experiment, ledger
 from coefdyn.lab.experiments.base import Experiment
@@ -21,7 +22,7 @@ from coefdyn.lab.experiments.plan import PROFILES, STANDARD
 from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.scripts import SCRIPTS
-from coefdyn.lab.training import RunOptions
+from coefdyn.lab.training import RunOptions, WorkerFailed
 from coefdyn.lab.training.loop import MODES
 from coefdyn.options import check_choice
 
@@ -34,10 +35,16 @@ def build_parser() -> argparse.ArgumentParser:
         prog="python -m coefdyn.lab", description="Run the papers' experiments."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("list", help="ids, titles, and how many runs of each profile are finished")
+    lists = commands.add_parser(
+        "list", help="ids, titles, and how many runs of each profile are finished"
+    )
+    lists.add_argument("ids", nargs="*", metavar="ID", help="default: all")
+    lists.add_argument(
+        "--cost", action="store_true", help="runs, core-hours and bytes, from measured steps"
+    )
     run = commands.add_parser("run", help="train what is missing; interrupt and repeat at will")
     run.add_argument("ids", nargs="+", metavar="ID", choices=list(EXPERIMENTS))
-    run.add_argument("--profile", default="quick", choices=PROFILES)
+    run.add_argument("--profile", type=given.profile, default="quick", help=", ".join(PROFILES))
     run.add_argument(
         "--seeds", type=int, nargs="+", help="instead of the profile's; `show` adds complete ones"
     )
@@ -48,9 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FACET=VALUE,...",
         help="these variants alone, for example readout=exp A=1,0.95",
     )
-    run.add_argument(
-        "--device", type=given.device, help="cpu, cuda or cuda:1; default: a GPU if there is one"
-    )
+    given.cluster(run)
     run.add_argument(
         "--budget", type=given.seconds, metavar="SECONDS", help="start no run after that"
     )
@@ -81,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     assignment.add_parser(commands)
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
-    show.add_argument("--profile", default=STANDARD, choices=PROFILES)
+    show.add_argument("--profile", type=given.profile, default=STANDARD, help=", ".join(PROFILES))
     show.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     show.add_argument(
         "--figure", type=given.figure_file, metavar="FILE", help="write the figure (.png, .svg)"
@@ -102,6 +107,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser()
     parsed, others = parser.parse_known_args(arguments)
     script = parsed.command in SCRIPTS
+    if "cluster" in parsed and RunOptions(cluster=parsed.cluster).scheduler() is None:
+        try:
+            given.device(parsed.device or "cpu")
+        except argparse.ArgumentTypeError as error:
+            parser.error(f"argument --device: {error}")
     if others and not script:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     if checkout() is None and "--out" not in others and getattr(parsed, "out", None) is None:
@@ -126,14 +136,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:
         print("interrupted; the same command goes on from here", file=sys.stderr)
-    except (ValueError, ImportError, OSError) as error:
+    except (ValueError, ImportError, OSError, WorkerFailed) as error:
         print(error, file=sys.stderr)
     return 1
 
 
-def _list(_: argparse.Namespace) -> int:
+def _list(parsed: argparse.Namespace) -> int:
     status = 0
-    for name in EXPERIMENTS:
+    for name in parsed.ids:
+        check_choice("experiment", name, EXPERIMENTS)
+    for name in parsed.ids or EXPERIMENTS:
         experiment = get_experiment(name)
         print(f"{name:<15} {experiment.title} ({experiment.source})")
         for profile in experiment.profiles:
@@ -143,6 +155,8 @@ def _list(_: argparse.Namespace) -> int:
                 continue
             done = len(result.records)
             print(f"{'':<15} {profile:<8} {done} of {done + result.missing} runs finished")
+            if parsed.cost:
+                print(f"{'':<24} {cost(experiment, profile)}", flush=True)
     return status
 
 
@@ -159,6 +173,7 @@ def _run(parsed: argparse.Namespace) -> int:
     options = RunOptions(
         device=parsed.device,
         workers=parsed.workers,
+        cluster=parsed.cluster,
         mode=parsed.mode,
         method=parsed.method,
         budget_s=parsed.budget,

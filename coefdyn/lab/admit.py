@@ -21,8 +21,8 @@ import torch
 from torch import nn
 
 from coefdyn.lab.experiments.base import judged_by_accuracy
+from coefdyn.lab.experiments.board import HEADS, ROWS, row_model, tasks_of
 from coefdyn.lab.experiments.plan import quick_model
-from coefdyn.lab.experiments.scoreboard import HEADS, ROWS, row_model, tasks_of
 from coefdyn.lab.places import PACKAGE
 from coefdyn.lab.tasks import IGNORE, TASKS, Batch, Task, TaskConfig, split_generator, task_of
 from coefdyn.lab.tasks.base import SPLITS

@@ -11,14 +11,18 @@ from pathlib import Path
 
 import torch
 
+from coefdyn.lab.experiments.plan import check_profile
+
 __all__ = [
+    "cluster",
     "count",
     "device",
+    "device_name",
     "facet",
     "figure_file",
     "folder",
     "gathered",
-    "numbered",
+    "profile",
     "seconds",
     "writable",
 ]
@@ -28,17 +32,41 @@ COMMA = re.compile(r",(?! )")
 FIGURES = (".png", ".svg", ".pdf")
 
 
-def device(text: str) -> str:
-    """ "cpu", "cuda" or "cuda:1", where torch sees it."""
+def device_name(text: str) -> str:
+    """ "cpu", "cuda" or "cuda:1", of whatever machine."""
     kind, _, number = text.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
         raise argparse.ArgumentTypeError(f"use cpu, cuda or cuda:1; got {text!r}")
+    return text
+
+
+def device(text: str) -> str:
+    """ "cpu", "cuda" or "cuda:1", where torch sees it."""
+    kind, _, number = device_name(text).partition(":")
     seen = torch.cuda.device_count()
     if kind == "cuda" and int(number or 0) >= seen:
         raise argparse.ArgumentTypeError(
             f"{text} is asked for, and torch {torch.__version__} sees {seen} GPUs here; use cpu"
         )
     return text
+
+
+def profile(text: str) -> str:
+    """Name of a profile: quick, standard or paper."""
+    try:
+        return check_profile(text)
+    except ValueError as unknown:
+        raise argparse.ArgumentTypeError(str(unknown)) from None
+
+
+def cluster(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say where runs are trained."""
+    parser.add_argument(
+        "--cluster",
+        metavar="ADDRESS",
+        help="of a dask scheduler whose workers train; default: DASK_SCHEDULER_ADDRESS, if set",
+    )
+    parser.add_argument("--device", type=device_name, help="cpu, cuda or cuda:1; default: a GPU")
 
 
 def seconds(text: str) -> float:
@@ -57,26 +85,6 @@ def count(text: str) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"a whole number from 1 on; got {text!r}")
     return int(text)
-
-
-def numbered(seeds: int | Iterable[int] | None) -> tuple[int, ...] | None:
-    """Seeds as they are asked for: n stands for 0 to n - 1, and None for a profile's own.
-
-    Raises:
-        ValueError: for anything else, such as a string, or for no seed.
-    """
-    if seeds is None:
-        return None
-    if isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes):
-        each = tuple(seeds)
-        if each and all(type(seed) is int and seed >= 0 for seed in each):
-            return each
-    elif type(seeds) is int and seeds > 0:
-        return tuple(range(seeds))
-    raise ValueError(
-        f"seeds={seeds!r} ({type(seeds).__name__}) is no number of seeds; use a whole number from "
-        "1 on (papermill: -p seeds 3, because -r hands over text), or None for the profile's."
-    )
 
 
 def facet(text: str) -> tuple[str, tuple[str, ...]]:

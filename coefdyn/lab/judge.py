@@ -17,12 +17,12 @@ from coefdyn.lab import arguments as given
 from coefdyn.lab.admit import check_design, find_task, frame
 from coefdyn.lab.experiments import headline_runs, intervals, rule
 from coefdyn.lab.experiments.baselines import baseline
+from coefdyn.lab.experiments.board import STEPS, board_cell
 from coefdyn.lab.experiments.claim import Ahead, Claim, kebab
 from coefdyn.lab.experiments.headline import Group, as_judged
 from coefdyn.lab.experiments.judgement import Judged, judge
 from coefdyn.lab.experiments.plan import STANDARD, Plan, Variant, standard_training
 from coefdyn.lab.experiments.result import Outcome
-from coefdyn.lab.experiments.scoreboard import STEPS, board_cell
 from coefdyn.lab.pages.judged import judged_html, state_in_words
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
@@ -203,7 +203,8 @@ def compare_designs(
 
     Two pilot seeds search the learning rate from three a factor of 3 apart until it is bracketed;
     ``seeds`` fresh seeds are judged. Runs take one process: start the same call again in another
-    one, with the same ``out``, and both share the runs.
+    one, with the same ``out``, and both share the runs. Or the workers of a cluster take them, to
+    which the code of the designs is sent.
 
     Args:
         designs: name -> a mixer of ``coefdyn.mixers`` or a row of the scoreboard by name; a
@@ -215,7 +216,7 @@ def compare_designs(
         seeds: judged seeds; twelve give a verdict.
         steps: optimiser steps; the protocol has 2000.
         out: folder of the reader's own that keeps the runs; None keeps nothing.
-        options: device, mode, budget; ``workers`` is 1.
+        options: device, mode, budget, cluster; without a cluster ``workers`` is 1.
 
     Raises:
         ValueError: for a design that is not causal, mixes sequences, or has another shape; a task
@@ -245,7 +246,9 @@ def compare_designs(
     ]
     variants = [replace(one, train=_short(one.train, steps)) for one in variants]
     experiment = _Judgement(tuple(variants), range(seeds), steps)
-    options = replace(options or RunOptions(), workers=1)
+    options = options or RunOptions()
+    if options.scheduler() is None:
+        options = replace(options, workers=1)
     result = as_judged(experiment.run(STANDARD, out=out, options=options))
     return Comparison(result=result, mine=next(iter(models)))
 
@@ -254,7 +257,7 @@ class _Judgement(Group):
     """The reader's variants as a group of the headline claims, with no claim registered."""
 
     def __init__(self, variants: tuple[Variant, ...], seeds: Sequence[int], steps: int) -> None:
-        self.id, self.title = "runs", "A reader's designs"  # type: ignore[misc]
+        self.id, self.title = "runs", "A reader's designs"
         train = standard_training(steps)
         group = headline_runs.Group(name="judged", variants=variants, train=train)
         self._plan_ = group.plan().with_seeds([headline_runs.SEEDS[0] + one for one in seeds])
@@ -327,7 +330,7 @@ def add_parser(commands: Any) -> None:
         default=Path("judged"),
         help="keeps the runs, which a second call goes on with; default: judged",
     )
-    parser.add_argument("--device", type=given.device, help="default: a GPU if there is one")
+    given.cluster(parser)
     parser.add_argument(
         "--mode",
         default="eager",
@@ -357,6 +360,7 @@ def command(parsed: argparse.Namespace) -> int:
         out=parsed.out,
         options=RunOptions(
             device=parsed.device,
+            cluster=parsed.cluster,
             mode=parsed.mode,
             budget_s=parsed.budget,
             progress=False if parsed.quiet else None,

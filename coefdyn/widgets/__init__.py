@@ -1,6 +1,7 @@
 """Interactive figures that run in the page: no kernel, no server, no build step.
 
-The arithmetic of ``js/`` is held to the library's float64 reference by shared golden vectors.
+The arithmetic is JavaScript, in ``js/``. ``shown()`` and ``words()`` ask it by way of mini-racer,
+and tests hold it to the library's float64 reference.
 The file of a figure is loaded when its name is first used.
 """
 

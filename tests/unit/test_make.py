@@ -49,6 +49,19 @@ def test_a_value_reaches_the_command_as_one_word_whatever_is_in_it() -> None:
         assert found[found.index(option) + 1] == value
 
 
+def test_the_kernels_of_chapters_learn_the_cluster_from_the_environment(monkeypatch) -> None:
+    told = []
+    monkeypatch.setenv("DASK_SCHEDULER_ADDRESS", "none yet")
+    monkeypatch.setattr(execute, "plan", lambda chapters, options: chapters[:1])
+    monkeypatch.setattr(
+        execute, "execute", lambda *_: told.append(os.environ["DASK_SCHEDULER_ADDRESS"]) or []
+    )
+    assert execute.main(["--profile", "paper", "--cluster", "tls://lab:8786"]) == 0
+    assert told == ["tls://lab:8786"]
+    given = made("-n", "-o", ".venv/.installed-book", "execute", "CLUSTER=tls://lab:8786").stdout
+    assert "--cluster 'tls://lab:8786'" in given
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A folder with the real Makefile and its marks of an installation, and a made-up Python."""

@@ -116,9 +116,11 @@ def test_simplified_markers_mean_what_they_meant() -> None:
 #: an import's name, where it is not its package's
 PACKAGES = {"IPython": "ipython", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 PACKAGES |= {"importlinter": "import-linter", "fla": "fla-core", "_pytest": "pytest"}
+PACKAGES |= {"py_mini_racer": "mini-racer"}
 #: what an extra brings along by its own declaration: an import -> the declared package
 BROUGHT = {"IPython": "ipykernel", "matplotlib_inline": "ipykernel", "traitlets": "ipywidgets"}
 BROUGHT |= {"yaml": "jupyter-book", "pybtex": "sphinxcontrib-bibtex", "PIL": "matplotlib"}
+BROUGHT |= {"filelock": "torch", "dask": "distributed", "cloudpickle": "distributed"}
 BROUGHT |= {"packaging": "jupyterlab", "docutils": "sphinx", "grimp": "import-linter"}
 
 
@@ -137,7 +139,7 @@ def imported(folder: str) -> set[str]:
 @pytest.mark.parametrize(
     ("folder", "extras"),
     [
-        ("coefdyn", ["plots", "widgets", "triton", "checkpoints", "text", "types", "lens", "book"]),
+        ("coefdyn", [one for one in EXTRAS if one not in ("test", "lint", "peers", "lens-models")]),
         ("book/tools", ["book", "lint"]),
         ("tests", ["book", "test", "lint", "peers"]),
     ],

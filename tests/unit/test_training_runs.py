@@ -1,8 +1,12 @@
-"""Lists of runs: processes give the same numbers, a kill loses only what was in flight."""
+"""Lists of runs: processes give the same numbers, a kill loses only what was in flight.
+
+What a cluster does is in ``test_cluster.py``.
+"""
 
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -18,12 +22,12 @@ from coefdyn.lab.training import (
     ResultsNotWritten,
     RunOptions,
     Stopped,
+    WorkerFailed,
     train_run,
     train_runs,
 )
 from coefdyn.lab.training import runs as runs_module
-from coefdyn.lab.training.pool import WorkerFailed, WorkerPool
-from coefdyn.lab.training.run_locks import RunLocks
+from coefdyn.lab.training.runs import _Turns
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 
@@ -78,7 +82,7 @@ def test_a_run_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(runs_module, "WAIT_S", 0.01)
     file, run = ResultFile(tmp_path / "r.jsonl"), tiny_run()
     record = train_run(run)
-    other, looks = RunLocks(file.path), []
+    other, looks = _Turns(file.path), []
     assert other.take(run.key)
 
     def finished_at_the_third_look(seconds):
@@ -122,21 +126,28 @@ def test_kill_minus_nine_and_resume(tmp_path, workers):
 
 
 def test_workers_end_when_their_parent_is_killed(tmp_path):
-    script = (
-        "import time\n"
-        "from coefdyn.lab.training.pool import WorkerPool\n"
-        "pool = WorkerPool(1)\n"
-        "print(pool._processes[0].pid, flush=True)\n"
-        "time.sleep(60)\n"
+    """A script without a guarded ``__main__`` starts them; one tells its number while it trains."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import json, multiprocessing, sys\n"
+        "from coefdyn.lab.training import RunConfig, RunOptions, train_runs\n"
+        "runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[1])]\n"
+        "def tell():\n"
+        "    print(*[one.pid for one in multiprocessing.active_children()], flush=True)\n"
+        "train_runs(runs, options=RunOptions(device='cpu', workers=2, should_stop=tell))\n"
     )
-    parent = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    worker = int(parent.stdout.readline())
+    long = json.dumps([tiny_run(seed=seed, steps=10**6).to_dict() for seed in (0, 1)])
+    parent = subprocess.Popen(
+        [sys.executable, str(script), long], stdout=subprocess.PIPE, text=True
+    )
+    workers = [int(word) for word in parent.stdout.readline().split()]
+    assert len(workers) == 2 and all(_running(one) for one in workers)
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    deadline = time.monotonic() + 30
-    while _running(worker):
-        assert time.monotonic() < deadline, "the worker outlived its parent"
+    deadline = time.monotonic() + 60
+    while any(_running(one) for one in workers):
+        assert time.monotonic() < deadline, "a worker outlived its parent"
         time.sleep(0.05)
 
 
@@ -190,10 +201,31 @@ def test_extra_entries_reach_the_file(tmp_path):
     assert file.records()[0]["of"] == run.key
 
 
-def test_a_failing_run_shows_the_workers_traceback():
-    broken = tiny_run(model=tiny_model(n_heads=3))
-    with WorkerPool(1) as pool, pytest.raises(WorkerFailed, match="not a multiple of n_heads=3"):
-        list(pool.run([broken], lambda config: True))
+def test_a_run_that_fails_three_times_is_told_with_its_traceback_and_the_others_go_on(tmp_path):
+    runs = [tiny_run(model=tiny_model(n_heads=3)), *(tiny_run(seed=seed) for seed in range(3))]
+    file, two = ResultFile(tmp_path / "r.jsonl"), replace(QUIET, workers=2)
+    with pytest.raises(WorkerFailed, match="not a multiple of n_heads=3") as told:
+        train_runs(runs, file, two)
+    assert f"run {runs[0].key} failed 3 times" in str(told.value)
+    assert "Traceback" in str(told.value)
+    assert file.keys() == {run.key for run in runs[1:]}
+
+
+def test_a_worker_that_is_killed_loses_nothing_but_its_run_which_another_trains(tmp_path):
+    runs, killed = [tiny_run(seed=seed, steps=60) for seed in range(3)], []
+
+    def kill_the_first_that_trains():
+        if not killed:
+            for child in multiprocessing.active_children():
+                child.kill()
+                killed.append(child.pid)
+        return False
+
+    two = replace(QUIET, workers=2, should_stop=kill_the_first_that_trains)
+    records = train_runs(runs, ResultFile(tmp_path / "r.jsonl"), two)
+    assert killed
+    assert [one["metrics"] for one in records] == [train_run(run)["metrics"] for run in runs]
+    assert len(ResultFile(tmp_path / "r.jsonl").records()) == 3
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -3,25 +3,48 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from statistics import fmean
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.arguments import numbered
+import torch
+from torch import nn
+
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
-from coefdyn.lab.films.recording import coefficients_of, sequence_labels
-from coefdyn.lab.tasks import IGNORE, TaskConfig, splits
-from coefdyn.lab.training import Record, RunConfig, RunOptions, TrainConfig, TrainOptions, train_run
+from coefdyn.lab.experiments.plan import numbered
+from coefdyn.lab.tasks import IGNORE, TaskConfig, splits, task_of
+from coefdyn.lab.training import (
+    Record,
+    RunConfig,
+    RunOptions,
+    TrainConfig,
+    TrainOptions,
+    build_model,
+    train_run,
+    train_runs,
+)
+from coefdyn.lab.training.checkpoint import load_checkpoint
 from coefdyn.models import ModelConfig, SequenceModel
 from coefdyn.options import check_choice
 from coefdyn.plots import plot_coefficients
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Int, Tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PROFILES", "Contest", "ContestResult", "Entrant", "Trained", "guessing"]
+__all__ = [
+    "PROFILES",
+    "Contest",
+    "ContestResult",
+    "Entrant",
+    "Trained",
+    "coefficients_of",
+    "guessing",
+    "sequence_labels",
+]
 
 #: seeds, and multiples of the quick profile's steps, layers and width
 PROFILES = {"quick": (1, 1, 1, 1), "paper": (3, 10, 2, 2)}
@@ -77,8 +100,7 @@ class Contest:
         steps: optimiser steps of the quick profile; a run that solves the task ends early.
         learning_rate: AdamW's peak, with warm-up over a twentieth of the steps and a cosine to 0.
         layers, width, mlp: of the quick profile; no SwiGLU for None.
-        page: what the page's own figure opens with, as keywords of
-            ``coefdyn.lab.train.PageTraining``.
+        training: fields of ``TrainConfig`` that differ, by name.
     """
 
     task: TaskConfig
@@ -88,7 +110,7 @@ class Contest:
     layers: int = 1
     width: int = 32
     mlp: int | None = 64
-    page: dict[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, name: str, profile: str = "quick", seed: int = 0) -> RunConfig:
         """Configuration of one entrant's run, as ``coefdyn.lab.training`` takes it.
@@ -100,6 +122,15 @@ class Contest:
         check_choice("profile", profile, tuple(PROFILES))
         _, times, deeper, wider = PROFILES[profile]
         entrant, steps = self.entrants[name], times * self.steps
+        train = TrainConfig(
+            steps=steps,
+            batch=32,
+            learning_rate=self.learning_rate,
+            final_learning_rate=0.0,
+            warmup=steps // 20,
+            clip=1.0,
+            evaluate_every=max(1, steps // LOOKS),
+        )
         return RunConfig(
             task=self.task,
             model=ModelConfig(
@@ -110,22 +141,14 @@ class Contest:
                 options=entrant.options,
                 position=entrant.position,
             ),
-            train=TrainConfig(
-                steps=steps,
-                batch=32,
-                learning_rate=self.learning_rate,
-                final_learning_rate=0.0,
-                warmup=steps // 20,
-                clip=1.0,
-                evaluate_every=max(1, steps // LOOKS),
-            ),
+            train=replace(train, **self.training),
             seed=seed,
         )
 
     def run(
         self, profile: str = "quick", *, seeds: int | None = None, device: str | None = None
     ) -> ContestResult:
-        """Train every entrant.
+        """Train every entrant: here, one after another, or on the cluster of the environment.
 
         Args:
             profile: "quick" for a page, "paper" for a GPU.
@@ -137,11 +160,16 @@ class Contest:
         """
         check_choice("profile", profile, tuple(PROFILES))
         wanted = numbered(PROFILES[profile][0] if seeds is None else seeds) or ()
-        place = str(RunOptions(device=device).local_device())
-        done = {
-            name: _train([self.config(name, profile, seed) for seed in wanted], place)
-            for name in self.entrants
+        runs = {
+            name: [self.config(name, profile, seed) for seed in wanted] for name in self.entrants
         }
+        options = RunOptions(device=device)
+        if options.scheduler() is not None:
+            every = _train_there([run for several in runs.values() for run in several], options)
+        else:
+            place = str(options.local_device())
+            every = {run.key: _train_one(run, place) for some in runs.values() for run in some}
+        done = {name: _trained([every[run.key] for run in some]) for name, some in runs.items()}
         return ContestResult(contest=self, profile=profile, trained=done)
 
 
@@ -240,6 +268,31 @@ class ContestResult:
         return self.contest.config(next(iter(self.trained)), self.profile)
 
 
+@torch.no_grad()
+def coefficients_of(
+    model: nn.Module, tokens: Int[Tensor, " L"], heads: int | None = None
+) -> Float[Tensor, "layers heads L L"]:
+    """alpha / eta of every layer of a model on one sequence, float32 on the CPU.
+
+    Args:
+        model: with ``dynamics(tokens)``, such as ``SequenceModel``.
+        tokens: one sequence of token ids.
+        heads: the first so many of each layer; None for all.
+    """
+    layers = [one.coefficients(normalized=True)[0, :heads] for one in model.dynamics(tokens[None])]
+    return torch.stack(layers).float().cpu()
+
+
+def sequence_labels(config: RunConfig, sequence: int = 0) -> tuple[list[str], list[str]]:
+    """Short labels of a test sequence and of its targets; "" where nothing is scored."""
+    task = task_of(config.task)
+    test = splits(config.task, config.seed).test
+    name = task.class_name or task.token_name
+    asked = test.targets[sequence].tolist()
+    inputs = [task.token_name(config.task, one) for one in test.inputs[sequence].tolist()]
+    return inputs, [name(config.task, one) if one != IGNORE else "" for one in asked]
+
+
 def guessing(task: TaskConfig) -> float:
     """Test accuracy of the constant answer that is most frequent."""
     targets = splits(task, 0).test.targets
@@ -247,9 +300,8 @@ def guessing(task: TaskConfig) -> float:
     return max(counts.values()) / sum(counts.values())
 
 
-def _train(configs: list[RunConfig], device: str) -> Trained:
-    """Train all seeds of one entrant, one after another."""
-    done = [_train_one(config, device) for config in configs]
+def _trained(done: list[tuple[Record, SequenceModel]]) -> Trained:
+    """All seeds of one entrant."""
     records = [record for record, _ in done]
     curves = records[0]["metrics"]
     return Trained(
@@ -259,6 +311,22 @@ def _train(configs: list[RunConfig], device: str) -> Trained:
         model=done[0][1],
         seconds=sum(one["wall_s"] for one in records),
     )
+
+
+def _train_there(
+    configs: list[RunConfig], options: RunOptions
+) -> dict[str, tuple[Record, SequenceModel]]:
+    """Train runs on a cluster; returns what ``_train_one`` does, by key."""
+    done = {}
+    with TemporaryDirectory() as folder:
+        kept = [replace(config, keep=True) for config in configs]
+        options = replace(options, weights=Path(folder), halved=False)
+        for config, record in zip(kept, train_runs(kept, options=options), strict=True):
+            model = build_model(config)
+            weights, _ = load_checkpoint(Path(folder, f"{config.key}.safetensors"))
+            model.load_state_dict(weights)
+            done[config.key] = record, model
+    return done
 
 
 def _train_one(config: RunConfig, device: str) -> tuple[Record, SequenceModel]:

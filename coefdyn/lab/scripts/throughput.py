@@ -36,8 +36,8 @@ from coefdyn.lab.training import (
 )
 from coefdyn.lab.training.compiled import compiler
 from coefdyn.lab.training.data import RunData
-from coefdyn.lab.training.pool import WorkerPool, usable_cores
 from coefdyn.lab.training.provenance import provenance
+from coefdyn.lab.training.workers import in_a_process, usable_cores
 from coefdyn.models import SwiGLU
 from coefdyn.shapes import Tensor
 
@@ -282,14 +282,9 @@ def _train(run: RunConfig, mode: str) -> Ticks:
 
 
 def _in_a_process(run: RunConfig) -> Ticks:
-    """Time a worker process in wall-clock seconds; it has a core of its own where there is one."""
-    ticks: Ticks = []
-    offset = time.process_time() - time.perf_counter()
-    with WorkerPool(1, mode="eager") as pool:
-        for _, event in pool.run([run], lambda one: True):
-            if event["event"] == "step":
-                ticks.append(offset + time.perf_counter())
-    return ticks[:-1]
+    """Time a worker process by its own clock, from its start."""
+    before = time.process_time()
+    return [before + tick for tick in in_a_process(_train, run, "eager")]
 
 
 def _plain(run: RunConfig, *, compiled: bool = False) -> Ticks:

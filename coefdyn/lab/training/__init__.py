@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from coefdyn.lab.training.config import RunConfig, TrainConfig
 from coefdyn.lab.training.loop import Stopped, TrainOptions, build_model, train_group, train_run
-from coefdyn.lab.training.pool import WorkerFailed
 from coefdyn.lab.training.results import Record, ResultFile, ResultsNotWritten
 from coefdyn.lab.training.runs import RunOptions, train_runs
+from coefdyn.lab.training.workers import WorkerFailed
 from coefdyn.progress import Progress
 
 __all__ = [

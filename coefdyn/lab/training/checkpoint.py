@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import secrets
 from pathlib import Path
 
 from coefdyn.shapes import Tensor
 
-__all__ = ["load_checkpoint", "require_safetensors", "save_checkpoint"]
+__all__ = ["checkpoint_path", "load_checkpoint", "require_safetensors", "save_checkpoint"]
 
 _MISSING = (
     "checkpoints need the package safetensors, which is not installed; "
     "install it with `pip install 'coefdyn[checkpoints]'`, or train without checkpoints."
 )
+
+
+def checkpoint_path(folder: Path | None, key: str) -> Path | None:
+    """Path of a run's checkpoint, if there is a folder for it."""
+    return None if folder is None else folder / f"{key}.safetensors"
 
 
 def require_safetensors() -> None:
@@ -35,7 +41,7 @@ def save_checkpoint(
 
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part = path.with_name(f"{path.name}.{secrets.token_hex(4)}.part")  # machines share folders
     held = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     try:
         save_file(held, part, metadata=notes)

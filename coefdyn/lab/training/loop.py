@@ -77,8 +77,9 @@ class TrainOptions:
         on_evaluation: called with (step, metrics, model) after every evaluation.
         checkpoint: a safetensors file to continue from and to write to, or None.
         checkpoint_every: steps between two checkpoints.
-        weights: folder for the trained weights of runs with ``keep``, in half precision, by the
-            run's key; None for none.
+        weights: folder for the trained weights of runs with ``keep``, by the run's key; None for
+            none.
+        halved: keep them in half precision.
     """
 
     device: str = "cpu"
@@ -89,6 +90,7 @@ class TrainOptions:
     checkpoint: Path | None = None
     checkpoint_every: int = 2000
     weights: Path | None = None
+    halved: bool = True
 
 
 def build_model(config: RunConfig) -> SequenceModel:
@@ -302,11 +304,11 @@ class _Run:
             final = {**final, **self._measure("test")}
         inputs, _ = self.data.chunks("test", 64)[0]
         if config.keep and self.options.weights is not None:
-            halves = {
-                name: one.half() if one.is_floating_point() else one
+            kept = {
+                name: one.half() if self.options.halved and one.is_floating_point() else one
                 for name, one in self.model.state_dict().items()
             }
-            save_checkpoint(self.options.weights / f"{config.key}.safetensors", halves, {})
+            save_checkpoint(self.options.weights / f"{config.key}.safetensors", kept, {})
         return plain(
             {
                 "key": config.key,

@@ -1,26 +1,37 @@
-"""Train any list of runs, in this process or in several on one device, with resume."""
+"""Train any list of runs: in this process, in several of this machine, or on a cluster."""
 
 from __future__ import annotations
 
+import os
+import queue
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
+from coefdyn.lab.training.checkpoint import checkpoint_path
 from coefdyn.lab.training.config import RunConfig
 from coefdyn.lab.training.loop import Stopped, TrainOptions, train_run
-from coefdyn.lab.training.pool import WorkerPool, checkpoint_path, usable_cores
 from coefdyn.lab.training.results import Record, ResultFile
-from coefdyn.lab.training.run_locks import RunLocks
+from coefdyn.lab.training.workers import LocalWorkers, WorkerFailed, Workers, usable_cores
 from coefdyn.progress import Progress
 
 __all__ = ["RunOptions", "train_runs"]
 
 #: seconds between two looks at runs that another process is training
 WAIT_S = 5.0
+#: seconds between two looks at the bar, at ``should_stop`` and at the workers
+LOOK_S = 0.2
+#: a run that failed so often in workers is reported
+TRIES = 3
+#: the environment's variable for a scheduler's address, as dask names it
+ADDRESS = "DASK_SCHEDULER_ADDRESS"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +41,11 @@ class RunOptions:
     Args:
         device: "cpu", "cuda" or "cuda:1"; None for a GPU if there is one, else the CPU.
         workers: processes that share the device, at most one per run; 1 trains in this process.
-            None for one per core on a CPU, and 1 on a GPU.
+            None for one per core on a CPU, and 1 on a GPU. On a cluster a run asks for this part
+            of a GPU, 1 / workers.
+        cluster: address of a dask scheduler, or a cluster of dask, whose workers train the runs.
+            None for the address in ``DASK_SCHEDULER_ADDRESS`` where ``workers`` is None, too, and
+            else for this machine.
         mode: "eager" or "compiled", see ``TrainOptions``.
         method: how coefficients are applied, see ``TrainOptions``.
         budget_s: no run is started once this many seconds have passed; None for no limit.
@@ -38,12 +53,14 @@ class RunOptions:
         should_stop: asked after every step; a true answer stops all training at once.
         extra: entries added to every record (experiment, profile, variant), by run key.
         checkpoint_folder: where unfinished runs keep their checkpoints, so that they go on from
-            there after a kill; None for none.
-        weights: see ``TrainOptions``.
+            there after a kill; None for none. Workers of a cluster that do not see the folder
+            return their checkpoints, and this process keeps them there.
+        weights, halved: see ``TrainOptions``.
     """
 
     device: str | None = None
     workers: int | None = None
+    cluster: Any = None
     mode: str = "eager"
     method: str = "parallel"
     budget_s: float | None = None
@@ -52,6 +69,23 @@ class RunOptions:
     extra: Callable[[str], dict[str, Any]] | None = None
     checkpoint_folder: Path | None = None
     weights: Path | None = None
+    halved: bool = True
+
+    def scheduler(self) -> Any:
+        """The cluster that trains the runs, with None resolved; None for this machine."""
+        if self.cluster is None and self.workers is None:
+            return os.environ.get(ADDRESS) or None
+        return self.cluster
+
+    def train_options(self) -> TrainOptions:
+        """What these options say about each run."""
+        return TrainOptions(
+            device=self.resolved_device(),
+            mode=self.mode,
+            method=self.method,
+            weights=self.weights,
+            halved=self.halved,
+        )
 
     def resolved_device(self) -> str:
         """The device, with None resolved."""
@@ -83,15 +117,21 @@ def train_runs(
     flight. Several calls may fill one file: each run is trained by one of them, and all wait for
     the last. Runs left out for lack of time have no record in the answer.
 
+    In this process an error of a run ends the call. A run that fails three times in workers is
+    left, the others go on, and the error that ends the call tells its traceback.
+
     Args:
         configs: any runs; equal ones are trained once.
         results: where records are kept and looked up; None keeps nothing.
-        options: device, processes, time.
+        options: device, processes or cluster, time.
 
     Raises:
         ResultsNotWritten: when a record could not be appended (disk full).
         Stopped: when ``should_stop`` asked for it.
-        WorkerFailed: when a worker process raised or ended.
+        WorkerFailed: when runs failed in their workers, or their workers ended.
+        ImportError: for a cluster where ``distributed`` is not installed.
+        OSError: for a cluster whose scheduler does not answer.
+        ValueError: for a cluster without a worker that has this code, torch and Python.
     """
     options = options or RunOptions()
     wanted = {config.key: config for config in configs}
@@ -103,32 +143,93 @@ def train_runs(
             try:
                 _train(missing, book, options)
             finally:
-                book.locks.close()
+                book.turns.close()
     return [book.found[key] for key in wanted if key in book.found]
 
 
 def _train(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
-    on_gpu = options.local_device().type == "cuda"
     while missing:
         book.elsewhere.clear()
-        workers = min(options.workers or (1 if on_gpu else usable_cores()), len(missing))
-        if workers > 1:
-            _train_in_processes(missing, book, options, workers)
-        else:
+        workers = _workers(options, len(missing))
+        if workers is None:
             _train_here(missing, book, options)
+        else:
+            with workers:
+                _train_in(workers, missing, book)
         missing = [one for one in missing if one.key in book.elsewhere]
         if missing:
             time.sleep(WAIT_S)
 
 
+def _workers(options: RunOptions, runs: int) -> Workers | None:
+    """Workers for so many runs; None for this process."""
+    if options.scheduler() is not None:
+        from coefdyn.lab.training.cluster import ClusterWorkers
+
+        return ClusterWorkers(
+            options.scheduler(),
+            options.train_options(),
+            options.checkpoint_folder,
+            device=options.device,
+            share=1 / (options.workers or 1),
+        )
+    on_gpu = options.local_device().type == "cuda"
+    count = min(options.workers or (1 if on_gpu else usable_cores()), runs)
+    if count == 1:
+        return None
+    return LocalWorkers(count, options.train_options(), options.checkpoint_folder)
+
+
+class _Turns:
+    """Runs of one result file that this process has taken; no other process trains them.
+
+    A run is taken by a lock on a file of its own, which the system frees on any exit.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._folder = None if path is None else path.with_name(f".{path.stem}.turns")
+        self._held: dict[str, FileLock] = {}
+
+    def take(self, key: str) -> bool:
+        """Take a run; returns False where another process has it."""
+        if self._folder is None or key in self._held:
+            return True
+        lock = FileLock(self._folder / key)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+        except Timeout:
+            return False
+        except OSError:  # no result can be written either: the first write raises the error
+            return True
+        self._held[key] = lock
+        return True
+
+    def give(self, key: str) -> None:
+        """Release a run, finished or not."""
+        lock = self._held.pop(key, None)
+        if lock is not None:
+            with suppress(OSError):
+                Path(lock.lock_file).unlink()
+            lock.release()
+
+    def close(self) -> None:
+        """Release all runs."""
+        for key in list(self._held):
+            self.give(key)
+        if self._folder is not None:
+            with suppress(OSError):
+                self._folder.rmdir()
+
+
 class _Book:
-    """Bookkeeping of a list of runs: records, result file, time budget, progress bar, locks."""
+    """Bookkeeping of a list of runs: records, result file, time budget, progress bar, turns."""
 
     def __init__(
         self, wanted: dict[str, RunConfig], results: ResultFile | None, options: RunOptions
     ) -> None:
         self.results, self.options = results, options
-        self.locks = RunLocks(None if results is None else results.path)
+        self.turns = _Turns(None if results is None else results.path)
         #: runs that another process was training when this one tried to take them
         self.elsewhere: set[str] = set()
         self.started = time.monotonic()
@@ -149,10 +250,10 @@ class _Book:
         budget = self.options.budget_s
         if budget is not None and time.monotonic() - self.started >= budget:
             return False
-        taken = self.locks.take(config.key)
+        taken = self.turns.take(config.key)
         self._refresh({config.key: config})
         if config.key in self.found:
-            self.locks.give(config.key)
+            self.turns.give(config.key)
             self.count(config.key, config.train.steps)
             return False
         if not taken:
@@ -166,12 +267,15 @@ class _Book:
         self.count(record["key"], record["config"]["train"]["steps"])
         if self.results is not None:
             self.results.append(record)
-        self.locks.give(record["key"])
+        self.turns.give(record["key"])
 
     def count(self, key: str, done: int) -> None:
         self.done[key] = done
+        self.show()
+
+    def show(self, note: str = "") -> None:
         if self.bar is not None:
-            self.bar.update(sum(self.done.values()), f"{len(self.found)} finished")
+            self.bar.update(sum(self.done.values()), note or f"{len(self.found)} finished")
 
     def stopping(self) -> bool:
         return self.options.should_stop is not None and self.options.should_stop()
@@ -185,32 +289,59 @@ def _train_here(missing: list[RunConfig], book: _Book, options: RunOptions) -> N
             book.count(key, done)
             return book.stopping()
 
-        settings = TrainOptions(
-            device=options.resolved_device(),
-            mode=options.mode,
-            method=options.method,
+        settings = replace(
+            options.train_options(),
             on_step=on_step,
-            checkpoint=checkpoint_path(options.checkpoint_folder, config),
-            weights=options.weights,
+            checkpoint=checkpoint_path(options.checkpoint_folder, config.key),
         )
         book.add(train_run(config, settings))
 
 
-def _train_in_processes(
-    missing: list[RunConfig], book: _Book, options: RunOptions, workers: int
-) -> None:
-    with WorkerPool(
-        workers,
-        device=options.resolved_device(),
-        mode=options.mode,
-        method=options.method,
-        checkpoint_folder=options.checkpoint_folder,
-        weights=options.weights,
-    ) as pool:
-        for config, event in pool.run(missing, book.may_start):
-            if event["event"] == "record":
-                book.add(event["record"])
-            elif event["event"] == "step":
-                book.count(config.key, event["done"])
-            if book.stopping():
-                raise Stopped("stopped; unfinished runs left no record")
+def _train_in(workers: Workers, missing: list[RunConfig], book: _Book) -> None:
+    """Train runs in workers: one in each that is free, and the next when one is done."""
+    waiting, begun = deque(missing), set[str]()
+    flying: dict[str, Any] = {}
+    failures: dict[str, list[str]] = {}
+    while waiting or flying:
+        while waiting and workers.free() > 0:
+            config = waiting.popleft()
+            if config.key in begun or book.may_start(config):
+                begun.add(config.key)
+                flying[config.key] = workers.submit(config)
+        ended, future = _next_ended(workers, flying)
+        if ended is not None:
+            del flying[ended.key]
+            try:
+                record = workers.result(ended, future)
+            except WorkerFailed as failure:
+                failures.setdefault(ended.key, []).append(str(failure))
+                if len(failures[ended.key]) < TRIES:
+                    waiting.append(ended)
+            else:
+                if record is None:
+                    waiting.appendleft(ended)
+                else:
+                    book.add(record)
+        for key, done in workers.steps().items():
+            book.count(key, done)
+        book.show(workers.note)
+        if book.stopping():
+            raise Stopped("stopped; unfinished runs left no record")
+    failed = {key: told[-1] for key, told in failures.items() if len(told) == TRIES}
+    if failed:
+        each = "\n".join(f"run {key} failed {TRIES} times:\n{why}" for key, why in failed.items())
+        raise WorkerFailed(f"{each}\n{len(failed)} runs failed; all others are finished.")
+
+
+def _next_ended(
+    workers: Workers, flying: dict[str, Any]
+) -> tuple[RunConfig, Any] | tuple[None, None]:
+    """The next run in flight that is done, with its future; None where none is for a while.
+
+    A future that was given up may tell its end once more, which is left out.
+    """
+    with suppress(queue.Empty):
+        config, future = workers.ended.get(timeout=LOOK_S)
+        if flying.get(config.key) is future:
+            return config, future
+    return None, None
