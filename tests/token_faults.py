@@ -1,8 +1,8 @@
 """Faults of one token each, put into the program one at a time: which does a suite of tests find?
 
-    python tests/token_faults.py draw                    the drawn faults, from the text of `TEXT`
-    python tests/token_faults.py run SUITE TREE [N ...]  put each into the checkout TREE, run tests there
-    python tests/token_faults.py share                   how many each suite finds
+    python tests/token_faults.py draw                  the drawn faults, from the text of `TEXT`
+    python tests/token_faults.py run SUITE TREE [N ..] put each into a checkout, run its tests there
+    python tests/token_faults.py share                 how many each suite finds
 
 SUITE is `old`, every case in a checkout of `TEXT`, or `new`, the sample of `make test` in a
 checkout of what the program is today. `tests/golden/faults.txt` keeps faults and outcomes. `run`
@@ -25,7 +25,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 import tokenize
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -276,8 +275,7 @@ def place_in(tree: Path, fault: Fault) -> tuple[Path, int, int] | None:
 
 def write(file: Path, text: str) -> None:
     """Writes a text at a time of its own, so that no cached bytecode is taken for it."""
-    new = not file.exists()
-    stamp = time.time() if new else file.stat().st_mtime + 2
+    stamp = file.stat().st_mtime + 2
     file.write_text(text, "utf-8")
     os.utime(file, (stamp, stamp))
 
