@@ -68,7 +68,7 @@ NOTES := .pytest_cache/notes
 part = $(PYTEST) $(SAMPLE) $(if $(NOTED),--notes $(NOTES))
 PARTS = status=0; mkdir -p $(dir $(NOTES)); rm -f $(NOTES); for part in library compile notebooks pages; do \
 	$(MAKE) --no-print-directory test-$$part NOTED=1 $(1) || status=1; done; \
-	$(PY) tests/price.py $(NOTES); exit $$status
+	$(PY) tests/price.py $(NOTES) || status=1; exit $$status
 
 test: $(TEST) ## a covering sample of all tests: library, notebooks in turn, page build, browser
 	@$(call PARTS,SAMPLE=--sample)

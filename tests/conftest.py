@@ -26,6 +26,8 @@ MAC_BROWSERS = (
 
 #: the cases that are left to the run of all
 LEFT_OUT = pytest.StashKey[list[str]]()
+#: seconds that the processors spent on a case
+PROCESSORS = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -124,6 +126,27 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     seed_all(item.nodeid.partition("::")[0])
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """What the processors spend on a test, its browser's included; price.py compares."""
+    from price import processor_seconds
+
+    in_browser = item.get_closest_marker("browser") is not None
+    before = processor_seconds(in_browser)
+    try:
+        return (yield)
+    finally:
+        item.stash[PROCESSORS] = processor_seconds(in_browser) - before
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    report = yield
+    if call.when == "call" and PROCESSORS in item.stash:
+        report.processors = item.stash[PROCESSORS]
+    return report
+
+
 @pytest.fixture(autouse=True)
 def _as_if_alone(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test sees what another left: random state by name, all other global state given back."""
@@ -185,11 +208,13 @@ def _playwright_has_chromium() -> bool:
 
 @pytest.fixture(scope="session")
 def browser(chromium_path):
-    """A headless Chromium for the session, with no background network use of its own."""
+    """A headless Chromium for the session that reaches no other host."""
     from playwright.sync_api import sync_playwright
 
     quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
     quiet += ["--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic"]
+    # Pages have the HTTP cache, which a route in Playwright would take from them.
+    quiet += ["--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"]
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=chromium_path, args=quiet)
         yield chromium

@@ -3,12 +3,21 @@
     python tests/price.py FILE
 
 prints the dearest tests of the parts that wrote into ``FILE`` (`pytest --notes FILE`), and as its
-last line how many checks did not run, and why.
+last line how many checks did not run, and why. A case whose price is above ``FAILS`` and that gives
+no reason fails the run.
+
+The price of a case is the smaller of two: seconds of the clock, and seconds of the processors that
+this process, the processes it waited for and, of a test in a browser, the browser have used. On a
+busy machine the clock runs on while a test waits for its turn, so that it would be dear by no
+fault of its own; processors are charged to who uses them. Neighbours that share caches still make
+a second of a processor do less, so a case fails at one and a half times ``LIMIT``. What a fixture
+of several tests takes is listed with the test that came first and fails none.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -17,12 +26,29 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Notes", "told"]
+__all__ = ["Notes", "processor_seconds", "told", "too_dear"]
 
 #: how many of the dearest tests are named
 DEAREST = 25
 #: seconds above which a case is marked, unless it says why with the mark "dear"
 LIMIT = 5.0
+#: seconds above which a case without a reason fails the run
+FAILS = 1.5 * LIMIT
+
+
+def processor_seconds(with_children: bool) -> float:
+    """What this process and those it waited for have used; on request its live children too."""
+    used = sum(os.times()[:4])
+    if not with_children:
+        return used
+    import psutil
+
+    for child in psutil.Process().children(recursive=True):
+        try:
+            used += sum(child.cpu_times()[:4])
+        except psutil.Error:
+            continue  # it has ended
+    return used
 
 
 class Notes:
@@ -32,11 +58,15 @@ class Notes:
         self.path = path
         self.later: set[str] = set()
         self.seconds: Counter[str] = Counter()
+        self.calls: dict[str, float] = {}
         self.reasons: dict[str, str] = {}
         self.skipped: Counter[str] = Counter()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        self.seconds[report.nodeid] += report.duration
+        price = min(report.duration, getattr(report, "processors", report.duration))
+        self.seconds[report.nodeid] += price
+        if report.when == "call":
+            self.calls[report.nodeid] = price
         for name, why in report.user_properties:
             if name == "dear":
                 self.reasons[report.nodeid] = why
@@ -56,7 +86,10 @@ class Notes:
     def pytest_sessionfinish(self) -> None:
         dearest = [(name, seconds, self.reasons.get(name, ""))
                    for name, seconds in self.seconds.most_common(DEAREST)]  # fmt: skip
-        line = {"dearest": dearest, "skipped": self.skipped, "later": sorted(self.later)}
+        dear = {name: seconds for name, seconds in self.calls.items()
+                if seconds > FAILS and not self.reasons.get(name)}  # fmt: skip
+        line = {"dearest": dearest, "too dear": dear}
+        line |= {"skipped": self.skipped, "later": sorted(self.later)}
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -69,6 +102,7 @@ def told(parts: list[dict[str, Any]]) -> list[str]:
     for name, seconds, why in dearest[:DEAREST]:
         mark = f"  ({why})" if why else "  (no reason is given)" if seconds > LIMIT else ""
         lines.append(f"{seconds:7.1f}  {name}{mark}")
+    lines += too_dear(parts)
     skipped = Counter[str]()
     for part in parts:
         skipped.update(part["skipped"])
@@ -80,7 +114,18 @@ def told(parts: list[dict[str, Any]]) -> list[str]:
     return [*lines, "; ".join([f"== did not run: {total} checks", *why])]
 
 
+def too_dear(parts: list[dict[str, Any]]) -> list[str]:
+    """A line for each case that fails the run by its price."""
+    return [
+        f"FAILED {name} takes {seconds:.1f} s: make it cheaper, or give @pytest.mark.dear(reason)"
+        for part in parts
+        for name, seconds in part["too dear"].items()
+    ]
+
+
 if __name__ == "__main__":
     notes = Path(sys.argv[1])
     text = notes.read_text(encoding="utf-8") if notes.exists() else ""
-    print("\n".join(told([json.loads(line) for line in text.splitlines()])))
+    found = [json.loads(line) for line in text.splitlines()]
+    print("\n".join(told(found)))
+    sys.exit(bool(too_dear(found)))

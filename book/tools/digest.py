@@ -2,13 +2,16 @@
 
 `book/executed.json` tells for each chapter the digest of its code cells, that of the pins, and what
 its execution read: every module that was loaded and every other file below `coefdyn`, `book` and
-`data` that was opened, by any of its processes. Each stands there as a mark of eight digits, made
-from its name and its content; one table for all chapters names the file of each mark. A chapter
-is current as long as all its marks are those of today's files. Nothing is guessed from the source:
-too many executions cost minutes, one too few publishes wrong outputs.
+`data` that was opened, by any of its processes. Each stands there with a mark of eight digits, made
+from its name and its content. Files that the same chapters read make a group, named by a digest of
+its marks, and a chapter names its groups. It is current as long as all its marks are those of
+today's files. Nothing is guessed from the source: too many executions cost minutes, one too few
+publishes wrong outputs.
 
-Modules count by their syntax trees without comments and docstrings, other files by their bytes. The
-scripts and styles of interactive figures do not count, since the page build puts them in.
+Modules count by their syntax trees without comments and docstrings, other files by their bytes.
+Where a package only tells which of its modules has a name (`coefdyn.first_use`), this counts with
+that module, so that a new one concerns nobody yet. The scripts and styles of interactive figures do
+not count, since the page build puts them in.
 
 `book.tools.execute` alone writes the file. After a merge's conflict take either side and execute: a
 chapter that the side knows wrongly is stale. A file that cannot be read makes all chapters stale.
@@ -21,6 +24,7 @@ import fcntl
 import hashlib
 import json
 import os
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
@@ -100,27 +104,63 @@ def counted_name(path: str, root: Path = ROOT) -> str:
 
 def mark(name: str, root: Path = ROOT) -> str:
     """Eight digits of a file's name and content, or of a folder's name and the names in it."""
-    path = root / name
+    path, told = root / name, []
     if name.endswith("/"):
         inside = path.iterdir() if path.is_dir() else ()
         content = "\n".join(sorted(one.name for one in inside if not one.name.startswith(".")))
     elif not path.is_file():
         content = "absent"
     else:
-        state = path.stat()
-        content = _content(path, state.st_mtime_ns, state.st_size)
-    return short([name, content])[:8]
+        content, _ = _read_file(path)
+        told = _told(name, root) if path.suffix == ".py" else []
+    return short([name, content, *told])[:8]
+
+
+def _told(name: str, root: Path) -> list[str]:
+    """What the packages around a module tell of it: the names that they have from it."""
+    module = name.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
+    told = []
+    for folder in Path(name).parents:
+        init, package = root / folder / "__init__.py", ".".join(folder.parts)
+        if init.is_file() and init != root / name:
+            _, homes = _read_file(init)
+            told += [*homes.get(module, ()), *homes.get(module.removeprefix(f"{package}."), ())]
+    return told
+
+
+def _read_file(path: Path) -> tuple[str, dict[str, list[str]]]:
+    state = path.stat()
+    return _parts(path, state.st_mtime_ns, state.st_size)
 
 
 @cache
-def _content(path: Path, _time: int, _size: int) -> str:
-    data = path.read_bytes()
-    if path.suffix == ".py":
-        try:
-            return short([meaning(ast.parse(data))])
-        except SyntaxError:
-            pass  # its bytes tell that it has changed
-    return short([data])
+def _parts(path: Path, _time: int, _size: int) -> tuple[str, dict[str, list[str]]]:
+    """The digest of what a file says itself, and of a package its modules and the names in them."""
+    data, homes = path.read_bytes(), defaultdict[str, list[str]](list)
+    if path.suffix != ".py":
+        return short([data]), homes
+    try:
+        tree = ast.parse(data)
+    except SyntaxError:  # its bytes tell that it has changed
+        return short([data]), homes
+    if b"load_on_first_use(__name__)" in data:
+        lists = [one for one in tree.body if _tells_homes(one)]
+        tree.body = [one for one in tree.body if one not in lists]
+        for part in (part for one in lists for part in ast.walk(one)):
+            if isinstance(part, ast.ImportFrom):
+                homes[part.module or ""].append(ast.unparse(part))
+            elif isinstance(part, ast.Dict):
+                for key, home in ast.literal_eval(part).items():
+                    homes[home].append(key)
+    return short([meaning(tree)]), homes
+
+
+def _tells_homes(node: ast.stmt) -> bool:
+    """Return whether a statement lists a package's names, or the modules that have them."""
+    if isinstance(node, ast.If):
+        return ast.unparse(node.test) == "TYPE_CHECKING"
+    names = [ast.unparse(one) for one in node.targets] if isinstance(node, ast.Assign) else []
+    return names in (["__all__"], ["HOMES"])
 
 
 def meaning(tree: object) -> str:
@@ -143,15 +183,7 @@ def _is_words(node: object) -> bool:
 
 def recorded(chapter: Chapter, path: Path = RECORD) -> Execution | None:
     """The record of a chapter's last execution, None where there is none."""
-    whole = _read(path)
-    one, names = whole["chapters"].get(chapter.name), whole["files"]
-    if one is None:
-        return None
-    return Execution(
-        code=one["code"],
-        pins=one["pins"],
-        files={sign: names.get(sign, "") for sign in one["files"].split()},
-    )
+    return _read(path).get(chapter.name)
 
 
 def record(chapter: Chapter, made: Execution, known: Iterable[str], path: Path = RECORD) -> None:
@@ -164,27 +196,62 @@ def record(chapter: Chapter, made: Execution, known: Iterable[str], path: Path =
     turn.parent.mkdir(parents=True, exist_ok=True)
     with turn.open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
-        whole = _read(path)
-        entry = {"code": made.code, "pins": made.pins, "files": " ".join(sorted(made.files))}
-        kept = {name: one for name, one in whole["chapters"].items() if name in set(known)}
-        chapters = {**kept, chapter.name: entry}
-        names = {**whole["files"], **made.files}
-        used = {sign for one in chapters.values() for sign in one["files"].split()}
-        files = {sign: names.get(sign, "") for sign in used}
-        ordered = dict(sorted(files.items(), key=lambda pair: (pair[1], pair[0])))
-        told = {"files": ordered, "chapters": dict(sorted(chapters.items()))}
+        kept = {name: one for name, one in _read(path).items() if name in set(known)}
+        told = _grouped({**kept, chapter.name: made})
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         part.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         os.replace(part, path)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """The file, empty where it is absent or damaged, as by the marks of a merge."""
+def _grouped(executions: dict[str, Execution]) -> dict[str, Any]:
+    """Groups of files that the same chapters read, and each chapter with its groups."""
+    readers = defaultdict[tuple[str, str], list[str]](list)
+    for chapter, one in sorted(executions.items()):
+        for sign, name in one.files.items():
+            readers[name, sign].append(chapter)
+    groups = defaultdict[tuple[str, ...], dict[str, str]](dict)
+    for (name, sign), chapters in sorted(readers.items()):
+        groups[tuple(chapters)][name] = sign
+    keys = {chapters: _key(files) for chapters, files in groups.items()}
+    return {
+        "groups": {keys[chapters]: files for chapters, files in groups.items()},
+        "chapters": {
+            chapter: {
+                "code": one.code,
+                "pins": one.pins,
+                "groups": " ".join(key for chapters, key in keys.items() if chapter in chapters),
+            }
+            for chapter, one in sorted(executions.items())
+        },
+    }
+
+
+def _key(files: dict[str, str]) -> str:
+    return short(files.values())[:6]
+
+
+def _read(path: Path) -> dict[str, Execution]:
+    """Executions by chapter; none where the file is absent or damaged, as by the marks of a merge.
+
+    A group that a merge has put together does not fit its key, and counts as a changed file.
+    """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return {"files": dict(found["files"]), "chapters": dict(found["chapters"])}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {"files": {}, "chapters": {}}
+        groups = {key: files for key, files in found["groups"].items() if key == _key(files)}
+        return {
+            name: Execution(
+                code=one["code"],
+                pins=one["pins"],
+                files={
+                    sign: file
+                    for key in one["groups"].split()
+                    for file, sign in groups.get(key, {f"group {key}": ""}).items()
+                },
+            )
+            for name, one in found["chapters"].items()
+        }
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
 
 
 def short(parts: Iterable[str | bytes]) -> str:

@@ -170,10 +170,12 @@ def _key(still: Still, record: Mapping[str, Any]) -> str:
 
 @cache
 def _drawing_code() -> str:
+    from coefdyn.widgets.source import arithmetic_source
+
     files = (path for one in DRAWING for path in (ROOT / "coefdyn" / one).rglob("*"))
     names = sorted(path.relative_to(ROOT).as_posix() for path in files if path.is_file())
     counted = (mark(name) for name in names if counted_name(str(ROOT / name)))
-    return short([Path(__file__).read_bytes(), *counted])
+    return short([Path(__file__).read_bytes(), arithmetic_source(), *counted])
 
 
 def _png(draw: Callable[[], Figure]) -> bytes:

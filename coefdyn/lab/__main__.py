@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run = commands.add_parser("run", help="train what is missing; interrupt and repeat at will")
     run.add_argument("ids", nargs="+", metavar="ID", choices=list(EXPERIMENTS))
-    run.add_argument("--profile", default="quick", choices=PROFILES)
+    run.add_argument("--profile", type=given.profile, default="quick", help=", ".join(PROFILES))
     run.add_argument(
         "--seeds", type=int, nargs="+", help="instead of the profile's; `show` adds complete ones"
     )
@@ -86,7 +86,7 @@ def build_parser() -> argparse.ArgumentParser:
     assignment.add_parser(commands)
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
-    show.add_argument("--profile", default=STANDARD, choices=PROFILES)
+    show.add_argument("--profile", type=given.profile, default=STANDARD, help=", ".join(PROFILES))
     show.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
     show.add_argument(
         "--figure", type=given.figure_file, metavar="FILE", help="write the figure (.png, .svg)"

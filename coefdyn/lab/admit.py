@@ -21,8 +21,8 @@ import torch
 from torch import nn
 
 from coefdyn.lab.experiments.base import judged_by_accuracy
+from coefdyn.lab.experiments.board import HEADS, ROWS, row_model, tasks_of
 from coefdyn.lab.experiments.plan import quick_model
-from coefdyn.lab.experiments.scoreboard import HEADS, ROWS, row_model, tasks_of
 from coefdyn.lab.places import PACKAGE
 from coefdyn.lab.tasks import IGNORE, TASKS, Batch, Task, TaskConfig, split_generator, task_of
 from coefdyn.lab.tasks.base import SPLITS
@@ -135,7 +135,7 @@ def _named_anew(config: TaskConfig, digest: str) -> TaskConfig:
     task = task_of(config)
     name = f"{task.name}#{digest}"
     kind = type(task.config.__name__, (task.config,), {"task_name": name})
-    TASKS[name] = replace(task, name=name, config=kind)
+    TASKS[name] = replace(task, config=kind)
     return kind(**{one.name: getattr(config, one.name) for one in fields(config)})
 
 

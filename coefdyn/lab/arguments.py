@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+from coefdyn.lab.experiments.plan import check_profile
+
 __all__ = [
     "cluster",
     "count",
@@ -20,7 +22,7 @@ __all__ = [
     "figure_file",
     "folder",
     "gathered",
-    "numbered",
+    "profile",
     "seconds",
     "writable",
 ]
@@ -49,6 +51,14 @@ def device(text: str) -> str:
     return text
 
 
+def profile(text: str) -> str:
+    """Name of a profile: quick, standard or paper."""
+    try:
+        return check_profile(text)
+    except ValueError as unknown:
+        raise argparse.ArgumentTypeError(str(unknown)) from None
+
+
 def cluster(parser: argparse.ArgumentParser) -> None:
     """Add the options that say where runs are trained."""
     parser.add_argument(
@@ -75,26 +85,6 @@ def count(text: str) -> int:
     if not (text.isdecimal() and int(text) > 0):
         raise argparse.ArgumentTypeError(f"a whole number from 1 on; got {text!r}")
     return int(text)
-
-
-def numbered(seeds: int | Iterable[int] | None) -> tuple[int, ...] | None:
-    """Seeds as they are asked for: n stands for 0 to n - 1, and None for a profile's own.
-
-    Raises:
-        ValueError: for anything else, such as a string, or for no seed.
-    """
-    if seeds is None:
-        return None
-    if isinstance(seeds, Iterable) and not isinstance(seeds, str | bytes):
-        each = tuple(seeds)
-        if each and all(type(seed) is int and seed >= 0 for seed in each):
-            return each
-    elif type(seeds) is int and seeds > 0:
-        return tuple(range(seeds))
-    raise ValueError(
-        f"seeds={seeds!r} ({type(seeds).__name__}) is no number of seeds; use a whole number from "
-        "1 on (papermill: -p seeds 3, because -r hands over text), or None for the profile's."
-    )
 
 
 def facet(text: str) -> tuple[str, tuple[str, ...]]:

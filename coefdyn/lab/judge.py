@@ -17,12 +17,12 @@ from coefdyn.lab import arguments as given
 from coefdyn.lab.admit import check_design, find_task, frame
 from coefdyn.lab.experiments import headline_runs, intervals, rule
 from coefdyn.lab.experiments.baselines import baseline
+from coefdyn.lab.experiments.board import STEPS, board_cell
 from coefdyn.lab.experiments.claim import Ahead, Claim, kebab
 from coefdyn.lab.experiments.headline import Group, as_judged
 from coefdyn.lab.experiments.judgement import Judged, judge
 from coefdyn.lab.experiments.plan import STANDARD, Plan, Variant, standard_training
 from coefdyn.lab.experiments.result import Outcome
-from coefdyn.lab.experiments.scoreboard import STEPS, board_cell
 from coefdyn.lab.pages.judged import judged_html, state_in_words
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
@@ -257,7 +257,7 @@ class _Judgement(Group):
     """The reader's variants as a group of the headline claims, with no claim registered."""
 
     def __init__(self, variants: tuple[Variant, ...], seeds: Sequence[int], steps: int) -> None:
-        self.id, self.title = "runs", "A reader's designs"  # type: ignore[misc]
+        self.id, self.title = "runs", "A reader's designs"
         train = standard_training(steps)
         group = headline_runs.Group(name="judged", variants=variants, train=train)
         self._plan_ = group.plan().with_seeds([headline_runs.SEEDS[0] + one for one in seeds])

@@ -1,14 +1,11 @@
-"""The base of every mixer: project x, build the coefficient dynamics, apply, project back.
-
-A mixer chooses four ingredients in ``build``; everything else is here, once.
-"""
+"""The base of every mixer: project x, build the coefficient dynamics, apply, project back."""
 
 from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import nn
@@ -184,12 +181,12 @@ class Mixer(Resettable, ABC):
         if not return_state:
             y = design.apply(tokens.v, method, state=held)
             y = self.finish(self.collect(y), tokens)
-            return y if cu_seqlens is None else found.without_padding(y)
+            return y if found is None or cu_seqlens is None else found.without_padding(y)
         y, inner = design.apply(tokens.v, method=method, state=held, return_state=True)
         after = tokens.start + x.shape[-2] if found is None else found.after()
         past = {name: one.clone() for name, one in past.items()}  # a view keeps all tokens alive
         y = self.finish(self.collect(y), tokens)
-        if cu_seqlens is not None:
+        if found is not None and cu_seqlens is not None:
             y = found.without_padding(y)
         return y, MixerState(after, past, inner)
 
@@ -271,8 +268,8 @@ class Mixer(Resettable, ABC):
         """
         if not isinstance(x_t, Tensor) or x_t.ndim == 0:
             raise ValueError(f"step takes one token (..., d_model={self.d_model}), got {x_t!r}.")
-        y, state = self.extend(x_t[..., None, :], state)
-        return y[..., 0, :], state
+        y, after = self.extend(x_t[..., None, :], state)
+        return y[..., 0, :], cast(MixerState, after)
 
     def tokens(
         self,
@@ -339,7 +336,8 @@ class Mixer(Resettable, ABC):
 
     @torch.no_grad()
     def _numbers_kept(self, length: int) -> int:
-        return self.extend(self._like().new_zeros(length, self.d_model))[1].numbers()
+        after = self.extend(self._like().new_zeros(length, self.d_model))[1]
+        return 0 if after is None else after.numbers()
 
     def no_weight_decay_names(self) -> set[str]:
         """Names (as in ``named_parameters``) of the parameters to exempt from weight decay."""

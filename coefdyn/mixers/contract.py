@@ -201,7 +201,9 @@ def _future(mixer: Mixer, x: Tensor) -> float:
 @torch.no_grad()
 def _others(mixer: Mixer, x: Tensor, want: Tensor) -> tuple[dict[str, float], dict[str, str]]:
     """Errors of what concerns pieces, documents and rows; and what the mixer refuses."""
-    length, errors, refused = x.shape[-2], {}, {}
+    errors: dict[str, float] = {}
+    refused: dict[str, str] = {}
+    length = x.shape[-2]
     rows, early = x.reshape(-1, *x.shape[-2:]), max(1, length // 3)
     two = rows[:1].expand(2, -1, -1).contiguous()
     real = torch.ones(2, length, dtype=torch.int64, device=x.device)

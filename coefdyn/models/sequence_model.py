@@ -15,6 +15,7 @@ from coefdyn.execution.state import ModelState
 from coefdyn.mixers.initial import Linear, Resettable
 from coefdyn.mixers.tokens import longest
 from coefdyn.models.blocks import Block, Masks, build_norm, given
+from coefdyn.models.choosing import choose, one_batch
 from coefdyn.models.config import ModelConfig
 from coefdyn.options import check_choice, check_count, check_number
 from coefdyn.shapes import Float, Int
@@ -165,7 +166,9 @@ class SequenceModel(Resettable):
         found = self.transform(
             self.look_up(tokens), method, state=state, return_state=return_state, **masks
         )
-        return (self.head(found[0]), found[1]) if return_state else self.head(found)
+        if isinstance(found, tuple):
+            return self.head(found[0]), found[1]
+        return self.head(found)
 
     def transform(
         self,
@@ -267,7 +270,7 @@ class SequenceModel(Resettable):
                 does not have, a model whose classes are not its tokens, or logits of NaN or
                 infinity.
         """
-        prompt, attention_mask = _one_batch(prompt, attention_mask)
+        prompt, attention_mask = one_batch(prompt, attention_mask)
         vocab = self.embedding.num_embeddings
         if top_k is not None and check_count("top_k", top_k) > vocab:
             raise ValueError(f"top_k={top_k} is more than the {vocab} tokens there are.")
@@ -302,7 +305,7 @@ class SequenceModel(Resettable):
             raise ValueError(
                 "every prompt must end in a token: pad on the left, and leave out empty prompts."
             )
-        chosen = [_choose(logits[..., -1, :], temperature, generator, top_k)]
+        chosen = [choose(logits[..., -1, :], temperature, generator, top_k)]
         ended = torch.zeros_like(chosen[0], dtype=torch.bool)
         while len(chosen) < n:
             ended = ended | (chosen[-1] == eos) if eos is not None else ended
@@ -311,7 +314,7 @@ class SequenceModel(Resettable):
                     torch.stack(chosen, dim=-1), (0, n - len(chosen)), value=eos
                 )
             logits, state = self.extend(chosen[-1][..., None], state)
-            token = _choose(logits[..., -1, :], temperature, generator, top_k)
+            token = choose(logits[..., -1, :], temperature, generator, top_k)
             chosen.append(token if eos is None else token.masked_fill(ended, eos))
         return torch.stack(chosen, dim=-1)
 
@@ -345,53 +348,6 @@ class SequenceModel(Resettable):
             for index, block in enumerate(self.blocks)
             for name in block.mixer.float32_names()
         }
-
-
-def _one_batch(
-    prompt: torch.Tensor | Sequence[torch.Tensor], mask: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """Prompts of different lengths as one tensor, padded on the left, with its mask."""
-    if isinstance(prompt, torch.Tensor):
-        return prompt, mask
-    if mask is not None:
-        raise ValueError(
-            "a list of prompts makes its own mask: leave out attention_mask, or give one padded "
-            "tensor."
-        )
-    rows = [torch.as_tensor(row) for row in prompt]
-    if not rows or any(row.ndim != 1 or len(row) == 0 for row in rows):
-        shapes = [tuple(row.shape) for row in rows]
-        raise ValueError(f"a list of prompts holds ids (length,) of at least one, got {shapes}.")
-    most = max(map(len, rows))
-    pad = torch.nn.functional.pad
-    tokens = torch.stack([pad(row, (most - len(row), 0)) for row in rows])
-    real = torch.stack([pad(torch.ones_like(row), (most - len(row), 0)) for row in rows])
-    return tokens, real
-
-
-def _choose(
-    logits: torch.Tensor,
-    temperature: float,
-    generator: torch.Generator | None,
-    top_k: int | None = None,
-) -> torch.Tensor:
-    """Choose one token per sequence: the likeliest, or one drawn from the ``top_k`` likeliest."""
-    largest = logits.amax(-1, keepdim=True)
-    if not bool(torch.isfinite(largest).all()):
-        raise ValueError(
-            "the logits hold NaN or infinity, and no token follows from them: a parameter is NaN "
-            "(a run that diverged, weights never loaded), or a number left the dtype's range."
-        )
-    if temperature == 0:
-        return logits.argmax(-1)
-    if top_k is not None:
-        least = logits.topk(top_k, dim=-1).values[..., -1:]
-        logits = logits.masked_fill(logits < least, -torch.inf)
-    logits = logits - largest  # 0 at the largest, at any temperature
-    temperature = max(temperature, torch.finfo(logits.dtype).tiny)
-    chances = torch.softmax(logits / temperature, dim=-1)
-    drawn = torch.multinomial(chances.reshape(-1, chances.shape[-1]), 1, generator=generator)
-    return drawn.view(logits.shape[:-1])
 
 
 def language_model_config(kind: str, *, scaling: str = "inverse_sqrt") -> ModelConfig:

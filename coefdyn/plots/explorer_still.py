@@ -19,7 +19,6 @@ import numpy as np
 import torch
 from matplotlib.colors import FuncNorm
 
-from coefdyn import CoefficientDynamics
 from coefdyn.plots.style import COEFFICIENT_CMAP, INGREDIENT_COLORS
 from coefdyn.shapes import Float, Tensor
 
@@ -41,7 +40,7 @@ _WIDTH = 7.6
 @runtime_checkable
 class _Shown(Protocol):
     settings: Any
-    carrier: CoefficientDynamics
+    query: Tensor
     row: int
     column: int
     matrix: Tensor
@@ -104,7 +103,7 @@ def take_still(shown: _Shown) -> Still:
     return Still(
         coefficients=shown.matrix,
         states=shown.path,
-        query=shown.carrier.q[shown.row],
+        query=shown.query,
         curve_scores=scores,
         curve=shown.curve(scores),
         curve_range=(low, high),

@@ -15,11 +15,10 @@ from coefdyn.shapes import Float, Tensor
 from coefdyn.widgets import given
 from coefdyn.widgets import settings as rules
 from coefdyn.widgets.alone import page_of
-from coefdyn.widgets.morph import build_morph
+from coefdyn.widgets.ingredients import dynamics_of
 from coefdyn.widgets.questions import check_question
-from coefdyn.widgets.shown import Shown, is_between, shown_at
+from coefdyn.widgets.shown import Shown, shown_at
 from coefdyn.widgets.source import packed_source, style_source
-from coefdyn.widgets.tokens import build_dynamics
 
 __all__ = ["CARDS", "PARTS", "Explorer"]
 
@@ -246,29 +245,36 @@ class Explorer(anywidget.AnyWidget):
         return name
 
     def shown(self) -> Shown:
-        """The numbers that the page shows now, at every setting, in float64."""
-        return shown_at(self.settings, self._given(), self.data.get("words") or ())
+        """The numbers that the page shows now, at every setting, in float64.
+
+        Raises:
+            ImportError: without mini-racer, which runs the page's arithmetic.
+        """
+        return shown_at(self.settings, self.data)
 
     def coefficients(self, normalized: bool = False) -> Float[Tensor, "L L"]:
-        """Coefficients alpha, or alpha / eta, as the page shows them now, ``(L, L)``."""
+        """Coefficients alpha, or alpha / eta, as the page shows them now, ``(L, L)``.
+
+        Raises:
+            ImportError: without mini-racer, for designs of the explorer's own.
+        """
+        source = self._given()
+        if source is not None:
+            return source.coefficients(normalized=normalized)
         shown = self.shown()
         return shown.weights if normalized else shown.alpha
 
     def dynamics(self) -> CoefficientDynamics:
         """Dynamics that the page shows now, rebuilt in float64 with shapes ``(L, n)``.
 
+        Tokens and gates of the explorer's own are those that its JavaScript draws.
+
         Raises:
             ValueError: on the way between a feature map and exp, ReLU or softplus, where no single
                 readout has these coefficients; ``coefficients`` and ``shown`` still give them.
+            ImportError: without mini-racer, for designs of the explorer's own.
         """
-        source = self._given()
-        if source is not None:
-            return source
-        return (
-            build_morph(self.settings).dynamics()
-            if is_between(self.settings)
-            else (build_dynamics(self.settings))
-        )
+        return self._given() or dynamics_of(self.shown().model)
 
     def _given(self) -> CoefficientDynamics | None:
         """The chosen head of given dynamics, None where the explorer has tokens of its own."""

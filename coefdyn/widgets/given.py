@@ -15,7 +15,6 @@ import torch
 
 from coefdyn import CoefficientDynamics, mask, normalizer
 from coefdyn.dynamics.evolution import (
-    Dense,
     Diagonal,
     Evolution,
     Householder,
@@ -25,8 +24,8 @@ from coefdyn.dynamics.evolution import (
 from coefdyn.dynamics.normalizer import FlooredRowSum, Given, Normalizer, One, RowSum
 from coefdyn.dynamics.readout import FeatureMap, Readout
 from coefdyn.shapes import Tensor
+from coefdyn.widgets.ingredients import READOUTS, dynamics_from
 from coefdyn.widgets.settings import schema
-from coefdyn.widgets.tokens import READOUTS, decay_of
 
 __all__ = ["arrays_of", "from_arrays", "pick_heads", "rebuild", "settings_of"]
 
@@ -129,7 +128,7 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
         "structure": structure_of(a),
         "q": dynamics.q.tolist(),
         "k": dynamics.k.tolist(),
-        "decay": decay_of(a, length, width).tolist()
+        "decay": _decay_of(a, length, width).tolist()
         if {"log_decay", "sign"} & parts.keys()
         else None,
         "beta": parts["beta"].tolist() if "beta" in parts else None,
@@ -144,6 +143,14 @@ def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:
         arrays["matrix"] = matrix.flatten(-2).tolist()
         arrays["eigenvalues"] = torch.view_as_real(torch.linalg.eigvals(matrix) + 0j).tolist()
     return arrays
+
+
+def _decay_of(a: Scalar | Diagonal | Householder, length: int, width: int) -> Tensor:
+    """s_t a_t of every channel, ``(L, n)``, of a structure that has a decay or a sign."""
+    one = a.beta if isinstance(a, Householder) else a.log_decay
+    signed = torch.ones_like(one) if a.log_decay is None else a.log_decay.exp()
+    signed = signed if a.sign is None else a.sign * signed
+    return signed if isinstance(a, Diagonal) else signed[:, None].expand(length, width)
 
 
 def _beside(dynamics: CoefficientDynamics) -> dict[str, Any]:
@@ -163,39 +170,21 @@ def _beside(dynamics: CoefficientDynamics) -> dict[str, Any]:
 
 
 def from_arrays(arrays: Mapping[str, Any]) -> CoefficientDynamics:
-    """The head that ``arrays_of`` wrote down, with a dense A_t, phi = identity and eta = 1."""
+    """The head that ``arrays_of`` wrote down, with phi = identity and eta = 1.
 
-    def tensor(name: str) -> Tensor:
-        return torch.tensor(arrays[name], dtype=torch.float64)
-
-    q = tensor("q")
-    length, width = q.shape
-    eye = torch.eye(width, dtype=torch.float64).expand(length, width, width)
-    if arrays.get("matrix") is not None:
-        matrix = tensor("matrix").reshape(length, width, width)
-    else:
-        matrix = eye
-        if arrays["beta"] is not None:
-            z = tensor("direction")
-            matrix = eye - tensor("beta")[:, None, None] * z[:, :, None] * z[:, None, :]
-        if arrays["decay"] is not None:
-            matrix = tensor("decay")[:, :, None] * matrix
-    fade, hidden = arrays.get("fade"), arrays.get("hidden")
-    eta: Normalizer = One() if arrays["given"] is None else Given(tensor("given"))
-    return CoefficientDynamics(
-        q=q,
-        k=tensor("k"),
-        evolution=Dense(matrix=matrix),
-        scaling=tensor("scaling"),
-        # a sink needs a readout that is not linear; both are chosen by the settings
-        readout=READOUTS["identity" if arrays.get("sink") is None else "exp"],
-        normalizer=eta if arrays.get("sink") is None else RowSum(tensor("sink")),
-        own=None if arrays.get("own") is None else tensor("own"),
-        outer_log_decay=None
-        if fade is None
-        else tensor("fade").diff(prepend=torch.zeros(1).double()),
-        mask=None if hidden is None else mask.Given(torch.tensor(hidden) == 0),
-    )
+    A sink needs a readout that is not linear; both are chosen by the settings.
+    """
+    sunk = arrays.get("sink") is not None
+    made = {
+        **arrays,
+        "L": len(arrays["q"]),
+        "n": len(arrays["q"][0]),
+        "z": arrays["direction"],
+        "b": arrays["scaling"],
+        "readout": "exp" if sunk else "identity",
+        "normalizer": "row_sum" if sunk else "one" if arrays["given"] is None else "gate",
+    }
+    return dynamics_from(made)
 
 
 def settings_of(dynamics: CoefficientDynamics) -> dict[str, Any]:

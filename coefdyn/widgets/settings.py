@@ -1,7 +1,9 @@
 """Settings of the explorer: names, limits, the rows of Table 1 and later ones.
 
 ``schema.json`` is the one list; the browser reads the same file. Positions are counted from 1 here,
-as in the paper; ``CoefficientDynamics.states(j)`` counts from 0.
+as in the paper; ``CoefficientDynamics.states(j)`` counts from 0. A text of the reader's own is read
+by the page's rules (``js/facts.js``); where no interpreter can run them, the page adds its length
+and the positions to start at.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from coefdyn.options import did_you_mean
-from coefdyn.widgets.facts import clean_text, parse_facts, places_of
+from coefdyn.widgets.interpreter import ask
 
 __all__ = [
     "ROWS",
@@ -67,13 +69,30 @@ def default_settings(tokens: str = "facts", text: str = "") -> Settings:
     if text:
         settings["text"] = text
     if tokens == "facts":
-        settings.update(_places(settings["text"]))
+        settings = _placed(settings)
     return with_preset(settings, "gated_deltanet")
 
 
-def _places(text: str) -> Settings:
-    """Length and initial positions for facts."""
-    return {"length": len(parse_facts(text)), **places_of(text)}
+_PLACES = ("length", "row", "column")
+
+
+def _placed(settings: Settings) -> Settings:
+    """The settings with the length and the initial positions of their text, if it can be read."""
+    told = _told(settings["text"])
+    unread = set(_PLACES) - told.keys()
+    return {key: value for key, value in {**settings, **told}.items() if key not in unread}
+
+
+@cache
+def _told(text: str) -> Settings:
+    """A text as it can be shown, its number of tokens, and where to look at first."""
+    example = schema()["texts"]["text"]
+    if text == example["default"]:
+        return {"text": text, **example["places"]}
+    try:
+        return ask("told", text)
+    except ImportError:
+        return {"text": text}
 
 
 _FACTS_START = {"variation": 0, "scale": 1}
@@ -100,9 +119,9 @@ def with_tokens(settings: Mapping[str, Any], tokens: str) -> Settings:
     if tokens == settings["tokens"]:
         return dict(settings)
     fresh = default_settings(tokens, settings["text"])
-    keys = ("variation", "scale", "length", "row", "column")
-    changed = {**settings, **{key: fresh[key] for key in keys}, "tokens": tokens, "points": {}}
-    return with_preset(changed, settings["preset"]) if tokens == "facts" else changed
+    started = {key: fresh[key] for key in ("variation", "scale", *_PLACES) if key in fresh}
+    changed = {**settings, **started, "tokens": tokens, "points": {}}
+    return with_preset(_placed(changed), settings["preset"]) if tokens == "facts" else changed
 
 
 def row_of(settings: Mapping[str, Any]) -> str:
@@ -136,10 +155,13 @@ def validate(changes: Mapping[str, Any], base: Mapping[str, Any] | None = None) 
         if key != "preset":
             settings[key] = _check_value(key, value)
     if settings["tokens"] == "facts":
-        settings["length"] = len(parse_facts(settings["text"]))
-    for key in ("column", "row"):
-        settings[key] = min(settings[key], settings["length"])
-    if settings["duplicate"] > settings["length"]:
+        told = _told(settings["text"])
+        settings.update({key: told[key] for key in ("length",) if key in told})
+    length = settings.get("length", schema()["integers"]["length"]["max"])
+    settings.update(
+        {key: min(settings[key], length) for key in ("column", "row") if key in settings}
+    )
+    if settings["duplicate"] > length:
         settings["duplicate"] = 0
     settings["preset"] = row_of(settings)
     return settings
@@ -158,7 +180,7 @@ def _start(changes: Mapping[str, Any], base: Mapping[str, Any] | None) -> Settin
         return default_settings(tokens, text)
     settings = with_tokens(base, tokens)
     if text and tokens == "facts" and text != settings["text"]:
-        settings.update(_places(text), text=text, points={}, duplicate=0)
+        settings = _placed({**settings, "text": text, "points": {}, "duplicate": 0})
     return settings
 
 
@@ -169,7 +191,8 @@ def changes(settings: Mapping[str, Any]) -> Settings:
     if settings["tokens"] == "facts":
         base["text"] = schema()["texts"]["text"]["default"]
     keys = ("preset", *_specs(), "morph_to", "points")
-    return {key: settings[key] for key in keys if key == "preset" or settings[key] != base[key]}
+    named = [key for key in keys if key in settings]
+    return {key: settings[key] for key in named if key == "preset" or settings[key] != base[key]}
 
 
 def address(settings: Mapping[str, Any], name: str = "") -> str:
@@ -255,14 +278,16 @@ def _not_retired(key: str, value: Any) -> Any:
 
 
 def _check_text(key: str, value: Any) -> str:
-    """The text as it can be shown: see ``facts.clean_text``."""
-    cleaned = clean_text(value) if isinstance(value, str) else ""
-    if not parse_facts(cleaned):
+    """The text as it can be shown; the page's rules say whether it holds a word."""
+    told: Settings = {"length": 0}
+    if isinstance(value, str) and value.strip():
+        told = _told(value)
+    if told.get("length") == 0:
         raise ValueError(
             f"{key} must hold at least one word, such as 'the cat is black; ask: cat'; "
             f"got {value!r}."
         )
-    return cleaned
+    return told["text"]
 
 
 def _check_number(key: str, value: Any, spec: Mapping[str, Any], *, whole: bool) -> int | float:

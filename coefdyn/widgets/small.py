@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import anywidget
 import traitlets
 
+from coefdyn.widgets.interpreter import ask
 from coefdyn.widgets.questions import check_question
 from coefdyn.widgets.settings import check_name, check_real, check_whole
 from coefdyn.widgets.source import figures_source, style_source
@@ -93,6 +94,14 @@ class SmallFigure(anywidget.AnyWidget):
         figure = cls(**kept, **state["settings"])
         return figure.asking(state.get("predict") or {})
 
+    def shown(self) -> dict[str, Any]:
+        """The numbers of the figure, as the page computes them.
+
+        Raises:
+            ImportError: without mini-racer, which runs the page's arithmetic.
+        """
+        return ask("figure", self.figure, self.settings)
+
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
         raise NotImplementedError
@@ -137,11 +146,11 @@ class ScoreVariance(SmallFigure):
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        width, scaling = self.settings["width"], self.settings["scaling"]
-        b = {"one": 1.0, "inverse_sqrt_n": width**-0.5, "inverse_n": 1 / width}[scaling]
+        shown = self.shown()
         return (
-            f"Variance of the score q\u1d40 (b k) against the width n. At n = {width} with "
-            f"b = {b:.3g} it is n b\u00b2 = {width * b * b:.3g} in theory."
+            f"Variance of the score q\u1d40 (b k) against the width n. At n = "
+            f"{self.settings['width']} with b = {shown['scaling']:.3g} it is n b\u00b2 = "
+            f"{shown['variance-theory']:.3g} in theory."
         )
 
 
@@ -187,13 +196,11 @@ class ChunkView(SmallFigure):
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        length, chunk, width = (self.settings[key] for key in ("length", "chunk", "width"))
-        sizes = [min(chunk, length - start) for start in range(0, length, chunk)]
-        inside = sum(size * (size + 1) // 2 for size in sizes)
-        state = (2 * length - sizes[0] - sizes[-1]) * width * width
+        length, shown = self.settings["length"], self.shown()
         return (
-            f"{length} tokens in chunks of {sizes[0]}: {len(sizes)} steps one after another, "
-            f"{inside} coefficients formed, {inside * 2 * width + state} multiplications per head."
+            f"{length} tokens in chunks of {min(self.settings['chunk'], length)}: "
+            f"{shown['sequential-steps']} steps one after another, {shown['inside-entries']} "
+            f"coefficients formed, {shown['multiplications']} multiplications per head."
         )
 
 
@@ -256,6 +263,6 @@ class CostView(SmallFigure):
         chunk = min(self.settings["chunk"], length)
         return (
             f"Lower bound on the time per head against L, on {self.settings['machine']}. At "
-            f"L = {length} with n = {self.settings['width']}: {-(-length // chunk)} chunks of "
-            f"{chunk}, one after another, instead of the whole matrix at once."
+            f"L = {length} with n = {self.settings['width']}: {self.shown()['steps-in-chunks']} "
+            f"chunks of {chunk}, one after another, instead of the whole matrix at once."
         )

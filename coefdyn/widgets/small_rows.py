@@ -10,13 +10,10 @@ CapacityView     the error of an answer against the number of facts in a state
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from statistics import NormalDist
 from typing import ClassVar
 
-from coefdyn.widgets.settings import ROWS, default_settings, schema, validate, with_preset
-from coefdyn.widgets.shown import shown_at
+from coefdyn.widgets.settings import ROWS, default_settings, schema, with_preset
 from coefdyn.widgets.small import Limits, Real, SmallFigure
 
 __all__ = [
@@ -29,9 +26,6 @@ __all__ = [
 ]
 
 _FACT_KEYS = ("decay", "beta", "spread", "scale", "floor")
-_GROWTH_TOKENS = 64
-_SCORES = (2.0, 0.5, -0.5, -1.0, -2.0)
-_KEYS = (0, 75)
 
 
 def _range(key: str) -> Limits:
@@ -72,22 +66,11 @@ class FactsView(SmallFigure):
             controls=controls, caption=caption, preset=preset, asked=asked, **{**chosen, **settings}
         )
 
-    def answer(self) -> dict[str, float]:
-        """Share of each word in the output."""
-        text: str = schema()["texts"]["text"]["default"]
-        told = {"text": text.rpartition(" ")[0] + f" {self.settings['asked']}"}
-        kept = {key: value for key, value in self.settings.items() if key != "asked"}
-        settings = validate({"tokens": "facts", **told, **kept})
-        row = shown_at(settings).weights[-1]
-        found: dict[str, float] = {}
-        for word, weight in zip(text.replace(";", "").split(), row.tolist(), strict=False):
-            if word in ("black", "brown", "white"):
-                found[word] = found.get(word, 0.0) + weight
-        return found
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        parts = ", ".join(f"{word} {share:.2f}" for word, share in self.answer().items())
+        shown = self.shown()
+        words = ("black", "brown", "white")
+        parts = ", ".join(f"{word} {shown[f'answer-{word}']:.2f}" for word in words)
         label = schema()["rows"][self.settings["preset"]]["label"]
         return f"{label}, asked for “{self.settings['asked']}” after three facts: {parts}."
 
@@ -122,22 +105,12 @@ class EmptyRowView(SmallFigure):
     ) -> None:
         super().__init__(controls=controls, caption=caption, shift=shift, kind=kind)
 
-    def weights(self) -> list[float]:
-        """alpha / eta of the five tokens; a zero row sum gives a zero row."""
-        scores = [score + self.settings["shift"] for score in _SCORES]
-        kind = self.settings["kind"]
-        if kind == "identity":
-            return scores
-        alpha = [max(s, 0.0) if kind == "relu" else math.exp(s) for s in scores]
-        eta = max(sum(alpha), 1.0) if kind == "floored" else sum(alpha)
-        return [x / eta if eta else 0.0 for x in alpha]
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
+        shown = self.shown()
         return (
-            f"Five scores of {_SCORES[-1] + self.settings['shift']:g} to "
-            f"{_SCORES[0] + self.settings['shift']:g}, {self.settings['kind']}: the weights of the "
-            f"row sum to {sum(self.weights()):.3g}."
+            f"Five scores of {shown['scores'][-1]:g} to {shown['scores'][0]:g}, "
+            f"{self.settings['kind']}: the weights of the row sum to {shown['weight-sum']:.3g}."
         )
 
 
@@ -170,21 +143,13 @@ class CombinationView(SmallFigure):
     ) -> None:
         super().__init__(controls=controls, caption=caption, angle=angle, kind=kind)
 
-    def weights(self) -> list[float]:
-        """The weights of both values."""
-        kind = self.settings["kind"]
-        scores = [math.cos(math.radians(self.settings["angle"] - key)) for key in _KEYS]
-        phi = {"convex": math.exp, "conical": lambda s: max(s, 0.0)}.get(kind, lambda s: s)
-        alpha = [phi(score) for score in scores]
-        eta = sum(alpha) if kind in ("convex", "affine") else 1.0
-        return [x / eta if eta else 0.0 for x in alpha]
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        first, second = self.weights()
+        shown = self.shown()
         return (
             f"A {self.settings['kind']} combination of two values, query at "
-            f"{self.settings['angle']}°: {first:.3g} of the first and {second:.3g} of the second."
+            f"{self.settings['angle']}°: {shown['weight-first']:.3g} of the first and "
+            f"{shown['weight-second']:.3g} of the second."
         )
 
 
@@ -221,24 +186,12 @@ class ReadoutView(SmallFigure):
             controls=controls, caption=caption, readout=readout, spread=spread, power=power
         )
 
-    def near_zero_share(self) -> float:
-        """The share of normal scores with |phi(s)| <= epsilon."""
-        epsilon = 10.0 ** self.settings["power"]
-        low, high = {
-            "identity": (-epsilon, epsilon),
-            "exp": (-math.inf, math.log(epsilon)),
-            "relu": (-math.inf, epsilon),
-            "softplus": (-math.inf, math.log(math.expm1(epsilon))),
-        }[self.settings["readout"]]
-        scores = NormalDist(sigma=self.settings["spread"])
-        return scores.cdf(high) - (scores.cdf(low) if low > -math.inf else 0.0)
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
         return (
             f"Readout {self.settings['readout']}, normal scores with spread "
-            f"{self.settings['spread']:g}: {self.near_zero_share():.1%} of them give a coefficient "
-            f"within {10.0 ** self.settings['power']:g} of zero."
+            f"{self.settings['spread']:g}: {self.shown()['near-zero-share']:.1%} of them give a "
+            f"coefficient within {10.0 ** self.settings['power']:g} of zero."
         )
 
 
@@ -279,28 +232,14 @@ class GrowthView(SmallFigure):
     ) -> None:
         super().__init__(controls=controls, caption=caption, keep=keep, kind=kind)
 
-    def powers(self, row: int = _GROWTH_TOKENS) -> tuple[float, float]:
-        """log10 of alpha and of eta in one row, counted from 1."""
-        keep = self.settings["keep"]
-        readout, _, eta = self.settings["kind"].partition("-")
-
-        def log(distance: int) -> float:
-            return keep**distance if readout == "exp" else distance * math.log(keep)
-
-        divisor = {"one": 0.0, "geometric": row * math.log(keep)}.get(eta)
-        if divisor is None:
-            logs = [log(distance) for distance in range(row)]
-            divisor = max(logs) + math.log(math.fsum(math.exp(x - max(logs)) for x in logs))
-        return log(row - 1) / math.log(10), divisor / math.log(10)
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        alpha, eta = self.powers()
+        shown = self.shown()
         return (
             f"Keys that keep {self.settings['keep']:g} of their length a step, "
-            f"{self.settings['kind'].replace('-', ' over ')}: at token {_GROWTH_TOKENS} the "
-            f"coefficient of the first token is about 10 to the {alpha:.3g}, and divided 10 to the "
-            f"{alpha - eta:.3g}."
+            f"{self.settings['kind'].replace('-', ' over ')}: at token 64 the "
+            f"coefficient of the first token is about 10 to the {shown['alpha-power']:.3g}, and "
+            f"divided 10 to the {shown['weight-power']:.3g}."
         )
 
 
@@ -341,5 +280,5 @@ class CapacityView(SmallFigure):
         facts, width = self.settings["facts"], self.settings["width"]
         return (
             f"{facts} facts in a state of width {width}. When keys are summed, the squared error "
-            f"of an answer is about (m − 1)/n = {(facts - 1) / width:.3g}."
+            f"of an answer is about (m − 1)/n = {self.shown()['error-theory']:.3g}."
         )

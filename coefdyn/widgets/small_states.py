@@ -11,7 +11,6 @@ StepView        a = exp(-Delta) and b = Delta: keeping and writing by one number
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -26,10 +25,6 @@ __all__ = [
     "StringView",
     "TurningView",
 ]
-
-_TURN_STEPS = 32
-_MODES = 8
-_MODE_TURN = math.radians(9)
 
 
 class TurningView(SmallFigure):
@@ -63,7 +58,7 @@ class TurningView(SmallFigure):
         angle, keep = self.settings["angle"], self.settings["keep"]
         return (
             f"A state that turns by {angle}° and keeps {keep:g} of its length at every step. After "
-            f"{_TURN_STEPS} steps {keep**_TURN_STEPS:.3g} of it is left."
+            f"32 steps {self.shown()['left-at-end']:.3g} of it is left."
         )
 
 
@@ -99,19 +94,12 @@ class StringView(SmallFigure):
     ) -> None:
         super().__init__(controls=controls, caption=caption, place=place, time=time, keep=keep)
 
-    def energy(self) -> float:
-        """The squared sizes of all modes now, as a share of those at the pluck."""
-        place, keep, time = (self.settings[key] for key in ("place", "keep", "time"))
-        sizes = [math.sin(m * math.pi * place) / m**2 for m in range(1, _MODES + 1)]
-        now = sum((size * keep ** (m * time)) ** 2 for m, size in enumerate(sizes, start=1))
-        return now / sum(size**2 for size in sizes)
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
         return (
             f"A string plucked at {self.settings['place']:g} of its length, "
-            f"{self.settings['time']} steps later: {self.energy():.1%} of the squared sizes of its "
-            f"{_MODES} states is left."
+            f"{self.settings['time']} steps later: {self.shown()['energy']:.1%} of the squared "
+            "sizes of its 8 states is left."
         )
 
 
@@ -138,12 +126,11 @@ class ErasingView(SmallFigure):
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        beta, angle = self.settings["beta"], math.radians(self.settings["angle"])
-        length = math.hypot((1 - beta) * math.cos(angle), math.sin(angle))
+        beta = self.settings["beta"]
         return (
             f"A state of length 1, a direction z at {self.settings['angle']}° to it, and "
             f"β = {beta:g}: the part along z is multiplied by {1 - beta:.3g}, and the length is "
-            f"{length:.3g} after the step."
+            f"{self.shown()['length-after']:.3g} after the step."
         )
 
 
@@ -175,10 +162,10 @@ class EigenvalueView(SmallFigure):
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        keep, beta = self.settings["keep"], self.settings["beta"]
+        keep, beta, shown = self.settings["keep"], self.settings["beta"], self.shown()
         return (
-            f"With a = {keep:g} and β = {beta:g} the eigenvalue along z is {keep * (1 - beta):.3g} "
-            f"and across it {keep:g}."
+            f"With a = {keep:g} and β = {beta:g} the eigenvalue along z is "
+            f"{shown['along-eigenvalue']:.3g} and across it {shown['across-eigenvalue']:g}."
         )
 
 
@@ -208,18 +195,12 @@ class MemoryView(SmallFigure):
     ) -> None:
         super().__init__(controls=controls, caption=caption, keep=keep, spread=spread)
 
-    def half_lives(self) -> list[float]:
-        """Tokens until half is left, by channel."""
-        rate = -math.log(self.settings["keep"])
-        spread = self.settings["spread"]
-        return [math.log(2) / (rate * (1 + spread * ((2 * c + 1) / 4 - 1))) for c in range(4)]
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        lives = self.half_lives()
+        shown = self.shown()
         return (
-            f"Four channels of a diagonal A: half of a token is left after {lives[-1]:.3g} to "
-            f"{lives[0]:.3g} tokens."
+            f"Four channels of a diagonal A: half of a token is left after "
+            f"{shown['shortest']:.3g} to {shown['longest']:.3g} tokens."
         )
 
 
@@ -244,16 +225,12 @@ class DistanceView(SmallFigure):
     ) -> None:
         super().__init__(controls=controls, caption=caption, keep=keep, angle=angle)
 
-    def coefficient(self, distance: int) -> float:
-        """The coefficient ``distance`` tokens back."""
-        turn = math.radians(self.settings["angle"])
-        return self.settings["keep"] ** distance * math.cos(turn * distance)
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
+        shown = self.shown()
         return (
-            f"One token has the coefficient {self.coefficient(3):.3g} three tokens back and "
-            f"{self.coefficient(9):.3g} nine tokens back, with a = {self.settings['keep']:g} and a "
+            f"One token has the coefficient {shown['near']:.3g} three tokens back and "
+            f"{shown['far']:.3g} nine tokens back, with a = {self.settings['keep']:g} and a "
             f"turn of {self.settings['angle']}° a step."
         )
 
@@ -285,15 +262,10 @@ class StepView(SmallFigure):
     ) -> None:
         super().__init__(controls=controls, caption=caption, step=step, writing=writing)
 
-    def written(self) -> float:
-        """Strength b with which the word is written."""
-        step = self.settings["step"]
-        return {"tied": step, "exact": -math.expm1(-step), "one": 1.0}[self.settings["writing"]]
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        kept = math.exp(-self.settings["step"])
+        shown = self.shown()
         return (
-            f"With Δ = {self.settings['step']:g} the state keeps {kept:.3g} of the past and writes "
-            f"{self.written():.3g} of the new word."
+            f"With Δ = {self.settings['step']:g} the state keeps {shown['kept']:.3g} of the past "
+            f"and writes {shown['written']:.3g} of the new word."
         )

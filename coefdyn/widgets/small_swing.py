@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import cmath
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -52,18 +50,11 @@ class SampledSwing(SmallFigure):
             controls=controls, caption=caption, step=step, friction=friction, rule=rule
         )
 
-    def eigenvalue(self) -> complex:
-        """The upper eigenvalue of one step of the rule."""
-        delta, gamma = self.settings["step"], self.settings["friction"]
-        z = delta * complex(-gamma, math.sqrt(4 - gamma**2))
-        rules = {"tangent": 1 + z, "bilinear": (1 + z / 2) / (1 - z / 2), "hold": cmath.exp(z)}
-        return rules[self.settings["rule"]]
-
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
-        step, friction = self.settings["step"], self.settings["friction"]
+        shown = self.shown()
         return (
-            f"A swing with a photograph every {step:g} seconds. By the rule named "
-            f"{self.settings['rule']} each step keeps {abs(self.eigenvalue()):.4f} of it, in truth "
-            f"{math.exp(-friction * step):.4f}."
+            f"A swing with a photograph every {self.settings['step']:g} seconds. By the rule named "
+            f"{self.settings['rule']} each step keeps {shown['swing-kept']:.4f} of it, in truth "
+            f"{shown['swing-true']:.4f}."
         )

@@ -27,9 +27,9 @@ _JS = _HERE / "js"
 
 @cache
 def arithmetic_source() -> str:
-    """From settings to everything on show, as plain top-level functions that touch no page; the
-    golden-vector tests run these."""
-    return join(_JS / "model.js", whole=True)
+    """From settings to everything on show, as plain top-level functions that need no page; Python
+    asks them (``interpreter``)."""
+    return join(_JS / "asked.js", whole=True)
 
 
 @cache

@@ -23,9 +23,10 @@ from pydoc_data.topics import topics
 
 import numpy as np
 from sources import SOURCES, Document
+from tokenizers import Tokenizer, models, trainers
 
 from coefdyn.lab.tasks.base import SPLITS
-from coefdyn.lab.tasks.bytepair import Pair, encode, train_merges
+from coefdyn.lab.tasks.bytepair import Pair, encode, words
 from coefdyn.lab.tasks.embedded import (
     END_OF_TOPIC,
     public_prose,
@@ -114,10 +115,29 @@ def without_repeats(documents: Iterable[Document], seen: set[int]) -> Iterator[b
 
 def _write_merges(name: str, training: bytes) -> None:
     """Learn the byte pairs of a training text and write them."""
-    merges = train_merges(training, MERGES)
+    merges = learn_merges(training, MERGES)
     lines = ",\n".join(json.dumps(pair) for pair in merges)
     (FOLDER / name).write_text(f"[\n{lines}\n]\n")
     print(f"{name}: {len(merges)} merges")
+
+
+def learn_merges(text: bytes, count: int) -> list[Pair]:
+    """Learn the ``count`` most frequent pairs within words, one after another, by `tokenizers`.
+
+    It stops early when no pair occurs twice. To it, a byte is the letter of the same number.
+    """
+    letters = [chr(byte) for byte in range(256)]
+    tokenizer = Tokenizer(models.BPE())
+    trainer = trainers.BpeTrainer(
+        vocab_size=256 + count, min_frequency=2, initial_alphabet=letters, show_progress=False
+    )
+    tokenizer.train_from_iterator((word.decode("latin-1") for word in words(text)), trainer)
+    number = {letter: byte for byte, letter in enumerate(letters)}
+    merges: list[Pair] = []
+    for left, right in json.loads(tokenizer.to_str())["model"]["merges"]:
+        number.setdefault(left + right, 256 + len(merges))
+        merges.append((number[left], number[right]))
+    return merges
 
 
 def describe() -> None:
@@ -146,9 +166,9 @@ def _describe(name: str, parts: Mapping[str, bytes], merges: Sequence[Pair]) -> 
             f"  {split:<10} {len(text):>8} bytes {tokens:>8} tokens of {len(text) / tokens:.2f}"
             f" bytes; {100 * overlap(text, parts['train']):.2f} % of it in training"
         )
-    for order, words in enumerate(("unigram", "bigram")):
+    for order, name in enumerate(("unigram", "bigram")):
         bits = chance(parts["train"], parts["test"], order)
-        print(f"  {words:<10} {bits:.3f} bits per byte of the test text")
+        print(f"  {name:<10} {bits:.3f} bits per byte of the test text")
 
 
 def chance(train: bytes, test: bytes, order: int) -> float:

@@ -1,44 +1,20 @@
-"""The built book on a local server, and pages opened with every other host blocked."""
+"""The built book on a local server, and pages opened where no other host can be reached."""
 
 from __future__ import annotations
 
 import functools
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser.kept import Kept, Visit
 
 from book.tools import html
 
-#: Roots of the interactive figures.
-FIGURES = "[data-cd=explorer], [data-cd=small], [data-cd=trainer]"
-
-
-@dataclass
-class Visit:
-    """One opened page and everything that went wrong on it."""
-
-    page: Any
-    foreign: list[str] = field(default_factory=list)
-    console: list[str] = field(default_factory=list)
-    failed: list[str] = field(default_factory=list)
-
-    def settle(self) -> Visit:
-        """Wait until the page is loaded and its widgets are drawn."""
-        self.page.wait_for_load_state("load")
-        views = self.page.locator('script[type="application/vnd.jupyter.widget-view+json"]')
-        for number in range(views.count()):
-            self.page.locator(FIGURES).nth(number).wait_for()
-        return self
-
-    def whole(self) -> Visit:
-        """Nothing was asked of another host, nothing failed to load, no error was reported."""
-        assert (self.foreign, self.failed, self.console) == ([], [], [])
-        return self
+__all__ = ["Visit"]
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +32,11 @@ class _Quiet(SimpleHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing: the tests report what matters."""
 
+    def end_headers(self) -> None:
+        """The pages stay as they are for as long as they are served."""
+        self.send_header("Cache-Control", "max-age=3600")
+        super().end_headers()
+
 
 @pytest.fixture(scope="session")
 def address(site: Path) -> Iterator[str]:
@@ -67,37 +48,25 @@ def address(site: Path) -> Iterator[str]:
     server.server_close()
 
 
+@pytest.fixture(scope="session")
+def stages(browser: Any) -> Iterator[Kept]:
+    """Pages that are opened again and again."""
+    pages = Kept(browser)
+    yield pages
+    pages.close()
+
+
 @pytest.fixture
-def visit(browser: Any, address: str) -> Iterator[Callable[..., Visit]]:
-    """Opens ``visit("start.html", width=360, scheme="dark")`` and records what goes wrong."""
-    contexts = []
+def visit(stages: Kept, address: str) -> Callable[..., Visit]:
+    """Opens ``visit("start.html", width=360, scheme="dark")`` and records what goes wrong.
+
+    There is one page: a second visit of a test takes the place of the first.
+    """
 
     def opener(
         path: str, *, width: int = 1280, scheme: str = "light", base: str | None = None
     ) -> Visit:
         home = base or address
-        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        contexts.append(context)
-        seen = Visit(context.new_page())
+        return stages.open(home + path, home=home, size=(width, 900), scheme=scheme).settle()
 
-        def route(handler: Any) -> None:
-            if handler.request.url.startswith((home, "blob:", "data:")):
-                handler.continue_()
-            else:
-                seen.foreign.append(handler.request.url)
-                handler.abort()
-
-        context.route("**/*", route)
-        seen.page.on("console", lambda m: seen.console.append(m.text) if m.type == "error" else 0)
-        seen.page.on("pageerror", lambda error: seen.console.append(str(error)))
-        seen.page.on("requestfailed", lambda r: seen.failed.append(r.url))
-        seen.page.on(
-            "response",
-            lambda r: seen.failed.append(f"{r.status} {r.url}") if r.status >= 400 else 0,
-        )
-        seen.page.goto(home + path)
-        return seen.settle()
-
-    yield opener
-    for context in contexts:
-        context.close()
+    return opener

@@ -10,11 +10,15 @@ from typing import Any
 
 import pytest
 from anywidget import AnyWidget
+from browser.kept import Kept, Visit
 
 ASSETS = Path(__file__).resolve().parents[2] / "book" / "assets"
 STATE = "application/vnd.jupyter.widget-state+json"
 VIEW = "application/vnd.jupyter.widget-view+json"
 BACKGROUNDS = {"light": "#ffffff", "dark": "#121212"}
+
+#: pixels of a phone's screen
+PHONE = (360, 740)
 
 Open = Callable[..., Any]
 
@@ -59,13 +63,15 @@ def write_page(folder: Path, *explorers: AnyWidget, theme: str = "light") -> str
 
 
 @pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
+def open_page(stages: Kept, browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a page with explorers; any error in it or any request to a host fails the test.
 
-    With ``clock`` the test can take over the page's timers: :func:`hold_time`.
+    There is one page: a second one of a test takes the place of the first. With ``clock`` the test
+    can take over the page's timers (:func:`hold_time`); that page, and one asked for as ``fresh``,
+    no other test has had.
     """
-    problems: list[str] = []
-    contexts = []
+    seen: list[Visit] = []
+    own = Kept(browser)
 
     def opener(
         *explorers: AnyWidget,
@@ -74,23 +80,35 @@ def open_page(browser: Any, tmp_path: Path) -> Iterator[Open]:
         fragment: str = "",
         ready: str = "explorer",
         clock: bool = False,
+        fresh: bool = False,
     ) -> Any:
-        context = browser.new_context(viewport={"width": width, "height": 900})
-        contexts.append(context)
-        page = context.new_page()
-        if clock:
-            page.clock.install()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("console", lambda m: problems.append(m.text) if m.type == "error" else None)
-        page.on("request", lambda r: problems.append(r.url) if r.url.startswith("http") else None)
-        page.goto(write_page(tmp_path, *explorers, theme=theme) + fragment)
-        page.wait_for_selector(f"[data-cd={ready}]")
-        return page
+        address = write_page(tmp_path, *explorers, theme=theme) + fragment
+        pages = own if clock or fresh else stages
+        visit = pages.open(address, home="file:", size=(width, 900), clock=clock)
+        seen.append(visit)
+        visit.page.wait_for_selector(f"[data-cd={ready}]")
+        return visit.page
 
     yield opener
-    for context in contexts:
-        context.close()
-    assert problems == []
+    own.close()
+    stages.rest()
+    assert [one for visit in seen for one in (*visit.foreign, *visit.console)] == []
+
+
+@pytest.fixture
+def phone(stages: Kept, tmp_path: Path) -> Iterator[Callable[[AnyWidget], Any]]:
+    """Opens an explorer where there is a finger and no mouse; errors in the page fail the test."""
+    seen: list[Visit] = []
+
+    def opener(explorer: AnyWidget) -> Any:
+        address = write_page(tmp_path, explorer)
+        visit = stages.open(address, home="file:", size=PHONE, has_touch=True, is_mobile=True)
+        seen.append(visit)
+        visit.page.wait_for_selector("[data-cd=explorer]")
+        return visit.page
+
+    yield opener
+    assert [one for visit in seen for one in (*visit.foreign, *visit.console)] == []
 
 
 def ask(page: Any, function: str, argument: Any = None) -> Any:

@@ -1,14 +1,10 @@
 """Measures the built pages in Chromium; run by hand, from the top of the repository.
 
-    python tests/browser/measure.py speed [--pages index.html,...] [--site book/_build/html]
-        [--save FILE] [--against FILE]
-    python tests/browser/measure.py heights
+    python tests/browser/measure.py heights [--site book/_build/html]
 
-``speed`` prints one line a page and device: bytes without pictures, first paint, the time at which
-its first explorer is ready, the end of loading, how far the layout shifted, the longest task. A
-phone is 360 pixels wide with the processor slowed four times. ``heights`` writes the heights of all
-figures to `book/tools/figure_heights.json`, from which `make book` reserves them. ``--save`` keeps
-the measured numbers; ``--against`` puts those kept before in front of each, as "before > now".
+writes the heights of all figures to `book/tools/figure_heights.json`, from which `make book`
+reserves them. :func:`load` is one cold load of a page on a device, for `test_still.py`. A phone is
+360 pixels wide with the processor slowed four times.
 """
 
 from __future__ import annotations
@@ -16,7 +12,6 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import statistics
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,17 +24,6 @@ from book.tools.figure_heights import HEIGHTS, SCREENS
 from book.tools.html import HTML
 
 CHROMIUM = "/usr/bin/chromium"
-PAGES = [
-    "index.html",
-    "architectures/gated_deltanet.html",
-    "architectures/table1.html",
-    "principles/principle_2.html",
-    "principles/principle_3.html",
-    "principles/principle_6.html",
-    "design/your_own.html",
-    "second_view/spectra.html",
-    "second_view/dynamical_systems.html",
-]
 #: Started before the page's own scripts.
 WATCH = """() => {
   window.cdShift = 0; window.cdTask = 0;
@@ -130,37 +114,6 @@ def load(browser: Any, address: str, device: Device) -> dict[str, float]:
     return {"kB": weight / 1000, "whole_kB": whole / 1000, **told}
 
 
-def speed(
-    site: Path, pages: list[str], repeats: int, save: Path | None, against: Path | None
-) -> None:
-    """Print the table: medians over a few cold loads, behind those kept before."""
-    kept = json.loads(against.read_text(encoding="utf-8")) if against else {}
-    found: dict[str, dict[str, float]] = {}
-
-    def told(place: str, name: str, digits: int = 0) -> str:
-        before = kept.get(place, {}).get(name)
-        now = f"{found[place][name]:.{digits}f}"
-        return now if before is None else f"{before:.{digits}f} > {now}"
-
-    print(
-        "| page | device | kB without pictures | first paint ms | explorer ready | load | shift "
-        "| longest task |"
-    )
-    with served(site) as home, chromium() as browser:
-        for path in pages:
-            for device in DEVICES:
-                runs = [load(browser, home + path, device) for _ in range(repeats)]
-                place = f"{path} {device.name}"
-                found[place] = {
-                    name: statistics.median(run[name] for run in runs) for name in runs[0]
-                }
-                times = " | ".join(told(place, name) for name in ("kB", "paint", "ready", "load"))
-                shift = f"{told(place, 'shift', 3)} | {told(place, 'task')}"
-                print(f"| {path} | {device.name} | {times} | {shift} |", flush=True)
-    if save:
-        save.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-
-
 def heights(site: Path) -> None:
     """Measure every figure of every page at each width and write the file."""
     found: dict[str, dict[str, int]] = {}
@@ -181,17 +134,9 @@ def heights(site: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["speed", "heights"])
+    parser.add_argument("what", choices=["heights"])
     parser.add_argument("--site", type=Path, default=HTML)
-    parser.add_argument("--pages", default=",".join(PAGES))
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--save", type=Path, help="keep the numbers of speed in this file")
-    parser.add_argument("--against", type=Path, help="numbers kept before, shown in front")
-    given = parser.parse_args()
-    if given.what == "heights":
-        heights(given.site)
-    else:
-        speed(given.site, given.pages.split(","), given.repeats, given.save, given.against)
+    heights(parser.parse_args().site)
 
 
 if __name__ == "__main__":

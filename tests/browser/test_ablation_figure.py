@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from browser.axe import findings
 from browser.explorer_pages import Open, number, open_page, press, text  # noqa: F401
 
 from book.tools.stills import still_of
@@ -67,15 +68,12 @@ def test_several_heads_off_by_keys_alone(open_page: Open, kept: dict[str, Any]) 
 def test_it_fits_a_phone_and_axe_finds_nothing(
     open_page: Open, theme: str, kept: dict[str, Any]
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     page = open_page(AblationView(kept, off=2), ready="small", width=360, theme=theme)
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     buttons = page.locator("[data-cd^=head-]")
     for place in range(buttons.count()):
         assert buttons.nth(place).bounding_box()["height"] >= 44
-    found = Axe().run(page).response["violations"]
-    assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
+    assert findings(page) == []
 
 
 def test_a_saved_figure_comes_back_and_says_what_it_shows(kept: dict[str, Any]) -> None:

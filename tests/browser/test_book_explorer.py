@@ -9,8 +9,8 @@ import pytest
 from browser.conftest import Visit
 
 from coefdyn.analysis.selectivity import selectivity
+from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import validate
-from coefdyn.widgets.tokens import build_dynamics
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Visit]
@@ -54,7 +54,7 @@ def test_dragging_a_slider_gives_the_library_s_numbers(visit: Open) -> None:
     decay = drag(page, "decay", 0.3)
     settings = settings_with("mamba2", decay=decay)
     assert decay != settings_with("mamba2")["decay"]
-    dynamics = build_dynamics(settings)
+    dynamics = Explorer(**settings).dynamics()
     found = selectivity(dynamics, settings["epsilon"], normalized=settings["view"] == "normalized")
     row_sum = dynamics.coefficients()[settings["row"] - 1].sum().item()
     after = shown(page, "near-zero-fraction"), shown(page, "row-sum")
@@ -69,5 +69,5 @@ def test_dragging_works_on_a_phone_in_the_dark(visit: Open) -> None:
     page.wait_for_selector("[data-cd=preset-gla][aria-pressed=true]")
     decay = drag(page, "decay", 0.5)
     settings = settings_with("gla", decay=decay)
-    row_sum = build_dynamics(settings).coefficients()[settings["row"] - 1].sum().item()
+    row_sum = Explorer(**settings).dynamics().coefficients()[settings["row"] - 1].sum().item()
     assert shown(page, "row-sum") == pytest.approx(row_sum, rel=1e-9)

@@ -10,7 +10,7 @@ from browser.conftest import Visit
 
 pytestmark = pytest.mark.browser
 
-CHAPTER = "architectures/deltanet.html"
+CHAPTER = "design/judge.html"
 
 
 def opened(visit: Callable[..., Visit], **options: Any) -> tuple[Visit, Any]:

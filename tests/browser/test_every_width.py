@@ -87,6 +87,7 @@ def settle(page: Any) -> None:
     page.evaluate(NEXT_FRAME)
 
 
+@pytest.mark.dear("a page is laid out at ten widths, with its lab twice")
 @pytest.mark.parametrize("path", PAGES)
 def test_nothing_covers_anything_and_pictures_keep_their_aspect(path: str, visit: Open) -> None:
     page = visit(path, width=WIDTHS[0]).page

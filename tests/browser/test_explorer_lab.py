@@ -19,8 +19,7 @@ from nbformat.sign import NotebookNotary
 
 from book.tools.chapters import BOOK
 from book.tools.programs import VIEW, carried
-from coefdyn.widgets.settings import validate
-from coefdyn.widgets.tokens import build_dynamics
+from coefdyn.widgets import Explorer
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
 
@@ -202,8 +201,9 @@ def test_slider_and_python_move_each_other(lab: str, browser: Any) -> None:
     assert value.text_content() == "0.6", page.locator(".jp-Notebook").inner_text()
     assert float(printed[1]) == dragged
     assert float(printed[3]) == pytest.approx(shown, rel=1e-9)
-    settings = validate({"preset": "mamba2", "length": 12, "decay": 0.6})
-    want = build_dynamics(settings).coefficients()[settings["row"] - 1].sum().item()
+    explorer = Explorer("mamba2", length=12, decay=0.6)
+    alpha = explorer.dynamics().coefficients()
+    want = alpha[explorer.settings["row"] - 1].sum().item()
     assert float(page.get_attribute("[data-cd=row-sum]", "data-value")) == pytest.approx(want)
     page.close()
 

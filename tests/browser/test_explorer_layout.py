@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.explorer_pages import Open, open_page, press, settle, slide, text, write_page  # noqa: F401
+from browser.explorer_pages import (  # noqa: F401
+    Open,
+    open_page,
+    phone,
+    press,
+    settle,
+    slide,
+    text,
+    write_page,
+)
 
 from coefdyn.widgets import Explorer
 
 pytestmark = pytest.mark.browser
 
 VIEW = 852  # pixels of a 1440 x 900 window that the book's header leaves
-PHONE = {"width": 360, "height": 740}
 BOXES = """(hooks) => {
   const top = document.querySelector(".cdx").getBoundingClientRect().top;
   return hooks.map((hook) => {
@@ -46,20 +53,6 @@ def test_a_panel_takes_the_place_of_small_figures(panel: str, open_page: Open) -
     assert page.evaluate(BOXES, hooks) == before
     press(page, f"panel-{panel}")
     assert page.is_visible("[data-cd=plane]")
-
-
-@pytest.fixture
-def phone(browser: Any, tmp_path: Path) -> Iterator[Callable[[Explorer], Any]]:
-    context = browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
-
-    def opener(explorer: Explorer) -> Any:
-        page = context.new_page()
-        page.goto(write_page(tmp_path, explorer))
-        page.wait_for_selector("[data-cd=explorer]")
-        return page
-
-    yield opener
-    context.close()
 
 
 SMALL_TARGETS = """() => [...document.querySelectorAll(

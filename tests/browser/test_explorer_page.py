@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from browser.axe import findings
 from browser.explorer_pages import Open, heard, number, open_page, press, slide  # noqa: F401
 
 from coefdyn.analysis.selectivity import selectivity
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS, validate
-from coefdyn.widgets.tokens import build_dynamics
 
 pytestmark = pytest.mark.browser
 
 
 def near_zero(settings: dict[str, Any]) -> float:
     shown = settings["view"] == "normalized"
-    found = selectivity(build_dynamics(settings), settings["epsilon"], normalized=shown)
+    found = selectivity(Explorer(**settings).dynamics(), settings["epsilon"], normalized=shown)
     return found.near_zero_fraction
 
 
@@ -27,7 +27,7 @@ def test_slider_moves_the_numbers_the_library_gives(open_page: Open) -> None:
     slide(page, "decay", 0.5)
     settings = validate({"preset": "mamba2", "length": 24, "decay": 0.5})
     assert number(page, "near-zero-fraction") == near_zero(settings) != before
-    alpha = build_dynamics(settings).coefficients()
+    alpha = Explorer(**settings).dynamics().coefficients()
     want = alpha[settings["row"] - 1].sum().item()
     assert number(page, "row-sum") == pytest.approx(want, rel=1e-12)
     assert page.inner_text("[data-cd=value-decay]") == "0.5"
@@ -96,17 +96,8 @@ def test_several_explorers_share_a_page(open_page: Open) -> None:
     assert values == [near_zero(validate({"preset": name})) for name in ("gla", "deltanet")]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_fits_a_phone(theme: str, open_page: Open) -> None:
-    page = open_page(Explorer(), width=360, theme=theme)
-    assert page.evaluate("document.documentElement.scrollWidth") == 360
-
-
 def test_no_serious_accessibility_finding(open_page: Open) -> None:
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
     panels = ("none", "inspect", "stability", "positions", "geometry")
     for theme, panel in [("dark", "none"), *(("light", panel) for panel in panels)]:
         page = open_page(Explorer("mlstm", panel=panel), theme=theme)
-        found = axe.Axe().run(page).response["violations"]
-        serious = [v for v in found if v["impact"] in ("serious", "critical")]
-        assert [(v["id"], v["nodes"][0]["html"][:200]) for v in serious] == []
+        assert findings(page) == [], (theme, panel)

@@ -19,9 +19,6 @@ from browser.explorer_pages import (  # noqa: F401
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers import GatedDeltaNet
 from coefdyn.widgets import Explorer
-from coefdyn.widgets.morph import build_morph
-from coefdyn.widgets.settings import validate
-from coefdyn.widgets.tokens import build_dynamics
 
 pytestmark = pytest.mark.browser
 
@@ -49,13 +46,9 @@ def test_morph_moves_between_two_rows(open_page: Open) -> None:
     for share in (0, 0.5, 1):
         slide(page, "morph", share)
         sums.append(number(page, "row-sum"))
-    s = validate({"preset": "gla", "morph_to": "deltanet", "morph": 0.5})
-    middle = build_morph(s).coefficients()[s["row"] - 1].sum().item()
-    ends = [
-        build_dynamics(validate({"preset": name})).coefficients()[s["row"] - 1].sum().item()
-        for name in ("gla", "deltanet")
-    ]
-    assert sums == pytest.approx([ends[0], middle, ends[1]], rel=1e-9)
+    ways = (Explorer("gla"), Explorer("gla", morph_to="deltanet", morph=0.5), Explorer("deltanet"))
+    want = [one.dynamics().coefficients()[one.settings["row"] - 1].sum().item() for one in ways]
+    assert sums == pytest.approx(want, rel=1e-9)
     slide(page, "morph", 0.5)
     mixed = page.eval_on_selector_all(".cdx-mix", "n => n.filter(e => !e.hidden).length")
     assert mixed == 2, "GLA and DeltaNet differ in A_t and b_j"

@@ -2,40 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.explorer_pages import Open, number, open_page, text, write_page  # noqa: F401
+from browser.explorer_pages import PHONE, number, phone, text, write_page  # noqa: F401
 
 from coefdyn.lab.films import TrainingFilm
 from coefdyn.widgets import ChunkView, Explorer
 
 pytestmark = pytest.mark.browser
 
-PHONE = {"width": 360, "height": 740}
 PANELS = ("inspect", "stability", "positions", "geometry")
 FRAME = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 Phone = Callable[[Explorer], Any]
-
-
-@pytest.fixture
-def phone(browser: Any, tmp_path: Path) -> Iterator[Phone]:
-    """Opens an explorer where there is a finger and no mouse; errors in the page fail the test."""
-    context = browser.new_context(viewport=PHONE, has_touch=True, is_mobile=True)
-    problems: list[str] = []
-
-    def opener(explorer: Explorer) -> Any:
-        page = context.new_page()
-        page.on("pageerror", lambda error: problems.append(str(error)))
-        page.goto(write_page(tmp_path, explorer))
-        page.wait_for_selector("[data-cd=explorer]")
-        return page
-
-    yield opener
-    context.close()
-    assert problems == []
 
 
 def swipe(page: Any, hook: str, start: tuple[float, float], by: tuple[float, float]) -> None:
@@ -105,7 +86,7 @@ def test_a_handle_stays_on_its_figure(points: dict[str, list[float]], phone: Pho
         x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         assert field["x"] - 1 <= x <= field["x"] + field["width"] + 1
         assert field["y"] - 1 <= y <= field["y"] + field["height"] + 1
-    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE[0]
 
 
 SMALL = """() => [...document.querySelectorAll(".cdx :is(button, select, input)")].filter((e) => {

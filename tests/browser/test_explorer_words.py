@@ -8,7 +8,7 @@ import pytest
 from browser.explorer_pages import Open, heard, open_page, press, settle, text  # noqa: F401
 
 from coefdyn.widgets import Explorer
-from coefdyn.widgets.facts import clean_text, parse_facts
+from coefdyn.widgets.interpreter import ask
 
 pytestmark = pytest.mark.browser
 
@@ -70,12 +70,12 @@ def test_hostile_words_are_only_words(name: str, open_page: Open) -> None:
     assert page.evaluate("window.bad") is None
     assert page.locator(".cdx :is(img, script, iframe)").count() == 0
     raw = HOSTILE[name].encode("utf-8", "surrogatepass").decode("utf-8", "replace")
-    told = parse_facts(clean_text(HOSTILE[name][:2400]))
-    assert 2 <= len(told) <= 64, raw
+    told = ask("told", HOSTILE[name])
+    assert 2 <= told["length"] <= 64, raw
     kept = page.evaluate("document.querySelector('[data-cd=control-text]').value")
-    assert kept == clean_text(HOSTILE[name])
+    assert kept == told["text"]
     label = page.get_attribute("[data-cd=matrix]", "aria-label")
-    assert label.startswith(f"{len(told)} by {len(told)} coefficients")
+    assert label.startswith(f"{told['length']} by {told['length']} coefficients")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     if name == "novel":
         assert "That is a long text; its first 64 words are used" in text(page, "note")

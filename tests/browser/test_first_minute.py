@@ -97,8 +97,11 @@ def test_a_teacher_opens_a_demonstration_and_presents_it(visit: Open) -> None:
     caption = page.inner_text("[data-cd=slide-caption]")
     assert len(caption.split()) > 5
     assert page.locator(EXPLORER).evaluate(LETTERS) >= 16
-    page.keyboard.press("Escape")
+    box = page.locator(EXPLORER).bounding_box()
+    assert (box["x"], box["y"], box["width"]) == (0, 0, 1440)
+    page.evaluate("() => document.exitFullscreen()")
     page.wait_for_function("() => !document.documentElement.hasAttribute('data-present')")
+    assert page.evaluate("() => document.activeElement.dataset.cd") == "present"
 
 
 def test_the_deck_opens_from_one_link_and_needs_no_mouse(visit: Open) -> None:

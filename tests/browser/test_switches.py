@@ -67,27 +67,3 @@ def test_the_symbols_switch_says_what_it_leaves(visit: Open) -> None:
     assert "read C for q" in words
     page.select_option("[data-cd=convention]", "paper")
     assert not told.is_visible()
-
-
-def test_present_fills_the_screen_and_arrows_step(visit: Open) -> None:
-    page = visit("index.html").page
-    page.locator("[data-cd=present]").click()
-    page.wait_for_function("() => document.documentElement.hasAttribute('data-present')")
-    page.wait_for_selector("[data-cd=slide-keys]")
-    explorer = page.locator("[data-cd=explorer]").first
-    box = explorer.bounding_box()
-    assert (box["x"], box["y"], box["width"]) == (0, 0, 1280)
-    assert not page.locator("header").first.is_visible()
-    before = explorer.inner_text()
-    page.keyboard.press("ArrowRight")
-    page.wait_for_function(
-        "(old) => document.querySelector('[data-cd=explorer]').innerText !== old", arg=before
-    )
-    page.wait_for_selector("[data-cd=stop-softmax_attention][aria-current=step]")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_selector("[data-cd^=stop-linear_attention][aria-current=step]")
-    page.keyboard.press("ArrowLeft")
-    page.wait_for_selector("[data-cd=stop-softmax_attention][aria-current=step]")
-    page.evaluate("() => document.exitFullscreen()")
-    page.wait_for_function("() => !document.documentElement.hasAttribute('data-present')")
-    assert page.evaluate("() => document.activeElement.dataset.cd") == "present"

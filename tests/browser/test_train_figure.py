@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from browser.axe import findings
 from browser.explorer_pages import Open, number, open_page, text  # noqa: F401
 
 from coefdyn.lab.contest import TASKS
@@ -113,6 +114,7 @@ def test_every_contest_takes_a_step(task: str, open_page: Open) -> None:
     assert 0 < number(page, "train-loss") < 5
 
 
+@pytest.mark.dear("a model of each row is made and trained for a step")
 def test_every_row_takes_a_step(open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining())
     for row in ROWS:
@@ -180,6 +182,7 @@ def test_a_seed_that_is_none_is_refused_in_words(open_page: Open) -> None:
     page.wait_for_function("() => document.querySelector('[data-cd=control-seed]').value === '5'")
 
 
+@pytest.mark.dear("a model is trained until its coefficients overflow")
 def test_growth_ends_in_the_words_of_principle_6(open_page: Open) -> None:
     page = open_trainer(
         open_page, PageTraining(GROWING, task="noisy-recall-32", learning_rate=3e-2)
@@ -195,6 +198,7 @@ def test_growth_ends_in_the_words_of_principle_6(open_page: Open) -> None:
     page.wait_for_selector("[data-cd=train-start]:not([disabled])")
 
 
+@pytest.mark.dear("a model is trained until its coefficients overflow")
 def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
     """exp, A = 1.05 I, eta = 1: the step of the still, and the sentence of the principle."""
     figure = PageTraining.contest("principle_6")
@@ -208,6 +212,7 @@ def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
 
 
 @alone
+@pytest.mark.dear("two models are trained for 300 steps")
 def test_the_gap_of_principle_3(open_page: Open) -> None:
     """exp with A = 0.85 I beside exp with A = I, from one seed, where no position is told."""
     page = open_trainer(open_page, PageTraining.contest("principle_3"))
@@ -288,7 +293,7 @@ def test_a_hidden_tab_waits_and_goes_on(open_page: Open) -> None:
 
 @alone
 def test_a_battery_halves_the_work_and_it_is_said(open_page: Open) -> None:
-    page = open_page(PageTraining(FADING), ready="trainer")
+    page = open_page(PageTraining(FADING), ready="trainer", fresh=True)
     page.add_init_script("navigator.getBattery = () => Promise.resolve({ charging: false })")
     page.reload()
     page.wait_for_selector("[data-cd=trainer]")
@@ -330,8 +335,6 @@ def test_the_film_plays_here_and_in_python(open_page: Open, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_it_fits_a_phone_and_axe_finds_nothing_serious(open_page: Open, theme: str) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     figure = PageTraining(FADING, "softmax_attention")
     page = open_trainer(open_page, figure, width=360, theme=theme)
     steps(page, 1)
@@ -342,8 +345,7 @@ def test_it_fits_a_phone_and_axe_finds_nothing_serious(open_page: Open, theme: s
         ".map((e) => e.dataset.cd)"
     )
     assert small == []
-    found = Axe().run(page).response["violations"]
-    assert [rule["id"] for rule in found if rule["impact"] in ("serious", "critical")] == []
+    assert findings(page) == []
 
 
 def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
@@ -356,6 +358,7 @@ def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
 
 
 @alone
+@pytest.mark.dear("a model is trained until it has learned its task")
 @pytest.mark.parametrize(
     ("width", "figure"),
     [

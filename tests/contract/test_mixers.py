@@ -1,8 +1,9 @@
-"""The contract of every mixer: what a caller may rely on, whichever architecture it is."""
+"""What a layer has beside the contract: states of its batch, files, autocast, torch's own tools."""
 
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,14 +11,11 @@ from methods import cpu_methods
 from mixer_cases import CASES, build, tokens
 from tolerances import assert_agree
 
+from coefdyn import State
 from coefdyn.execution.state import has_finite_state
-from coefdyn.mixers import Mixer
+from coefdyn.mixers import MesaNet, Mixer, MixerState
 
 F64 = torch.float64
-#: a single token, and more than one chunk; tests/equivalence has every length per structure
-LENGTHS = (1, 65)
-#: several chunks and several tiles of rows, neither of them filled
-MANY = 520
 
 
 @pytest.fixture(params=CASES, scope="module")
@@ -25,29 +23,12 @@ def case(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def output_and_gradients(
-    mixer: Mixer, x: torch.Tensor, method: str
-) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """y; and the gradients of x and of every parameter, of a loss with no symmetry."""
-    x = x.clone().requires_grad_()
-    y = mixer(x, method=method)
-    weights = torch.linspace(-1.0, 2.0, y.numel(), dtype=torch.float64).reshape(y.shape)
+def slopes(mixer: Mixer, x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Gradients of x and of every parameter, of a loss with no symmetry."""
+    weights = torch.linspace(-1.0, 2.0, y.shape[-1], dtype=F64).to(y)
     named = {"x": x, **dict(mixer.named_parameters())}
-    values = torch.autograd.grad((y * weights.to(y)).sum(), list(named.values()))
-    return y.detach(), dict(zip(named, values, strict=True))
-
-
-def gradients(mixer: Mixer, x: torch.Tensor, method: str) -> dict[str, torch.Tensor]:
-    return output_and_gradients(mixer, x, method)[1]
-
-
-def stepwise(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
-    """y by ``step``, one token after the other."""
-    state, outputs = None, []
-    for t in range(x.shape[-2]):
-        y_t, state = mixer.step(x[..., t, :], state)
-        outputs.append(y_t)
-    return torch.stack(outputs, dim=-2)
+    found = torch.autograd.grad((y.square() * weights).sum(), list(named.values()))
+    return dict(zip(named, found, strict=True))
 
 
 def test_dynamics_are_heads_of_the_input(case: str) -> None:
@@ -58,31 +39,6 @@ def test_dynamics_are_heads_of_the_input(case: str) -> None:
     assert dynamics.key_dim == mixer.key_dim
     assert mixer.collect(v).shape == (3, mixer.n_heads, 7, mixer.value_dim)
     assert mixer(x).shape == x.shape
-
-
-def test_later_tokens_change_nothing_earlier(case: str) -> None:
-    mixer, x = build(case), tokens(40)
-    changed = x.clone()
-    changed[23:] = tokens(17, seed=9)
-    y, other = mixer(x), mixer(changed)
-    assert_agree(other[:23], y[:23], method="mixer", dtype=F64, quantity="future")
-    assert not torch.allclose(other[23:], y[23:])
-
-
-def test_steps_are_the_scan(case: str) -> None:
-    mixer, x = build(case), tokens(2, 21)
-    with torch.no_grad():
-        assert_agree(stepwise(mixer, x), mixer(x), method="mixer", dtype=F64, quantity="step")
-
-
-def test_pieces_are_the_whole(case: str) -> None:
-    mixer, x = build(case), tokens(24)
-    with torch.no_grad():
-        first, state = mixer.extend(x[:15])
-        second, state = mixer.extend(x[15:], state)
-        got = torch.cat([first, second])
-        assert_agree(got, mixer(x), method="mixer", dtype=F64, quantity="step")
-    assert state.position == 24
 
 
 def test_state_size_is_what_a_step_keeps(case: str) -> None:
@@ -101,95 +57,6 @@ def test_state_size_is_what_a_step_keeps(case: str) -> None:
         assert per_sequence == one + 8 * mixer.state_growth()
 
 
-def test_every_gradient_arrives(case: str) -> None:
-    mixer = build(case)
-    for name, gradient in gradients(mixer, tokens(17), "auto").items():
-        assert torch.isfinite(gradient).all(), name
-        assert gradient.norm() > 0, name
-
-
-def test_gradcheck(case: str) -> None:
-    mixer = build(case, d_model=3, n_heads=2, key_dim=2, value_dim=2)
-    x = tokens(4, d_model=3).requires_grad_()
-    names = [name for name, _ in mixer.named_parameters() if name != "position_table"]
-    values = [dict(mixer.named_parameters())[name] for name in names]
-
-    def run(x: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
-        replaced = dict(zip(names, parameters, strict=True))
-        return torch.func.functional_call(mixer, replaced, (x,))
-
-    assert torch.autograd.gradcheck(run, (x, *values), fast_mode=True)
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_methods_agree(case: str, length: int) -> None:
-    mixer, x = build(case), tokens(length)
-    with torch.no_grad():
-        dynamics, _ = mixer.dynamics(x)
-        available = cpu_methods(dynamics)
-        assert ("recurrent" in available) == has_finite_state(dynamics)
-        expected = mixer(x, method="reference")
-        for method in ("auto", *available[1:]):
-            got = mixer(x, method=method)
-            assert_agree(got, expected, method="mixer", dtype=F64, quantity="output", what=method)
-
-
-def test_methods_agree_in_every_gradient(case: str) -> None:
-    mixer, x = build(case), tokens(21)
-    expected = gradients(mixer, x, "reference")
-    for method in cpu_methods(mixer.dynamics(x)[0])[1:]:
-        for name, got in gradients(mixer, x, method).items():
-            what = f"{method}, gradient of {name}"
-            assert_agree(
-                got, expected[name], method="mixer", dtype=F64, quantity="gradient", what=what
-            )
-
-
-def test_methods_agree_in_every_gradient_of_many_chunks(case: str) -> None:
-    mixer, x = build(case), tokens(131)
-    expected = gradients(mixer, x, "parallel")
-    for method in cpu_methods(mixer.dynamics(x)[0]):
-        if method in ("reference", "parallel"):
-            continue  # compared above, token by token
-        for name, got in gradients(mixer, x, method).items():
-            what = f"{method}, gradient of {name}"
-            assert_agree(
-                got, expected[name], method="mixer", dtype=F64, quantity="gradient", what=what
-            )
-
-
-def test_many_tokens(case: str) -> None:
-    mixer, x = build(case), tokens(MANY)
-    with torch.no_grad():
-        y = mixer(x)
-        for method in cpu_methods(mixer.dynamics(x)[0]):
-            if method != "reference":
-                got = mixer(x, method=method)
-                assert_agree(got, y, method="mixer", dtype=F64, quantity="output", what=method)
-
-
-@pytest.mark.parametrize(
-    "dtype",
-    [torch.float32, torch.bfloat16, torch.float16],
-    ids=["float32", "bfloat16", "float16"],
-)
-def test_lower_precision(case: str, dtype: torch.dtype) -> None:
-    rounded, x = build(case).to(dtype), tokens(2, 33).to(dtype)
-    exact = copy.deepcopy(rounded).double()
-    with torch.no_grad():
-        available = cpu_methods(rounded.dynamics(x)[0])
-    expected, wanted = output_and_gradients(exact, x.double(), "auto")
-    for method in available:
-        y, found = output_and_gradients(rounded, x, method)
-        assert y.dtype == dtype
-        assert_agree(y, expected, method="mixer", dtype=dtype, quantity="output", what=method)
-        for name, value in found.items():
-            assert value.dtype == dtype, name
-            assert torch.isfinite(value).all(), name
-            if name == "x":
-                assert_agree(value, wanted["x"], method="mixer", dtype=dtype, quantity="gradient")
-
-
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=["bfloat16", "float16"])
 def test_half_precision_beside_what_stays_in_float32(case: str, dtype: torch.dtype) -> None:
     mixer, x = build(case).float(), tokens(2, 33).to(dtype)
@@ -198,7 +65,8 @@ def test_half_precision_beside_what_stays_in_float32(case: str, dtype: torch.dty
         if name not in kept:
             parameter.data = parameter.data.to(dtype)
     expected = copy.deepcopy(mixer).double()(x.double())
-    y, found = output_and_gradients(mixer, x, "auto")
+    y = mixer(x)
+    found = slopes(mixer, x.requires_grad_(), mixer(x))
     assert y.dtype == dtype
     assert_agree(y, expected, method="mixer", dtype=dtype, quantity="output")
     for name, value in found.items():
@@ -257,3 +125,135 @@ def test_replicas_in_one_vmap(case: str) -> None:
             for (name, _), alone in zip(replica.named_parameters(), expected[index], strict=True):
                 what, got = f"{method}: {name}", slopes[name][index]
                 assert_agree(got, alone, quantity="gradient", what=what, **about)
+
+
+def test_packed_documents_in_pieces(case: str) -> None:
+    """A document that the cut divides, and one after it: values and gradients of one pass."""
+    mixer, x = build(case), tokens(24).requires_grad_()
+    want = mixer(x, cu_seqlens=torch.tensor([0, 5, 17, 24]))
+    first, state = mixer(x[:11], cu_seqlens=torch.tensor([0, 5, 11]), return_state=True)
+    second = mixer(x[11:], cu_seqlens=torch.tensor([0, 6, 13]), state=state)
+    got = torch.cat([first, second])
+    assert_agree(got, want, method="mixer", dtype=F64, quantity="output")
+    found, wanted = slopes(mixer, x, got), slopes(mixer, x, want)
+    for name, one in wanted.items():
+        assert_agree(found[name], one, method="mixer", dtype=F64, quantity="gradient", what=name)
+
+
+@torch.no_grad()
+def test_rows_of_a_state_are_those_of_the_sequences(case: str, tmp_path: Path) -> None:
+    """Beams: chosen and repeated rows go on as if their sequences had been computed; so does a
+    state from a file."""
+    mixer, x, parents = build(case), tokens(3, 12), [2, 0, 0, 2]
+    masks = {"attention_mask": torch.ones(3, 9)}
+    for given in ({}, masks):
+        state = mixer(x[:, :9], return_state=True, **given)[1]
+        state.save(tmp_path / "state.pt")
+        state = State.load(tmp_path / "state.pt")
+        beams = state.index(parents)
+        assert beams.batch_shape == (4,) and beams.numbers() * 3 == state.numbers() * 4
+        got, after = mixer(x[parents, 9:], state=beams, return_state=True)
+        want = mixer(x)[parents, 9:]
+        assert_agree(got, want, method="mixer", dtype=F64, quantity="step")
+        torch.testing.assert_close(torch.as_tensor(after.position).expand(4), torch.full((4,), 12))
+    with pytest.raises(ValueError, match="has no axis to choose rows from"):
+        mixer(x[0], return_state=True)[1].index([0])
+
+
+@pytest.mark.parametrize(("name", "first", "size"), [("GSA", 2000, 8), ("MesaNet", 1, 1)])
+@torch.no_grad()
+def test_states_of_half_precision_are_summed_in_float32(name: str, first: int, size: int) -> None:
+    """A long first piece with more after it, and many small pieces of a slowly fading past."""
+    mixer, length = build(name), first + 8 if first > 1 else 500
+    if isinstance(mixer, MesaNet):
+        mixer.decay.linear.bias.add_(7)
+    else:
+        mixer.project["query"].linear.weight.mul_(8)
+    mixer, x = mixer.bfloat16(), tokens(length).bfloat16()
+    want = copy.deepcopy(mixer).double()(x.double())[-8:]
+    found, state = mixer.extend(x[:first])
+    for start in range(first, length, size):
+        y, state = mixer.extend(x[start : start + size], state)
+        found = torch.cat([found, y])
+    assert (found[-8:] - want).norm() < 0.01 * want.norm()
+
+
+@torch.no_grad()
+def test_a_state_of_another_dtype_is_refused(case: str) -> None:
+    mixer, x = build(case), tokens(2, 9)
+    wide = mixer.extend(x)[1]
+    mixer, x = mixer.float(), x.float()
+    with pytest.raises(ValueError, match=r"the state has dtype torch\.float64"):
+        mixer.extend(x, wide)
+    state = mixer.extend(x)[1]
+    with pytest.raises(ValueError, match=r"the state has dtype torch\.float32"):
+        mixer.double().extend(x.double(), state)
+    want = mixer.float()(torch.cat([x, x], 1))[:, 9:]
+    with torch.autocast("cpu", torch.bfloat16):
+        mixed = mixer.extend(x)[1]
+        found = [mixer.extend(x, mixed)[0], mixer.extend(x, state)[0]]
+    for got in (*found, mixer.extend(x, mixed)[0]):
+        assert (got.float() - want).norm() < 0.1 * want.norm()
+
+
+@torch.no_grad()
+def test_a_state_holds_no_more_memory_than_its_numbers(case: str) -> None:
+    """No view keeps the tokens alive that it was cut from."""
+    mixer, x = build(case), tokens(1, 100)
+    state = mixer(x, return_state=True)[1]
+    if mixer.state_size() is None:
+        return  # keeps every token
+    held = {one.untyped_storage().data_ptr(): one.untyped_storage() for one in state.tensors()}
+    assert sum(one.nbytes() for one in held.values()) == 8 * state.numbers()
+
+
+@torch.no_grad()
+def test_vmap_takes_and_gives_states(case: str) -> None:
+    mixer, x = build(case), tokens(3, 2, 12)
+
+    def two(x: torch.Tensor) -> tuple[torch.Tensor, MixerState]:
+        return mixer(x[:, :9], return_state=True)
+
+    first, states = torch.func.vmap(two)(x)
+    assert isinstance(states, MixerState) and states.position == 9
+    rest = torch.func.vmap(lambda x, state: mixer(x[:, 9:], state=state))(x, states)
+    got, want = torch.cat([first, rest], 2), torch.stack([mixer(one) for one in x])
+    assert_agree(got, want, method="mixer", dtype=F64, quantity="step")
+
+
+@torch.no_grad()
+def test_a_prompt_that_is_padded_on_the_left_is_continued(case: str) -> None:
+    """Pieces that hold padding only, padding and tokens, and tokens only; then single tokens."""
+    lengths, most = (12, 30, 14), 30
+    mixer, x = build(case), tokens(len(lengths), most)
+    mask = torch.stack([(torch.arange(most) < length).flip(0) for length in lengths])
+    state, found = None, []
+    for start, stop in ((0, 4), (4, 20), (20, 26)):
+        given = mask[:, start:stop] if start < 20 else None
+        y, state = mixer.extend(x[:, start:stop], state, attention_mask=given)
+        found.append(y)
+    for t in range(26, most):
+        y, state = mixer.step(x[:, t], state)
+        found.append(y[:, None])
+    got, want = torch.cat(found, 1), [mixer(x[i, mask[i]]) for i in range(len(lengths))]
+    assert_agree(got[mask], torch.cat(want), method="mixer", dtype=F64, quantity="step")
+    assert state.position.tolist() == list(lengths)
+
+
+@torch.no_grad()
+def test_bounds_of_a_batch_of_one_and_masks_of_whole_numbers(case: str) -> None:
+    mixer, x, bounds = build(case), tokens(1, 12), torch.tensor([0, 5, 12])
+    got = mixer(x, cu_seqlens=bounds)[0]
+    assert_agree(got, mixer(x[0], cu_seqlens=bounds), method="mixer", dtype=F64, quantity="output")
+    mask = torch.arange(12)[None] >= 4
+    assert torch.equal(mixer(x, attention_mask=mask.long()), mixer(x, attention_mask=mask))
+
+
+@torch.no_grad()
+def test_the_coefficients_of_documents_are_blocks(case: str) -> None:
+    mixer, x = build(case), tokens(17)
+    dynamics = mixer.dynamics(x, cu_seqlens=torch.tensor([0, 5, 17]))[0]
+    alpha = dynamics.coefficients()
+    rows = dynamics.length // 17
+    assert alpha[..., 5 * rows :, : 5 * rows].abs().max() == 0
+    assert alpha[..., : 5 * rows, : 5 * rows].abs().max() > 0

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from designs import NORMALIZERS, READOUTS, STRUCTURES, Inputs
+from designs import READOUTS, STRUCTURES, Inputs
 from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics, mask, normalizer
@@ -52,33 +52,6 @@ def agree(got: Values, want: Values, inputs: Inputs, exact: Inputs, dtype: torch
             assert_agree(
                 found, wanted, method="recurrent", dtype=dtype, quantity="gradient", what=name
             )
-
-
-@pytest.mark.parametrize("phi", READOUTS)
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_pieces_have_values_and_gradients_of_the_whole(structure: str, phi: str) -> None:
-    """Every triple once, half of them with a log scaling."""
-    for number, eta in enumerate(NORMALIZERS):
-        inputs = Inputs.draw(length=18, seed=5)
-        log_scaled = (number + STRUCTURES.index(structure)) % 2 == 0
-        d = inputs.dynamics(structure, phi, eta, log_scaled)
-        got = pieces(d, inputs.v, (8, 9))
-        agree(got, d.apply(inputs.v, "reference"), inputs, inputs, F64)
-
-
-@pytest.mark.parametrize(
-    ("phi", "eta"), [("identity", "one"), ("exp", "row_sum"), ("elu1", "row_sum")]
-)
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_pieces_in_float32(structure: str, phi: str, eta: str) -> None:
-    inputs = Inputs.draw(length=18, seed=5, dtype=F32)
-    exact = Inputs(
-        {name: x.detach().double().requires_grad_() for name, x in inputs.leaves.items()},
-        {name: x.double() for name, x in inputs.signs.items()},
-    )
-    got = pieces(inputs.dynamics(structure, phi, eta), inputs.v, (8, 9))
-    want = exact.dynamics(structure, phi, eta).apply(exact.v, "reference")
-    agree(got, want, inputs, exact, F32)
 
 
 @pytest.mark.parametrize("method", ["auto", "recurrent", "chunked"])

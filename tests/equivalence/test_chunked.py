@@ -122,15 +122,6 @@ def test_leading_axes_broadcast_and_may_be_missing() -> None:
         torch.testing.assert_close(alone, d.apply(one.v, method="reference"), rtol=1e-9, atol=1e-10)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_low_precision_inputs_are_computed_in_float32(dtype: torch.dtype) -> None:
-    for structure, phi in (("scaled_householder", "identity"), ("diagonal", "softplus")):
-        inputs, _ = draw_rounded(dtype, length=65)
-        agrees_with_reference(
-            chunked, lambda x, s=structure, p=phi: x.dynamics(s, p, "one"), inputs
-        )
-
-
 @pytest.mark.parametrize("dv", [1, 9])
 def test_softmax_attention_with_any_value_size(dv: int) -> None:
     check(lambda x: x.dynamics("identity", "exp", "row_sum"), length=40, dv=dv)

@@ -27,6 +27,10 @@ NORMALIZERS = (
     normalizer.FlooredRowSum(floor=0.1),
     normalizer.One(),
 )
+#: any two readouts under one normalizer, and any two normalizers under one readout
+ALONE = [(phi, NORMALIZERS[0]) for phi in READOUTS] + [
+    (READOUTS[0], eta) for eta in NORMALIZERS[1:]
+]
 
 
 class Design(nn.Module):
@@ -56,8 +60,7 @@ def test_one_graph_is_not_taken_for_another(method: str, trained: bool) -> None:
         for _ in range(3)
     ]
     with torch._dynamo.config.patch(recompile_limit=64):
-        for phi in READOUTS:
-            for eta in NORMALIZERS:
-                design = Design(phi, eta, method)
-                got, want = torch.compile(design, backend="eager")(*inputs), design(*inputs)
-                torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-12)
+        for phi, eta in ALONE:
+            design = Design(phi, eta, method)
+            got, want = torch.compile(design, backend="eager")(*inputs), design(*inputs)
+            torch.testing.assert_close(got, want, rtol=1e-11, atol=1e-12)

@@ -23,6 +23,8 @@ Tensors = dict[str, torch.Tensor]
 SIZE = 1e9
 #: what may be left of the rounding that has to cancel: below it a gradient is 0 to any optimizer
 LOST = 1e-6
+#: tokens of a sequence that is one chunk
+SHORT = 64
 STRUCTURES = ("identity", "scalar", "diagonal", "householder", "scaled", "rank one")
 
 
@@ -91,9 +93,12 @@ def gradients(x: Tensors, dtype: torch.dtype, method: str, *choices) -> Tensors:
 @pytest.mark.parametrize("length", [24, 150])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_gradients_of_concentrated_rows(structure: str, length: int, dtype: torch.dtype) -> None:
+    """Every pair of length, structure, what stands beside and eta; a step of the reference costs
+    the same for any number of channels, so what is long has one eta of the two."""
     rng = random.Random(f"{structure} {length}")
-    for beside in ("", "outer", "window"):
-        for eta in (normalizer.RowSum(), normalizer.FlooredRowSum(1e-3)):
+    etas = (normalizer.RowSum(), normalizer.FlooredRowSum(1e-3))
+    for turn, beside in enumerate(("", "outer", "window"), STRUCTURES.index(structure)):
+        for eta in etas if length < SHORT else etas[turn % 2 : turn % 2 + 1]:
             x = inputs(rng, SIZE, length)
             x = {name: value.to(dtype).double() for name, value in x.items()}
             want, shaken = side_by_side(x, moved(x, dtype), structure, beside, eta)

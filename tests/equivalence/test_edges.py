@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import pytest
 import torch
-from designs import NORMALIZERS, READOUTS, STRUCTURES, Inputs
+from designs import Inputs
 from methods import cpu_methods
 from tolerances import assert_agree, relative_error
 
@@ -50,17 +50,6 @@ def test_a_given_mask_has_one_column_per_token(columns: int) -> None:
     whole = mask.Given(torch.ones(4, 4, dtype=torch.bool))
     assert whole.narrow(1, 2).allowed.shape == (2, 3)
     assert whole.narrow(1, 2).narrow(1, 1).allowed.shape == (1, 3)
-
-
-@pytest.mark.parametrize("eta", NORMALIZERS)
-@pytest.mark.parametrize("phi", READOUTS)
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_no_sequences_at_all(structure: str, phi: str, eta: str) -> None:
-    inputs = Inputs.draw((0,), 100, 3, 2)
-    d = inputs.dynamics(structure, phi, eta)
-    for method in ("auto", *cpu_methods(d)):
-        assert d.apply(inputs.v, method).shape == (0, 100, 2), method
-    assert d.extend(inputs.v)[0].shape == (0, 100, 2)
 
 
 def test_an_outer_decay_that_leaves_the_range_of_exp() -> None:

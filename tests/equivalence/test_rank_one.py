@@ -102,15 +102,3 @@ def test_left_and_right_of_any_size(size: float, phi: str) -> None:
         lambda d, v: d.apply(v, method="chunked"), build(phi), in_float64(inputs)
     )
     agrees_with_reference(lambda d, v: d.apply(v, method="chunked"), build(phi), inputs, expected)
-
-
-def test_second_derivatives_by_parallel() -> None:
-    inputs = Inputs.draw(length=6, n=3, dv=2, seed=4)
-    d = inputs.dynamics("diagonal_plus_rank_one", "tanh", "one")
-
-    def curvature(method: str) -> torch.Tensor:
-        leaf = inputs.leaves["right"]
-        (first,) = torch.autograd.grad(d.apply(inputs.v, method).sum(), leaf, create_graph=True)
-        return torch.autograd.grad(first.square().sum(), leaf)[0]
-
-    torch.testing.assert_close(curvature("parallel"), curvature("reference"), rtol=1e-8, atol=1e-10)

@@ -9,6 +9,7 @@ EXPECTED = {"pointwise": 25, "scalar": 12, "householder": 7, "diagonal": 8, "ope
 EXPECTED |= {"rank_one": 9, "emulated": 16}
 
 
+@pytest.mark.dear("an interpreter runs every instruction of the kernels in Python")
 @pytest.mark.parametrize("group", EXPECTED)
 def test_interpreted_kernels_agree_with_float64(group):
     pytest.importorskip("triton", "3.5", reason="the kernels need triton 3.5, a Linux package")

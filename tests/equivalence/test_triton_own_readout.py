@@ -15,6 +15,7 @@ from gpu.processes import assert_interpreted, assert_small
 from coefdyn.execution.triton.readouts import key_of, names, register
 
 
+@pytest.mark.dear("an interpreter runs every instruction of the kernels in Python")
 def test_interpreted_kernels_agree_with_float64():
     assert_interpreted("own_readout", 4)
 

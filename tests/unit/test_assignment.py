@@ -81,6 +81,7 @@ def test_a_notebook_asks_every_exercise_once_and_answers_none(tmp_path: Path) ->
     assert grader.read_text("utf-8").count("10.0),") == len(asked)
 
 
+@pytest.mark.dear("an autograder answers every case in a process of its own, as for a class")
 def test_right_answers_get_all_points_and_unwritten_ones_none(
     tmp_path: Path, installed: Path
 ) -> None:
@@ -101,6 +102,7 @@ def test_right_answers_get_all_points_and_unwritten_ones_none(
     assert not right["left_out"] and not blank["left_out"]
 
 
+@pytest.mark.dear("a case that does not end takes all the seconds it is given")
 def test_a_case_that_does_not_end_costs_its_own_points_only(
     tmp_path: Path, installed: Path
 ) -> None:

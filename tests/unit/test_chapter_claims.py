@@ -15,8 +15,7 @@ from unit.test_chapter_links import settings_of
 
 from coefdyn import CoefficientDynamics
 from coefdyn.analysis import observed_class, spectrum, stability
-from coefdyn.widgets.settings import validate
-from coefdyn.widgets.tokens import build_dynamics
+from coefdyn.widgets import Explorer
 
 BOOK = Path(__file__).resolve().parents[2] / "book"
 LINK = re.compile(r'<a\s+href="#cd\?([^"]*)">(.*?)</a>', re.DOTALL)
@@ -31,13 +30,13 @@ def linked(chapter: str, words: str, **changes: object) -> CoefficientDynamics:
     """
     text = (BOOK / f"{chapter}.md").read_text("utf-8")
     (query,) = [html.unescape(query) for query, label in LINK.findall(text) if label == words]
-    return build_dynamics(validate({**home(text), **settings_of(query), **changes}))
+    return Explorer(**{**home(text), **settings_of(query), **changes}).dynamics()
 
 
 def opening(chapter: str, **changes: object) -> CoefficientDynamics:
     """The dynamics with which the first explorer of a chapter starts, some settings changed."""
     named = given((BOOK / f"{chapter}.md").read_text("utf-8"))
-    return build_dynamics(validate({**named, **changes}))
+    return Explorer(**{**named, **changes}).dynamics()
 
 
 def home(text: str) -> dict[str, object]:

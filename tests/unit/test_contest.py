@@ -17,6 +17,7 @@ from coefdyn.lab.contest import (
     guessing,
     standard_words,
 )
+from coefdyn.lab.contest.catalogue import CHAPTERS
 from coefdyn.lab.tasks import IGNORE, ForgetConfig, MqarConfig, splits
 
 BOOK = Path(__file__).resolve().parents[2] / "book" / "architectures"
@@ -63,13 +64,13 @@ ANOTHER = {"linear_attention": "The page itself can train a smaller contest: at 
 @pytest.mark.parametrize("name", sorted(CONTESTS))
 def test_the_page_trains_an_entrant_of_the_cell_on_the_cells_task(name: str) -> None:
     """A smaller size of it, so that a reader who presses Train sees the contest just read."""
-    contest = CONTESTS[name]
-    task = TASKS[contest.page["task"]]
+    contest, page = CONTESTS[name], CHAPTERS[name].page
+    task = TASKS[page["task"]]
     if name in ANOTHER:
         assert ANOTHER[name] in (BOOK / f"{name}.md").read_text("utf-8")
     else:
         assert task.cell == contest.task and type(task.page) is type(task.cell)
-    row = contest.page.get("left", "softmax_attention")
+    row = page.get("left", "softmax_attention")
     assert MIXERS[row] in {one.mixer for one in contest.entrants.values()}
     assert task.page.seq_len < contest.task.seq_len
 

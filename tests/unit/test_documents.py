@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from methods import cpu_methods
 from mixer_cases import CASES, build, tokens
 from tolerances import assert_agree
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import apart, packed, padded
+from coefdyn.dynamics.documents import packed, padded
 from coefdyn.mixers import GatedDeltaNet, Mixer, MixerState, SoftmaxAttention, Tokens
 from coefdyn.models import ModelConfig, SequenceModel
 
@@ -155,53 +153,6 @@ def test_a_mixer_that_knows_no_documents_says_so() -> None:
     assert mixer(x).shape == x.shape
     with pytest.raises(ValueError, match=r"Old cannot tell documents apart.*tokens\(\) takes no"):
         mixer(x, attention_mask=torch.ones(2, 5))
-
-
-@pytest.mark.parametrize("form", ["exp", "identity", "softplus", "features"])
-@pytest.mark.parametrize("structure", ["identity", "scalar", "diagonal", "householder", "rank one"])
-def test_designs_kept_apart_are_exact_in_every_method(structure: str, form: str) -> None:
-    """Zero keys too: for exp a key of length 0 still weighs 1."""
-    length, bounds = 150, torch.tensor([0, 5, 6, 90, 150])
-    q, k, v = tokens(3, 2, length, d_model=4).unbind(0)
-    k = k.masked_fill(torch.arange(length)[:, None] % 9 == 0, 0.0)
-    g = -0.1 * tokens(2, length, d_model=4, seed=2).abs()
-    z = torch.nn.functional.normalize(k, dim=-1)
-    beta = g[..., 0].exp()
-    matrices = {
-        "identity": evolution.Identity(),
-        "scalar": evolution.Scalar(log_decay=g[..., 0]),
-        "diagonal": evolution.Diagonal(log_decay=g),
-        "householder": evolution.Householder(direction=z, beta=beta),
-        "rank one": evolution.DiagonalPlusRankOne(log_decay=g, left=z, right=g.exp() * z),
-    }
-    readouts = {
-        "exp": readout.exp,
-        "identity": readout.identity,
-        "softplus": readout.softplus,
-        "features": readout.FeatureMap(torch.exp),
-    }
-    design = CoefficientDynamics(
-        q=q,
-        k=k,
-        evolution=matrices[structure],
-        scaling=0.5,
-        readout=readouts[form],
-        normalizer=normalizer.One() if form == "identity" else normalizer.RowSum(),
-    )
-    pieces = [
-        design.narrow(a, b - a).apply(v[:, a:b], method="reference")
-        for a, b in zip(bounds.tolist(), bounds.tolist()[1:], strict=False)
-    ]
-    kept = apart(design, packed(bounds, length).starts)
-    for method in ("auto", *cpu_methods(kept)):
-        got = kept.apply(v, method=method)
-        assert_agree(
-            got, torch.cat(pieces, -2), method="parallel", dtype=F64, quantity="output", what=method
-        )
-    y, state = kept.narrow(0, 40).extend(v[:, :40])
-    rest, _ = kept.narrow(40, 110).extend(v[:, 40:], state)
-    got = torch.cat([y, rest], -2)
-    assert_agree(got, torch.cat(pieces, -2), method="parallel", dtype=F64, quantity="step")
 
 
 MODELS = {

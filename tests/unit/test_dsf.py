@@ -9,25 +9,8 @@ import torch
 
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.experiments.baselines import accuracy_by_place
-from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.tasks import IGNORE, MqarConfig, splits
 from coefdyn.models import SequenceModel
-
-
-def result_of(experiment, profile: str, accuracy) -> Result:
-    """A result in which every run's accuracy is ``accuracy(facets)``: the claims' arithmetic."""
-    plan = experiment.plan(profile)
-    records = [
-        {
-            "key": run.key,
-            "config": run.to_dict(),
-            "seed": run.seed,
-            "final": {"accuracy": accuracy(variant.facets)},
-            "diverged_at": None,
-        }
-        for variant, run in plan.runs()
-    ]
-    return Result(experiment.id, profile, plan, tuple(records))
 
 
 @pytest.fixture

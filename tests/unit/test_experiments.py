@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,9 +17,9 @@ from coefdyn.lab import arguments
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, ledger, principle_3
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
-from coefdyn.lab.experiments.principle_1 import _growth
-from coefdyn.lab.experiments.principle_2 import near_zero_set
+from coefdyn.lab.experiments.plan import PROFILES
 from coefdyn.lab.experiments.result import Result
+from coefdyn.lab.experiments.timing import growth
 from coefdyn.lab.pages.throughput import throughput_markdown
 from coefdyn.lab.scripts.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat, draw
 from coefdyn.lab.scripts.throughput import PlainModel, core_seconds, core_table
@@ -41,7 +43,7 @@ def test_plans_hold_distinct_runs_and_named_variants(name, profile):
     assert runs[0][1].seed == runs[min(len(plan.variants), len(runs)) - 1][1].seed
 
 
-@pytest.mark.parametrize(("name", "profile"), [case for case in CASES if case[1] != "live"])
+@pytest.mark.parametrize(("name", "profile"), CASES)
 def test_every_variant_of_every_plan_can_be_built(name, profile):
     for variant in get_experiment(name).plan(profile).variants:
         with torch.device("meta"):
@@ -64,33 +66,20 @@ def test_every_task_of_a_standard_plan_has_the_sequences_it_asks_for(name):
         assert len(splits(task, 0).train.inputs) == task.train_examples
 
 
-def covering(variants):
-    """Variants in which every design and every task stands, but not each design with each task.
-
-    A step of training takes tokens from a task and nothing else; that every variant of every plan
-    can be built is a test of its own.
-    """
-    seen, chosen = set(), []
-    for variant in variants:
-        design = frozenset((key, x) for key, x in variant.facets.items() if key != "task")
-        values = {("design", design), ("task", variant.facets.get("task"))}
-        if not values <= seen:
-            seen |= values
-            chosen.append(variant)
-    return chosen
-
-
 @pytest.mark.parametrize("name", TRAINED)
-def test_every_design_and_task_of_a_quick_plan_trains_a_step_with_its_diagnostics(name):
-    plan = get_experiment(name).plan("quick")
-    for variant in covering(plan.variants):
+def test_every_task_of_a_standard_plan_trains_a_step_with_its_diagnostics(name):
+    """One variant of each: that every variant of every plan can be built is a test of its own."""
+    plan = get_experiment(name).plan("standard")
+    asked = {(one.task, one.diagnostics): one for one in plan.variants}
+    for variant in asked.values():
         run = plan.runs_of(variant)[0]
         task = run.task.with_changes({"train_examples": 8, "test_examples": 4})
-        train = replace(run.train, steps=1, batch=8, warmup=0)
+        train = replace(run.train, steps=1, batch=8, warmup=0, validation=4)
         record = train_run(replace(run, task=task, train=train))
         assert record["steps_done"] == 1
+        found = record["diagnostics"]
         for diagnostic in run.diagnostics:
-            assert diagnostic in record["diagnostics"]["normalized"]
+            assert diagnostic in found | found.get("normalized", {})
 
 
 def test_figure_1_of_the_paper_is_120_runs_of_12_models():
@@ -148,7 +137,7 @@ def test_the_best_setting_of_the_sweep_is_chosen_over_seeds():
     result = result_of(
         experiment, "paper", lambda facets, run: (run.train.learning_rate * 10, None)
     )
-    outcome = result.one(readout="exp", evolution="identity", position="none")
+    outcome = result.one(readout="exp", positions="nothing")
     assert outcome.accuracy == pytest.approx(0.1)
     assert {one["config"]["train"]["learning_rate"] for one in outcome.records} == {1e-2}
 
@@ -176,52 +165,40 @@ def test_most_frequent_value_is_counted_as_defined():
     assert 0.29 < frequent_value_accuracy(NoisyRecallConfig.paper()) < 0.35
 
 
-def test_near_zero_sets_are_where_the_readout_is_small():
-    grid = torch.linspace(-10, 10, 200_001, dtype=torch.float64)
-    for name, fn in (
-        ("exp", torch.exp),
-        ("softplus", torch.nn.functional.softplus),
-        ("relu", torch.relu),
-        ("identity", lambda x: x),
-    ):
-        measured = (fn(grid).abs() <= 1e-3).double().mean().item() * 20
-        assert near_zero_set(name) == pytest.approx(measured, abs=2e-3), name
-
-
 def test_growth_reads_the_exponent():
     lengths = [2**power for power in range(8, 14)]
-    assert _growth([(x, 3e-9 * x**2.0) for x in lengths]) == pytest.approx(2.0)
-    assert _growth([(256, 1.0)]) is None
+    assert growth([(x, 3e-9 * x**2.0) for x in lengths]) == pytest.approx(2.0)
+    assert growth([(256, 1.0)]) is None
 
 
-def test_principle_1_times_and_keeps_its_records(tmp_path, monkeypatch):
+def test_principle_1_times_and_keeps_its_records(tmp_path):
     experiment = get_experiment("principle-1")
-    plan = replace(experiment.plan("live"), lengths=(16, 32, 64, 128), repeats=1)
-    monkeypatch.setattr(type(experiment), "plan", lambda self, profile: plan)
+    plan = replace(experiment.plan("quick"), lengths=(16, 32, 64, 128), repeats=1)
+    experiment = replace(experiment, plans={"quick": lambda: plan})
     quiet = RunOptions(progress=False)
-    result = experiment.run("live", device="cpu", out=tmp_path, options=quiet)
+    result = experiment.run("quick", device="cpu", out=tmp_path, options=quiet)
     assert result.missing == 0
     assert len(experiment.table(result)) == 12
-    again = experiment.run("live", device="cpu", out=tmp_path, options=quiet)
-    assert again.records == result.records == experiment.load("live", out=tmp_path).records
+    again = experiment.run("quick", device="cpu", out=tmp_path, options=quiet)
+    assert again.records == result.records == experiment.load("quick", out=tmp_path).records
 
 
-def short_live_plan(monkeypatch):
-    plan = principle_3.EXPERIMENT.plan("live")
+def short_quick_plan(monkeypatch):
+    plan = principle_3.EXPERIMENT.plan("quick")
     task = plan.variants[0].task.with_changes({"train_examples": 64, "test_examples": 32})
     plan = replace(
         plan,
         variants=tuple(replace(variant, task=task) for variant in plan.variants),
         train=replace(plan.train, steps=4, evaluate_every=2),
     )
-    monkeypatch.setattr(type(principle_3.EXPERIMENT), "plan", lambda self, profile: plan)
+    monkeypatch.setitem(principle_3.EXPERIMENT.plans, "quick", lambda: plan)
 
 
-def test_a_chapters_live_cell(monkeypatch):
+def test_a_chapters_own_run(monkeypatch):
     """As in the book: run, figure, claims, and nothing left on disk."""
-    short_live_plan(monkeypatch)
+    short_quick_plan(monkeypatch)
     quiet = RunOptions(progress=False, workers=1)
-    result = principle_3.run("live", seeds=(0,), device="cpu", options=quiet)
+    result = principle_3.run("quick", seeds=(0,), device="cpu", options=quiet)
     assert len(result.records) == 2
     assert "2 runs, seed 0" in result.caption()
     assert principle_3.figure(result).axes
@@ -229,18 +206,18 @@ def test_a_chapters_live_cell(monkeypatch):
 
 
 def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
-    short_live_plan(monkeypatch)
-    command = ["run", "principle-3", "--profile", "live", "--seeds", "0", "--device", "cpu"]
+    short_quick_plan(monkeypatch)
+    command = ["run", "principle-3", "--profile", "quick", "--seeds", "0", "--device", "cpu"]
     command += ["--out", str(tmp_path), "--workers", "1", "--quiet"]
     assert main([*command, "--budget", "0"]) == 1
     assert "not yet run" in capsys.readouterr().out
     assert main(command) == 0
     assert "2 runs" in capsys.readouterr().out
-    stored = (tmp_path / "principle-3" / "live.jsonl").read_text()
+    stored = (tmp_path / "principle-3" / "quick.jsonl").read_text()
     assert main(command) == 0
-    assert (tmp_path / "principle-3" / "live.jsonl").read_text() == stored
+    assert (tmp_path / "principle-3" / "quick.jsonl").read_text() == stored
     figure = tmp_path / "figure.png"
-    show = ["show", "principle-3", "--profile", "live", "--out", str(tmp_path)]
+    show = ["show", "principle-3", "--profile", "quick", "--out", str(tmp_path)]
     assert main([*show, "--figure", str(figure)]) == 0
     assert figure.stat().st_size > 0
     capsys.readouterr()
@@ -249,11 +226,11 @@ def test_the_command_line_runs_shows_and_resumes(tmp_path, capsys, monkeypatch):
 
 
 def test_a_run_prints_numbers_with_intervals_and_no_verdict(tmp_path, capsys, monkeypatch):
-    short_live_plan(monkeypatch)
-    command = ["run", "principle-3", "--profile", "live", "--device", "cpu", "--workers", "1"]
+    short_quick_plan(monkeypatch)
+    command = ["run", "principle-3", "--profile", "quick", "--device", "cpu", "--workers", "1"]
     assert main([*command, "--seeds", "0", "1", "--out", str(tmp_path), "--quiet"]) == 0
     ran = capsys.readouterr().out
-    assert main(["show", "principle-3", "--profile", "live", "--out", str(tmp_path)]) == 0
+    assert main(["show", "principle-3", "--profile", "quick", "--out", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
     for printed in (ran, shown):
         assert re.search(r" 0\.\d{3} \[-?\d\.\d{3}, \d\.\d{3}\] \(0\.\d{3} 0\.\d{3}; lr ", printed)
@@ -276,18 +253,18 @@ def test_the_command_tells_the_claims_that_are_named(capsys):
 def test_kept_runs_are_repeated_from_scratch_and_a_changed_number_is_told(
     tmp_path, capsys, monkeypatch
 ):
-    short_live_plan(monkeypatch)
-    short = ["principle-3", "--profile", "live", "--out", str(tmp_path)]
+    short_quick_plan(monkeypatch)
+    short = ["principle-3", "--profile", "quick", "--out", str(tmp_path)]
     assert main(["run", *short, "--seeds", "0", "--device", "cpu", "--workers", "1"]) == 0
     capsys.readouterr()
     assert main(["repeat", *short, "--runs", "2"]) == 0
     assert capsys.readouterr().out.count("  equal     principle-3: ") == 2
-    outcomes = tmp_path / "repeats" / "live.json"
+    outcomes = tmp_path / "repeats" / "quick.json"
     first = json.loads(outcomes.read_text())
     assert [one["status"] for one in first] == ["equal", "equal"]
     assert all(one["kept"] == one["again"] and one["interval"] is None for one in first)
 
-    kept = tmp_path / "principle-3" / "live.jsonl"
+    kept = tmp_path / "principle-3" / "quick.jsonl"
     records = [json.loads(line) for line in kept.read_text().splitlines()]
     for one in records:
         one["final"]["accuracy"] += 0.2
@@ -299,7 +276,7 @@ def test_kept_runs_are_repeated_from_scratch_and_a_changed_number_is_told(
     assert last["status"] == "differs" and last["experiment"] == "principle-3"
     assert last["kept"]["accuracy"] == pytest.approx(last["again"]["accuracy"] + 0.2)
     assert main(["repeat", *short, "--runs", "3"]) == 1
-    assert "2 runs of profile live are kept here, and 3 were asked for" in capsys.readouterr().err
+    assert "2 runs of profile quick are kept here, and 3 were asked for" in capsys.readouterr().err
 
 
 def test_runs_of_headline_claims_are_drawn_with_their_settings():
@@ -331,7 +308,7 @@ def test_unknown_names_are_answered_with_the_nearest():
 def test_a_gpu_that_is_not_there_is_named(name, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     with pytest.raises(ValueError, match=r"device='cuda' asks for a GPU.*device='cpu'"):
-        get_experiment(name).run("live", device="cuda", options=RunOptions(progress=False))
+        get_experiment(name).run("quick", device="cuda", options=RunOptions(progress=False))
 
 
 def test_running_needs_no_matplotlib():
@@ -341,7 +318,7 @@ def test_running_needs_no_matplotlib():
     code = (
         "import sys; sys.modules['matplotlib'] = None\n"
         "from coefdyn.lab.experiments import EXPERIMENTS, get_experiment\n"
-        "[get_experiment(name).plan('quick').runs() for name in EXPERIMENTS]\n"
+        "[get_experiment(name).plan('standard').runs() for name in EXPERIMENTS]\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
 
@@ -350,16 +327,16 @@ def test_equal_runs_of_another_experiment_are_taken_over(tmp_path):
     """Principle 2.1's lines (exp, identity) are models of Principle 2's figure."""
     first, second = get_experiment("principle-2"), get_experiment("principle-2.1")
     theirs, ours = (
-        {run.key: run for _, run in one.plan("quick").runs()} for one in (first, second)
+        {run.key: run for _, run in one.plan("paper").runs()} for one in (first, second)
     )
     shared = theirs.keys() & ours.keys()
-    assert len(shared) == 2 * 2 * 2  # readouts, tasks, seeds
+    assert len(shared) == 2 * 2 * 10  # readouts, tasks, settings
     for key in shared:
-        first.file("quick", tmp_path).append(
+        first.file("paper", tmp_path).append(
             {**made_up(theirs[key], 0.5), "experiment": "principle-2"}
         )
     stop = RunOptions(progress=False, budget_s=0.0)
-    result = second.run("quick", device="cpu", out=tmp_path, options=stop)
+    result = second.run("paper", device="cpu", out=tmp_path, options=stop)
     assert {record["key"] for record in result.records} == shared
     assert {record["experiment"] for record in result.records} == {"principle-2.1"}
 
@@ -373,12 +350,9 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     train = replace(whole.train, steps=2, batch=8, warmup=0, evaluate_every=1, validation=4)
     plan = replace(whole, variants=(variant,), train=train)
 
-    class Small(type(experiment)):
-        def plan(self, profile):
-            return plan
-
+    small = replace(experiment, plans={"standard": lambda: plan})
     options = RunOptions(device="cpu", workers=1, progress=False)
-    result = Small().run("standard", out=tmp_path, options=options)
+    result = small.run("standard", out=tmp_path, options=options)
     rates = {seed: [] for seed in plan.seeds}
     for record in result.records:
         rates[record["seed"]].append(record["config"]["train"]["learning_rate"])
@@ -386,11 +360,11 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     assert rates[2] == rates[3] == [result.outcomes()[0].records[0]["config"]["train"][
         "learning_rate"]]  # fmt: skip
     assert result.missing == 0 and result.outcomes()[0].seeds == [0, 1, 2, 3]
-    again = Small().load("standard", out=tmp_path)
+    again = small.load("standard", out=tmp_path)
     assert {one["key"] for one in again.records} == {one["key"] for one in result.records}
-    more = Small().run("standard", seeds=[4], out=tmp_path, options=options)
+    more = small.run("standard", seeds=[4], out=tmp_path, options=options)
     assert more.outcomes()[0].seeds == [0, 1, 4], "trained at the rate that the pilot chose"
-    assert Small().load("standard", out=tmp_path).outcomes()[0].seeds == [0, 1, 2, 3, 4]
+    assert small.load("standard", out=tmp_path).outcomes()[0].seeds == [0, 1, 2, 3, 4]
 
 
 def test_a_short_pilot_chooses_and_every_seed_is_judged_in_full():
@@ -461,13 +435,10 @@ def test_some_variants_alone_go_through_the_whole_protocol(tmp_path):
     train = replace(whole.train, steps=2, batch=8, warmup=0, evaluate_every=1, validation=4)
     plan = replace(whole, variants=variants, train=train)
 
-    class Small(type(experiment)):
-        def plan(self, profile):
-            return plan
-
+    small = replace(experiment, plans={"standard": lambda: plan})
     options = RunOptions(device="cpu", workers=1, progress=False)
     only = {"readout": ("exp",), "positions": ("decay",)}
-    result = Small().run("standard", only=only, out=tmp_path, options=options)
+    result = small.run("standard", only=only, out=tmp_path, options=options)
     assert {one["variant"]["positions"] for one in result.records} == {"decay"}
     assert len(result.records) == 8, "three rates by two seeds, and the best of them by two more"
     assert result.missing == 8, "what is left out is not run, and not forgotten"
@@ -477,10 +448,10 @@ def test_some_variants_alone_go_through_the_whole_protocol(tmp_path):
     }
     for words, only in wrong.items():
         with pytest.raises(ValueError, match=words):
-            Small().run("standard", only=only, out=tmp_path, options=options)
-    apart = {"structure": ("scalar",), "parameters": ("beta = 2",)}
-    with pytest.raises(ValueError, match="no variant of principle-4 at live is structure = scalar"):
-        get_experiment("principle-4").run("live", only=apart, options=options)
+            small.run("standard", only=only, out=tmp_path, options=options)
+    apart = {"readout": ("softplus",), "layers": ("1",)}
+    with pytest.raises(ValueError, match="no variant of principle-3 at standard is readout = soft"):
+        experiment.run("standard", only=apart, options=options)
 
 
 def test_values_of_a_facet_that_is_named_twice_add_up_and_may_hold_commas():
@@ -569,7 +540,7 @@ def test_wrong_arguments_are_refused_in_one_line(command, words, tmp_path, capsy
     assert re.search(words, said)
 
 
-@pytest.mark.parametrize("command", ["run principle-3 --profile live", "film principle-3"])
+@pytest.mark.parametrize("command", ["run principle-3 --profile quick", "film principle-3"])
 def test_a_folder_that_cannot_be_made_is_told_before_training(command, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert main([*command.split(), "--out", str(tmp_path / "file" / "deep")]) == 1
@@ -581,7 +552,16 @@ def test_a_folder_that_cannot_be_made_is_told_before_training(command, tmp_path,
 def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
     """A method for a GPU on a CPU, and a damaged result file."""
     (tmp_path / "principle-3").mkdir()
-    command = ["run", "principle-3", "--profile", "live", "--device", "cpu", "--out", str(tmp_path)]
+    command = [
+        "run",
+        "principle-3",
+        "--profile",
+        "quick",
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path),
+    ]
     assert main([*command, "--workers", "1", "--method", "triton", "--quiet"]) == 1
     assert "needs tensors on a CUDA device" in capsys.readouterr().err
     (tmp_path / "principle-3" / "standard.jsonl").write_text("7\n")
@@ -589,8 +569,20 @@ def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
     assert "damaged: line 1 is" in capsys.readouterr().err
 
 
-def test_experiments_that_read_one_result_file_name_each_other():
-    every = {name: get_experiment(name) for name in EXPERIMENTS}
-    readers = {name: one.stored_as for name, one in every.items() if one.stored_as}
-    named = {reader: name for name, one in every.items() for reader in one.read_by}
-    assert readers == named
+@pytest.mark.parametrize("command", ["run principle-3", "show principle-3", "repeat"])
+def test_the_former_name_of_a_profile_says_its_name_of_today(command, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main([*command.split(), "--profile", "live"])
+    assert ended.value.code == 2
+    assert "profile 'live' is called 'quick' now" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="'live' is called 'quick' now"):
+        principle_3.run("live")
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_declaration_has_at_most_120_lines(name):
+    """Models, tasks and figures that several experiments share have modules of their own."""
+    experiment = get_experiment(name)
+    module = sys.modules[f"coefdyn.lab.experiments.{EXPERIMENTS[name]}"]
+    assert len(Path(module.__file__).read_text("utf-8").splitlines()) <= 120
+    assert set(experiment.profiles) <= set(PROFILES)

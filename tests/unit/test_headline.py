@@ -176,6 +176,7 @@ def test_the_head_that_the_map_points_at_is_the_one_with_the_largest_map():
     assert group.claims(replace(result))[0].status == rule.NOT_HELD
 
 
+@pytest.mark.dear("a run of a claim is trained as it is judged")
 def test_one_run_of_a_group_is_trained_resumed_and_its_weights_kept(tmp_path, monkeypatch):
     """A tiny budget of steps; the second call trains nothing."""
     group = headline.Group("parity")

@@ -19,8 +19,8 @@ from coefdyn.lab.experiments.headline_claims import HEADLINES
 from coefdyn.lab.experiments.headline_runs import SEEDS
 from coefdyn.lab.experiments.judgement import parts
 from coefdyn.lab.experiments.measure import OTHERS, POINTED
+from coefdyn.lab.experiments.moduli import NEAR_ONE, share
 from coefdyn.lab.experiments.plan import STANDARD
-from coefdyn.lab.experiments.spectra_standard import NEAR_ONE, share
 
 TRAINED = [one for one in HEADLINES if one.kind == "trained"]
 CLAIMED, REFUTED, ALIKE = "claimed", "refuted", "alike"

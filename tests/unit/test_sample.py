@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
+import time
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import price
 import sample
@@ -70,23 +75,60 @@ def test_items_of_pytest_become_cases() -> None:
     ]
 
 
-def test_what_did_not_run_is_the_last_line(tmp_path) -> None:
+def report(name: str, seconds: float = 6.0, **more: Any) -> SimpleNamespace:
+    given = {"nodeid": name, "duration": seconds, "user_properties": [], "skipped": False}
+    return SimpleNamespace(**{**given, "when": "call", **more})
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_what_did_not_run_is_the_last_line(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     notes = price.Notes(path)
-    report = SimpleNamespace(nodeid="a::b", duration=6.0, user_properties=[], skipped=False)
-    notes.pytest_runtest_logreport(report)
-    explained = {"nodeid": "a::c", "user_properties": [("dear", "a whole server")]}
-    notes.pytest_runtest_logreport(SimpleNamespace(**{**vars(report), **explained}))
-    skip = {"nodeid": "a::d", "skipped": True, "longrepr": ("a.py", 1, "Skipped: no GPU")}
-    notes.pytest_runtest_logreport(SimpleNamespace(**{**vars(report), **skip, "duration": 0.0}))
-    notes.pytest_deselected([SimpleNamespace(nodeid="a::e", is_left_to_the_whole_run=True), report])
+    notes.pytest_runtest_logreport(report("a::b"))
+    notes.pytest_runtest_logreport(report("a::c", user_properties=[("dear", "a whole server")]))
+    skipped = {"skipped": True, "longrepr": ("a.py", 1, "Skipped: no GPU")}
+    notes.pytest_runtest_logreport(report("a::d", 0.0, **skipped))
+    left = SimpleNamespace(nodeid="a::e", is_left_to_the_whole_run=True)
+    notes.pytest_deselected([left, report("a::b")])
     notes.pytest_testnodedown(SimpleNamespace(workeroutput={"later": ["a::e"]}))
     notes.pytest_sessionfinish()
     again = price.Notes(path)
     again.pytest_testnodedown(SimpleNamespace(workeroutput={"later": ["a::e"]}))
     again.pytest_sessionfinish()
-    lines = price.told([json.loads(line) for line in path.read_text().splitlines()])
+    lines = price.told(lines_of(path))
     assert lines[1:3] == ["    6.0  a::b  (no reason is given)", "    6.0  a::c  (a whole server)"]
     assert lines[-1] == (
         "== did not run: 2 checks; 1 because: no GPU; 1 are left to `make test-all`"
     )
+
+
+def test_a_dear_case_without_a_reason_fails_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "notes"
+    notes = price.Notes(path)
+    notes.pytest_runtest_logreport(report("explained", 60.0, user_properties=[("dear", "why")]))
+    notes.pytest_runtest_logreport(report("waited for its turn", 60.0, processors=1.0))
+    notes.pytest_runtest_logreport(report("in two processes", 4.0, processors=8.0))
+    notes.pytest_runtest_logreport(report("shared fixture", 60.0, when="setup"))
+    notes.pytest_sessionfinish()
+    script = [sys.executable, price.__file__, str(path)]
+    assert subprocess.run(script, check=False, capture_output=True).returncode == 0
+    again = price.Notes(path)
+    again.pytest_runtest_logreport(report("dear", 60.0, processors=8.0))
+    again.pytest_sessionfinish()
+    told = subprocess.run(script, check=False, capture_output=True, text=True)
+    assert told.returncode == 1
+    assert "FAILED dear takes 8.0 s" in told.stdout
+    assert told.stdout.count("FAILED") == 1
+
+
+def test_seconds_of_processors_are_those_of_work_and_of_children() -> None:
+    before = price.processor_seconds(with_children=True)
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    with subprocess.Popen([sys.executable, "-c", busy + "\ninput()"], stdin=subprocess.PIPE) as one:
+        while price.processor_seconds(with_children=True) - before < 0.3:
+            time.sleep(0.01)
+        one.communicate(b"\n")
+    assert price.processor_seconds(with_children=False) - before >= 0.3, "waited for, it is ours"

@@ -10,6 +10,7 @@ import pytest
 from made_up_results import result_of
 
 from coefdyn.lab.experiments import get_experiment
+from coefdyn.lab.experiments.board import ROWS, scores, tasks_of
 from coefdyn.lab.experiments.forecasts import (
     FORECASTS,
     LEARNS,
@@ -20,7 +21,7 @@ from coefdyn.lab.experiments.forecasts import (
     probability,
     state_size_forecast,
 )
-from coefdyn.lab.experiments.scoreboard import NEARER, NEARER_ROWS, ROWS, tasks_of
+from coefdyn.lab.experiments.scoreboard import NEARER, NEARER_ROWS
 from coefdyn.lab.pages.scoreboard import (
     CHAPTERS,
     foreseen_markdown,
@@ -71,13 +72,13 @@ def test_scores_of_a_result_are_those_of_its_cells():
         word = forecast(facets)
         return (0.95 if word == "+" else 0.3), None
 
-    scores = EXPERIMENT.scores(result_of(EXPERIMENT, "standard", as_forecast))
-    assert scores["principles, with an opinion"] == pytest.approx(0.01)
-    assert scores["principles"] < scores["base rate"] < 0.25
+    found = scores(result_of(EXPERIMENT, "standard", as_forecast))
+    assert found["principles, with an opinion"] == pytest.approx(0.01)
+    assert found["principles"] < found["base rate"] < 0.25
     contrary = result_of(
         EXPERIMENT, "standard", lambda facets, run: (1.3 - as_forecast(facets, run)[0], None)
     )
-    assert EXPERIMENT.scores(contrary)["principles, with an opinion"] > 0.5
+    assert scores(contrary)["principles, with an opinion"] > 0.5
 
 
 def test_what_stands_beside_the_board_is_no_cell_of_it():
@@ -90,14 +91,14 @@ def test_what_stands_beside_the_board_is_no_cell_of_it():
     beside = [v for v in seen.variants if v.facets["task"] not in tasks_of()]
     assert {v.facets["task"] for v in beside} == {NEARER} and len(beside) == len(NEARER_ROWS)
     assert {v.task.seq_len for v in beside} == {67} and {v.train.steps for v in beside} == {2000}
-    assert EXPERIMENT.scores(seen)["base rate"] == 0.0, "all cells of the board learned"
+    assert scores(seen)["base rate"] == 0.0, "all cells of the board learned"
     assert NEARER not in scoreboard_html(seen) and "so far" not in scores_markdown(seen)
     axes = EXPERIMENT.figure(seen).axes[0]
     assert [tick.get_text() for tick in axes.get_xticklabels()] == list(tasks_of())
 
 
 def test_without_finished_cells_there_is_no_score(tmp_path):
-    assert EXPERIMENT.scores(EXPERIMENT.load("standard", out=tmp_path)) == {}
+    assert scores(EXPERIMENT.load("standard", out=tmp_path)) == {}
 
 
 def test_a_method_is_part_of_a_run_and_not_of_its_name():

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from designs import READOUTS, STRUCTURES, Inputs
+from designs import NORMALIZERS, READOUTS, STRUCTURES, Inputs
+from methods import cpu_methods
 
 from coefdyn import CoefficientDynamics, State, evolution, mask, normalizer, readout
 from coefdyn.execution.state import LinearState, MixerState, ModelState
@@ -55,10 +56,11 @@ def test_a_narrowed_given_mask_keeps_the_columns_of_its_rows() -> None:
 def test_no_sequences_give_no_outputs(structure: str, length: int) -> None:
     inputs = Inputs.draw(batch=(0,), length=length)
     c = torch.zeros(0, length, dtype=F64)
-    for phi in READOUTS:
+    for turn, phi in enumerate(READOUTS):
+        eta = NORMALIZERS[turn % len(NORMALIZERS)]
         for extra in ({}, {"outer_log_decay": c}, {"log_scaling": c}):
-            d = replace(inputs.dynamics(structure, phi, "row_sum"), **extra)
-            for method in ("auto", "parallel", "reference"):
+            d = replace(inputs.dynamics(structure, phi, eta), **extra)
+            for method in ("auto", *cpu_methods(d)):
                 y = d.apply(inputs.v, method=method)
                 assert y.shape == (0, length, 3)
                 assert torch.autograd.grad(y.sum(), inputs.v)[0].shape == (0, length, 3)

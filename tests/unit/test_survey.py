@@ -80,7 +80,7 @@ def test_a_section_of_the_critical_chapter_is_cited_by_its_number() -> None:
         if one.name.startswith("principles/")
         for number in cite.findall(one.source.read_text("utf-8"))
     ]
-    assert len(cited) == 7
+    assert len(cited) == 6
     for name, number in cited:
         statement = sections[number].partition("**The question.**")[0]
         assert f"(../{name}.ipynb)" in statement, (name, number)

@@ -26,9 +26,24 @@ from coefdyn.mixers import First
 CORE = (
     '"""Words."""\n\nSCALE = 2\n\n\ndef core(x, power=1):\n    """Words."""\n    return x * SCALE\n'
 )
+#: a package that only tells which of its modules has a name
+LAZY = """
+from typing import TYPE_CHECKING
+
+from coefdyn.first_use import load_on_first_use
+
+if TYPE_CHECKING:
+    from coefdyn.mixers.first import First
+
+SIZE = 1
+HOMES = {"a first": "first"}
+__all__ = ["First"]
+load_on_first_use(__name__)
+"""
 FILES = {
     "pins.txt": f"{BOOK_TITLE}\nnumpy==2.0\n\n{REST_TITLE}\nruff==0.1\n",
     "coefdyn/core.py": CORE,
+    "coefdyn/mixers/__init__.py": LAZY,
     "coefdyn/mixers/first.py": "class First:\n    heads = 4\n",
     "coefdyn/mixers/second.py": "class Second:\n    heads = 4\n",
     "coefdyn/execution/deep.py": "def lower(x):\n    return x + 1\n",
@@ -82,12 +97,21 @@ def made(project: Path) -> digests.Execution:
         ("data/results/one/more.jsonl", "", "1", ["files"]),
         ("data/absent.json", "", "1", ["files"]),
         ("coefdyn/mixers/first.py", "4", "8", ["files"]),
+        ("coefdyn/mixers/__init__.py", "SIZE = 1", "SIZE = 2", ["files"]),
         ("pins.txt", "numpy==2.0", "numpy==2.1", ["pins"]),
         ("book/part/chapter.md", "import First", "import First as f", ["code"]),
         ("coefdyn/core.py", "    return", "    # a comment\n    return", []),
         ("coefdyn/core.py", "Words.", "Other words.", []),
         ("coefdyn/mixers/second.py", "4", "8", []),
         ("coefdyn/mixers/third.py", "", "class Third: ...", []),
+        ("coefdyn/mixers/__init__.py", '["First"]', '["First", "Second"]', []),
+        (
+            "coefdyn/mixers/__init__.py",
+            "\n\nSIZE",
+            "\n    from coefdyn.mixers.second import Second\n\nSIZE",
+            [],
+        ),
+        ("coefdyn/mixers/__init__.py", '"first"}', '"first", "a second": "second"}', []),
         ("coefdyn/widgets/js/explorer.js", "1", "2", []),
         ("coefdyn/widgets/css/explorer.css", "{}", "{ color: red }", []),
         ("data/scratch/mine.json", "", "1", []),
@@ -108,6 +132,29 @@ def test_what_makes_a_chapter_stale(
     assert before.changes(chapter_of(project), project) == parts
     if parts == ["files"]:
         assert before.changed_files(project) in ([name], [f"{path.parent.relative_to(project)}/"])
+
+
+@pytest.mark.parametrize("old", ["coefdyn.mixers.first import First", '"a first": "first"'])
+def test_a_name_that_moves_to_another_module_makes_its_old_home_stale(
+    project: Path, old: str
+) -> None:
+    before, package = made(project), project / "coefdyn/mixers/__init__.py"
+    package.write_text(
+        LAZY.replace(
+            old, old.replace("first import", "second import").replace('"first"', '"second"')
+        )
+    )
+    assert before.changed_files(project) == ["coefdyn/mixers/first.py"]
+
+
+def test_a_group_that_a_merge_put_together_makes_its_chapters_stale(project: Path) -> None:
+    file, chapter, one = project / "book" / "executed.json", chapter_of(project), made(project)
+    record(chapter, one, [chapter.name], file)
+    assert recorded(chapter, file) == one
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if "deep.py" not in line))
+    found = recorded(chapter, file)
+    assert found is not None and found.changes(chapter, project) == ["files"]
 
 
 def test_what_counts(project: Path) -> None:

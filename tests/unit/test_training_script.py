@@ -12,7 +12,7 @@ import torch
 from training_runs import TASK, tiny_model
 
 from coefdyn.lab.experiments.plan import Plan, Variant
-from coefdyn.lab.experiments.principle_3 import Principle3
+from coefdyn.lab.experiments.principle_3 import EXPERIMENT
 from coefdyn.lab.training import TrainConfig
 
 SCRIPT = Path(__file__).parents[1] / "gpu" / "training.py"
@@ -39,7 +39,7 @@ def arguments(tmp_path, monkeypatch):
     ]
     train = TrainConfig(steps=6, batch=16, evaluate_every=3, stop_accuracy=None)
     plan = Plan(variants=tuple(variants), train=train, learning_rates=(1e-3,), seeds=(0, 1))
-    monkeypatch.setattr(Principle3, "plan", lambda self, profile: plan)
+    monkeypatch.setitem(EXPERIMENT.plans, "paper", lambda: plan)
     names = {"table": "table.json", "out": "results", "checkpoints": "checkpoints"}
     paths = [part for name, file in names.items() for part in (f"--{name}", str(tmp_path / file))]
     return [*paths, "--device", "cpu", "--steps", "2", "--runs", "2", "--no-compile"]

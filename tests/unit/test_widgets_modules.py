@@ -22,7 +22,7 @@ from coefdyn.lab.train.offers import offered
 from coefdyn.lab.train.source import worker_source
 from coefdyn.widgets import Explorer, ScoreVariance
 from coefdyn.widgets.modules import join, unused_exports
-from coefdyn.widgets.source import arithmetic_source, lean_style
+from coefdyn.widgets.source import lean_style
 
 PACKAGE = Path(coefdyn.__file__).parent
 CONFIG = PACKAGE / "widgets" / "oxlint.json"
@@ -69,7 +69,8 @@ def test_what_is_joined_names_nothing_unknown_and_nothing_in_vain(tmp_path: Path
 
 
 def test_the_arithmetic_never_touches_a_page(tmp_path: Path) -> None:
-    (tmp_path / "arithmetic.js").write_text(arithmetic_source(), encoding="utf-8")
+    arithmetic = join(PACKAGE / "widgets" / "js" / "model.js", whole=True)
+    (tmp_path / "arithmetic.js").write_text(arithmetic, encoding="utf-8")
     config = tmp_path / "config.json"
     rules = {"no-undef": "error"}
     settings: dict[str, Any] = {"env": {"browser": False, "es2024": True}, "rules": rules}

@@ -13,7 +13,6 @@ import torch
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS, default_settings, row_of, schema, validate
 from coefdyn.widgets.source import module_source
-from coefdyn.widgets.tokens import DrawnTokens, build_dynamics
 
 
 def test_keyword_arguments_become_settings() -> None:
@@ -77,23 +76,6 @@ def test_positions_stay_within_the_sequence() -> None:
 def test_dynamics_have_the_shapes_of_the_settings() -> None:
     dynamics = Explorer("gated_deltanet", length=6, width=3).dynamics()
     assert (dynamics.length, dynamics.key_dim, dynamics.dtype) == (6, 3, torch.float64)
-
-
-def test_rows_that_fade_by_channel_and_erase_are_their_formulas() -> None:
-    for row in ("kda", "gated_deltanet2", "rwkv7"):
-        settings = validate({"preset": row, "tokens": "random", "length": 5, "width": 3})
-        tokens, d = DrawnTokens(settings), build_dynamics(settings)
-        z, a = tokens.directions(d.k), torch.diag_embed(tokens.channel_decays().exp())
-        along, across = z[:, :, None], z[:, None, :]
-        beta, r = tokens.betas()[:, None, None], tokens.rates()
-        want = {
-            "kda": (torch.eye(3) - beta * along @ across) @ a,
-            "gated_deltanet2": (torch.eye(3) - along @ (across * r[:, None, :])) @ a,
-            "rwkv7": a - (along * r[:, :, None]) @ across,
-        }
-        for t in range(5):
-            torch.testing.assert_close(d.evolution.dense(t, 3), want[row][t])
-        assert row_of(settings) == row
 
 
 def test_repeated_tokens_are_equal_inputs() -> None:

@@ -1,4 +1,4 @@
-"""The book's contests: task, predecessor and size of each, in a cell and in the page.
+"""What each chapter trains, in one table: in its cell, in the page, and as a film.
 
 Each task was made small until one of the rows learns it within the steps; the others then have the
 same steps, learning rate and width. What they reach is whatever they reach; on selective copying
@@ -24,7 +24,7 @@ from coefdyn.lab.tasks import (
     TaskConfig,
 )
 
-__all__ = ["CONTESTS", "OTHER_FIGURES", "TASKS", "ContestTask"]
+__all__ = ["CHAPTERS", "CONTESTS", "TASKS", "Chapter", "ContestTask"]
 
 #: sequences of a cell's contest (its test set makes a share good to about two points), and of the
 #: page's
@@ -116,17 +116,83 @@ def _row(mixer: str, position: str = "none", **options: Any) -> Entrant:
     )
 
 
-def _contest(task: str, page: dict[str, Any], entrants: dict[str, Entrant]) -> Contest:
+@dataclass(frozen=True, kw_only=True)
+class Chapter:
+    """What a chapter trains.
+
+    Args:
+        cell: the contest of its cell.
+        page: what the page's own figure there opens with, as keywords of
+            ``coefdyn.lab.train.PageTraining``; beside a cell's contest the row on the left is one
+            of its entrants.
+        film: the contest whose coefficients are recorded while it trains, and ``title`` of that.
+    """
+
+    page: dict[str, Any]
+    cell: Contest | None = None
+    film: Contest | None = None
+    title: str = ""
+
+
+def _cell(task: str, page: dict[str, Any], entrants: dict[str, Entrant]) -> Chapter:
     """Contest of 400 steps in a cell; in the page the same task, unless ``page`` names another."""
     sequences = TASKS[task].cell
     assert sequences is not None, f"no cell trains {task}"
-    return Contest(task=sequences, entrants=entrants, steps=400, page={"task": task, **page})
+    contest = Contest(task=sequences, entrants=entrants, steps=400)
+    return Chapter(cell=contest, page={"task": task, **page})
 
 
-#: chapter -> its contest, and what the page's figure there opens with, as keywords of
-#: ``PageTraining``: the row on the left is an entrant of the cell
-CONTESTS: dict[str, Contest] = {
-    "softmax_attention": _contest(
+def _positions(**options: Any) -> Entrant:
+    """Entrant of principle 3, whose position may be "rotary"."""
+    position = options.pop("position", "none")
+    fixed = {"n_heads": 8, "readout": "exp", "scaling": "inverse_sqrt", "normalizer": "row_sum"}
+    return Entrant(mixer="DesignMixer", options={**fixed, **options}, position=position)
+
+
+#: three designs of principle 3 at its quick size, for the film
+_RECORDED = Contest(
+    task=NoisyRecallConfig.quick(),
+    entrants={
+        "A = I": _positions(evolution="identity"),
+        "A = 0.85 I": _positions(evolution="constant", constant=0.85),
+        "A = I, rotary positions": _positions(evolution="identity", position="rotary"),
+    },
+    steps=1500,
+    learning_rate=3e-3,
+    layers=2,
+    width=64,
+    mlp=128,
+    training={"warmup": 0, "clip": None, "evaluate_every": 125},
+)
+#: whether order can be told: keys that shrink beside keys that stay
+_ORDER = {
+    "left": {"evolution": "constant", "constant": 0.85},
+    "right": "softmax_attention",
+    "task": "selective-copying",
+}
+_GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one", "scaling": "one"}
+
+#: chapter -> what it trains, in a cell, in the page and as a film
+CHAPTERS: dict[str, Chapter] = {
+    "index": Chapter(page=_ORDER),
+    "principle_3": Chapter(
+        page=_ORDER,
+        film=_RECORDED,
+        title="Noisy recall: α/η of one test sequence while the model learns",
+    ),
+    "principle_5": Chapter(
+        page={
+            "left": "softmax_attention",
+            "right": {"scaling": "one"},
+            "task": "position",
+            "positions": "learned",
+            "learning_rate": 3e-3,
+        }
+    ),
+    "principle_6": Chapter(
+        page={"left": _GROWING, "task": "noisy-recall-32", "learning_rate": 3e-2}
+    ),
+    "softmax_attention": _cell(
         "position",
         {"positions": "rotary"},
         {
@@ -134,7 +200,7 @@ CONTESTS: dict[str, Contest] = {
             "with rotary positions": _row("SoftmaxAttention", "rotary", short_convolution=0),
         },
     ),
-    "linear_attention": _contest(
+    "linear_attention": _cell(
         "mqar",
         {
             "left": "linear_attention",
@@ -147,7 +213,7 @@ CONTESTS: dict[str, Contest] = {
             "linear attention": _row("LinearAttention", key_dim=8),
         },
     ),
-    "normalized_attention": _contest(
+    "normalized_attention": _cell(
         "forget",
         {"left": "normalized_attention", "right": "linear_attention"},
         {
@@ -155,7 +221,7 @@ CONTESTS: dict[str, Contest] = {
             "normalized attention": _row("NormalizedAttention"),
         },
     ),
-    "gla": _contest(
+    "gla": _cell(
         "forget",
         {"left": "gla", "right": "normalized_attention"},
         {
@@ -163,7 +229,7 @@ CONTESTS: dict[str, Contest] = {
             "GLA": _row("GLA"),
         },
     ),
-    "mamba2": _contest(
+    "mamba2": _cell(
         "selective-copying",
         {"left": "mamba2", "right": "gla", "learning_rate": 3e-3},
         {
@@ -172,7 +238,7 @@ CONTESTS: dict[str, Contest] = {
             "Mamba-2, eight heads": _row("Mamba2", n_heads=8, key_dim=32),
         },
     ),
-    "deltanet": _contest(
+    "deltanet": _cell(
         "overwrite",
         {"left": "deltanet", "right": "linear_attention"},
         {
@@ -181,7 +247,7 @@ CONTESTS: dict[str, Contest] = {
             "DeltaNet": _row("DeltaNet"),
         },
     ),
-    "gated_deltanet": _contest(
+    "gated_deltanet": _cell(
         "parity",
         {"left": "gated_deltanet", "right": "mamba2"},
         {
@@ -190,7 +256,7 @@ CONTESTS: dict[str, Contest] = {
             "Gated DeltaNet, β to 2": _row("GatedDeltaNet", negative_eigenvalues=True),
         },
     ),
-    "mlstm": _contest(
+    "mlstm": _cell(
         "long-memory",
         {"left": "mlstm", "right": "mamba2", "learning_rate": 3e-3},
         {
@@ -200,25 +266,5 @@ CONTESTS: dict[str, Contest] = {
         },
     ),
 }
-
-#: whether order can be told: keys that shrink beside keys that stay
-_ORDER = {
-    "left": {"evolution": "constant", "constant": 0.85},
-    "right": "softmax_attention",
-    "task": "selective-copying",
-}
-_GROWING = {"evolution": "constant", "constant": 1.05, "normalizer": "one", "scaling": "one"}
-
-#: chapter without a cell's contest -> what the page's figure there opens with
-OTHER_FIGURES: dict[str, dict[str, Any]] = {
-    "index": _ORDER,
-    "principle_3": _ORDER,
-    "principle_5": {
-        "left": "softmax_attention",
-        "right": {"scaling": "one"},
-        "task": "position",
-        "positions": "learned",
-        "learning_rate": 3e-3,
-    },
-    "principle_6": {"left": _GROWING, "task": "noisy-recall-32", "learning_rate": 3e-2},
-}
+#: chapter -> the contest of its cell
+CONTESTS: dict[str, Contest] = {name: one.cell for name, one in CHAPTERS.items() if one.cell}

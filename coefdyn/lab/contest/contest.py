@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.arguments import numbered
+import torch
+from torch import nn
+
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
-from coefdyn.lab.films.recording import coefficients_of, sequence_labels
-from coefdyn.lab.tasks import IGNORE, TaskConfig, splits
+from coefdyn.lab.experiments.plan import numbered
+from coefdyn.lab.tasks import IGNORE, TaskConfig, splits, task_of
 from coefdyn.lab.training import (
     Record,
     RunConfig,
@@ -28,12 +30,21 @@ from coefdyn.lab.training.checkpoint import load_checkpoint
 from coefdyn.models import ModelConfig, SequenceModel
 from coefdyn.options import check_choice
 from coefdyn.plots import plot_coefficients
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Float, Int, Tensor
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["PROFILES", "Contest", "ContestResult", "Entrant", "Trained", "guessing"]
+__all__ = [
+    "PROFILES",
+    "Contest",
+    "ContestResult",
+    "Entrant",
+    "Trained",
+    "coefficients_of",
+    "guessing",
+    "sequence_labels",
+]
 
 #: seeds, and multiples of the quick profile's steps, layers and width
 PROFILES = {"quick": (1, 1, 1, 1), "paper": (3, 10, 2, 2)}
@@ -89,8 +100,7 @@ class Contest:
         steps: optimiser steps of the quick profile; a run that solves the task ends early.
         learning_rate: AdamW's peak, with warm-up over a twentieth of the steps and a cosine to 0.
         layers, width, mlp: of the quick profile; no SwiGLU for None.
-        page: what the page's own figure opens with, as keywords of
-            ``coefdyn.lab.train.PageTraining``.
+        training: fields of ``TrainConfig`` that differ, by name.
     """
 
     task: TaskConfig
@@ -100,7 +110,7 @@ class Contest:
     layers: int = 1
     width: int = 32
     mlp: int | None = 64
-    page: dict[str, Any] = field(default_factory=dict)
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     def config(self, name: str, profile: str = "quick", seed: int = 0) -> RunConfig:
         """Configuration of one entrant's run, as ``coefdyn.lab.training`` takes it.
@@ -112,6 +122,15 @@ class Contest:
         check_choice("profile", profile, tuple(PROFILES))
         _, times, deeper, wider = PROFILES[profile]
         entrant, steps = self.entrants[name], times * self.steps
+        train = TrainConfig(
+            steps=steps,
+            batch=32,
+            learning_rate=self.learning_rate,
+            final_learning_rate=0.0,
+            warmup=steps // 20,
+            clip=1.0,
+            evaluate_every=max(1, steps // LOOKS),
+        )
         return RunConfig(
             task=self.task,
             model=ModelConfig(
@@ -122,15 +141,7 @@ class Contest:
                 options=entrant.options,
                 position=entrant.position,
             ),
-            train=TrainConfig(
-                steps=steps,
-                batch=32,
-                learning_rate=self.learning_rate,
-                final_learning_rate=0.0,
-                warmup=steps // 20,
-                clip=1.0,
-                evaluate_every=max(1, steps // LOOKS),
-            ),
+            train=replace(train, **self.training),
             seed=seed,
         )
 
@@ -255,6 +266,31 @@ class ContestResult:
 
     def _first(self) -> RunConfig:
         return self.contest.config(next(iter(self.trained)), self.profile)
+
+
+@torch.no_grad()
+def coefficients_of(
+    model: nn.Module, tokens: Int[Tensor, " L"], heads: int | None = None
+) -> Float[Tensor, "layers heads L L"]:
+    """alpha / eta of every layer of a model on one sequence, float32 on the CPU.
+
+    Args:
+        model: with ``dynamics(tokens)``, such as ``SequenceModel``.
+        tokens: one sequence of token ids.
+        heads: the first so many of each layer; None for all.
+    """
+    layers = [one.coefficients(normalized=True)[0, :heads] for one in model.dynamics(tokens[None])]
+    return torch.stack(layers).float().cpu()
+
+
+def sequence_labels(config: RunConfig, sequence: int = 0) -> tuple[list[str], list[str]]:
+    """Short labels of a test sequence and of its targets; "" where nothing is scored."""
+    task = task_of(config.task)
+    test = splits(config.task, config.seed).test
+    name = task.class_name or task.token_name
+    asked = test.targets[sequence].tolist()
+    inputs = [task.token_name(config.task, one) for one in test.inputs[sequence].tolist()]
+    return inputs, [name(config.task, one) if one != IGNORE else "" for one in asked]
 
 
 def guessing(task: TaskConfig) -> float:

@@ -2,7 +2,7 @@
 
     from coefdyn.lab.experiments import principle_3
 
-    result = principle_3.run("live", device="cpu")
+    result = principle_3.run("quick", device="cpu")
     principle_3.figure(result)
     principle_3.claims(result)
 

@@ -1,17 +1,15 @@
-"""The frame of every experiment: run, load, figure, claims."""
+"""An experiment as a declaration, and what every one can do: run, load, figure, claims."""
 
 from __future__ import annotations
 
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.arguments import numbered
 from coefdyn.lab.experiments import ledger
-from coefdyn.lab.experiments.plan import PROFILES, STANDARD, AnyPlan, Plan, Variant
+from coefdyn.lab.experiments.plan import STANDARD, AnyPlan, Plan, Variant, check_profile, numbered
 from coefdyn.lab.experiments.result import NOT_RUN, Outcome, Result, Verdict
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import ByteProseConfig, ByteTextConfig, TaskConfig, WikiTextConfig
@@ -29,33 +27,47 @@ def results_folder() -> Path:
     return data_folder() / "results"
 
 
-class Experiment(ABC):
-    """One figure of the papers.
+@dataclass(eq=False, kw_only=True)
+class Experiment:
+    """One figure of the papers, declared: variants with their training by profile, and a figure.
 
-    Class attributes: ``id``, ``title``, ``source`` (figure or table), ``about`` (what is varied and
-    measured, and where the quick profile departs from the paper).
+    Args:
+        id, title: as the command line and the pages name it.
+        source: figure or table of the paper.
+        about: what is varied and measured, and where the profiles depart from the paper.
+        plans: profile -> the function that makes its plan.
+        drawing: makes the figure of a result that holds at least one record.
+        metric: final metric of the test split that ``table`` shows.
+        lines: makes the lines of ``table`` where a run has no such metric.
+        trains: what runs its runs; None for ``coefdyn.lab.training.train_runs``.
+        stored_as: the id whose result file is used, where both look at the same trained models.
+        borrows_from: an id whose finished runs are taken over where they are the very same runs.
     """
 
-    id: ClassVar[str]
-    title: ClassVar[str]
-    source: ClassVar[str]
-    about: ClassVar[str]
-    #: the profiles that it has
-    profiles: ClassVar[tuple[str, ...]] = ("live", "quick", "paper")
-    #: the id whose result file is used; another one's where both look at the same trained models
-    stored_as: ClassVar[str | None] = None
-    #: the ids of those that name this one so
-    read_by: ClassVar[tuple[str, ...]] = ()
-    #: an id whose finished runs are taken over where they are the very same runs
-    borrows_from: ClassVar[str | None] = None
+    id: str
+    title: str
+    source: str
+    about: str
+    plans: Mapping[str, Callable[[], AnyPlan]]
+    drawing: Callable[[Result], Figure]
+    metric: str = "accuracy"
+    lines: Callable[[Result], list[str]] | None = None
+    trains: Callable[..., list[Record]] | None = None
+    stored_as: str | None = None
+    borrows_from: str | None = None
 
-    @abstractmethod
+    @property
+    def profiles(self) -> tuple[str, ...]:
+        """The profiles that it has."""
+        return tuple(self.plans)
+
     def plan(self, profile: str) -> AnyPlan:
         """Plan of a profile's training."""
+        return self.plans[profile]()
 
-    @abstractmethod
     def draw(self, result: Result) -> Figure:
         """The figure of a result that holds at least one record."""
+        return self.drawing(result)
 
     def claims(self, result: Result) -> list[Verdict]:
         """The kept verdicts on the source's claims, "not run" without runs; none elsewhere."""
@@ -65,19 +77,21 @@ class Experiment(ABC):
         return [replace(one, status=NOT_RUN, numbers="", reason="") for one in kept]
 
     def table(self, result: Result) -> list[str]:
-        """The result as lines of text: every finished variant's mean accuracy with its interval.
+        """The result as lines of text: every finished variant's mean with its interval.
 
         In parentheses the seeds' own accuracies and the setting. Where a task is judged by
         accuracy, also how many seeds reach .9, and how soon.
         """
+        if self.lines is not None:
+            return self.lines(result)
         lines = []
         for outcome in result.outcomes():
-            values, train = outcome.values(), outcome.records[0]["config"]["train"]
+            values, train = outcome.values(self.metric), outcome.records[0]["config"]["train"]
             each = " ".join(f"{value:.3f}" for value in sorted(values))
             setting = f"lr {train['learning_rate']:g}, wd {train['weight_decay']:g}"
             note = f", {outcome.diverged} diverged" if outcome.diverged else ""
             interval = result.interval(values)
-            mean = str(interval) if len(values) > 1 else f"{outcome.accuracy:.3f}"
+            mean = str(interval) if len(values) > 1 else f"{values[0]:.3f}"
             lines.append(
                 f"  {outcome.variant.name:<40} {mean} ({each}; {setting}{note}){_reached(outcome)}"
             )
@@ -130,7 +144,8 @@ class Experiment(ABC):
                 self._borrow(plan, results, labelled)
             wanted = [run for one, run in plan.runs() if not only or _is_among(one, only)]
             missing = [run for run in wanted if run.key not in found]
-            found |= {one["key"]: one for one in train_runs(missing, results, labelled)}
+            train = self.trains or train_runs
+            found |= {one["key"]: one for one in train(missing, results, labelled)}
             settled = plan.settled(found) if isinstance(plan, Plan) else plan
             if settled == plan:
                 return Result(self.id, profile, plan, tuple(found.values()))
@@ -187,7 +202,7 @@ class Experiment(ABC):
 
     def _plan(self, profile: str, asked: int | Sequence[int] | None) -> AnyPlan:
         seeds = numbered(asked)
-        check_choice("profile", profile, PROFILES)
+        check_profile(profile)
         if profile not in self.profiles:
             raise ValueError(
                 f"{self.id} has no profile {profile!r}; it has {', '.join(self.profiles)}."
@@ -206,7 +221,7 @@ class Experiment(ABC):
         """Labels of every record of a profile besides its numbers, by run key."""
         facets = {run.key: variant.facets for variant, run in plan.runs() if variant}
         names = {"experiment": self.stored_as or self.id, "profile": profile}
-        return lambda key: {**names, "variant": facets[key]}
+        return lambda key: names | ({"variant": facets[key]} if key in facets else {})
 
 
 def judged_by_accuracy(task: TaskConfig) -> bool:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import io
 import math
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments import intervals, rule
-from coefdyn.lab.experiments.result import Outcome
+from coefdyn.lab.experiments.result import Outcome, Result
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -22,13 +22,16 @@ __all__ = [
     "INTERVAL",
     "PALETTE",
     "SHARE",
+    "bars",
     "draw_band",
     "draw_bar",
+    "draw_curve",
     "draw_interval",
     "draw_plateau",
     "empty_figure",
     "grouped_points",
     "leaks",
+    "legend_below",
     "legend_entries",
     "new_figure",
     "scatter_outcome",
@@ -152,6 +155,19 @@ def draw_band(axes: Axes, xs: Sequence[float], rows: Sequence[Sequence[float]], 
     axes.fill_between(xs, low, high, color=color, alpha=0.15, linewidth=0, gid=INTERVAL)
 
 
+def draw_curve(
+    axes: Axes, xs: Sequence[float], rows: Sequence[Sequence[float]], color: str, name: str
+) -> None:
+    """The mean over the seeds of a curve, and its interval; see ``draw_band``.
+
+    Designs that reflect (Householder-like ones) have a solid line, the others a dashed one.
+    """
+    mean = [sum(values) / len(values) for values in zip(*rows, strict=True)]
+    line = "-" if "Householder" in name else "--"
+    axes.plot(xs, mean, line, color=color, lw=1.4, label=name)
+    draw_band(axes, xs, rows, color)
+
+
 def draw_bar(
     axes: Axes,
     place: float,
@@ -209,6 +225,69 @@ def legend_entries(panels: Sequence[Axes], control: str = CONTROL) -> list[Artis
         bar = {"marker": r"$\mathrm{I}$", "markersize": 10, "linestyle": "none", "color": INK}
         found.append(Line2D([], [], label=INTERVAL, **bar))
     return found
+
+
+def legend_below(
+    figure: Figure,
+    panels: Sequence[Axes],
+    ncols: int = 1,
+    *,
+    control: str = CONTROL,
+    **changes: Any,
+) -> None:
+    """One legend for several panels below them, see ``legend_entries``; none without a handle.
+
+    ``changes`` replace options of the legend.
+    """
+    handles = legend_entries(panels, control)
+    if handles:
+        options = {"loc": "outside lower center", "fontsize": "small", **changes}
+        figure.legend(handles=handles, ncols=ncols, **options)
+
+
+def bars(
+    result: Result,
+    groups: Mapping[str, Mapping[str, str]],
+    series: Mapping[str, Mapping[str, str]],
+    *,
+    title: str = "",
+    width: float = 6.4,
+    height: float = 3.8,
+    guess: tuple[float, str] | None = None,
+    controls: Collection[tuple[str, str]] = (),
+) -> Figure:
+    """One panel of ``grouped_points``: names with the facets of a group, and of a series.
+
+    A group or a series of which no variant is planned is left out.
+
+    Args:
+        result: whose accuracies.
+        groups: word on the x axis -> its facets.
+        series: word in the legend -> its facets.
+        title: of the panel.
+        width, height: in inches.
+        guess: accuracy of a guess and its words, see ``draw_plateau``.
+        controls: (group, series) whose bars are hatched.
+    """
+    drawn, (axes,) = new_figure(width=width, height=height)
+    if guess is not None:
+        draw_plateau(axes, *guess)
+    planned = [one.facets.items() for one in result.variants]
+    pairs = {
+        (group, name)
+        for group, mine in groups.items()
+        for name, own in series.items()
+        if any((mine.items() | own.items()) <= facets for facets in planned)
+    }
+    shown = [group for group in groups if any(group == one for one, _ in pairs)]
+    found = {
+        name: [result.one(**groups[group], **own) for group in shown]
+        for name, own in series.items()
+        if any(name == one for _, one in pairs)
+    }
+    grouped_points(axes, shown, found, controls=controls)
+    axes.set_title(title, loc="left")
+    return drawn
 
 
 def grouped_points(

@@ -60,9 +60,9 @@ class Group(Experiment):
 
     def __init__(self, name: str) -> None:
         check_choice("group", name, GROUPS)
-        self.name, self.id = name, f"headline/{name}"  # type: ignore[misc]
-        self.title = f"Runs of the headline claims: {name}"  # type: ignore[misc]
-        self.about = "Twelve fresh seeds and bracketed learning rates."  # type: ignore[misc]
+        self.name, self.id = name, f"headline/{name}"
+        self.title = f"Runs of the headline claims: {name}"
+        self.about = "Twelve fresh seeds and bracketed learning rates."
 
     @lru_cache(maxsize=1)  # noqa: B019
     def plan(self, profile: str) -> Plan:

@@ -15,7 +15,7 @@ from coefdyn.lab.experiments.measure import (
     accuracy_at,
     metric,
 )
-from coefdyn.lab.experiments.spectra_standard import NEAR_ONE, gain, share
+from coefdyn.lab.experiments.moduli import NEAR_ONE, gain, share
 
 __all__ = ["HEADLINES"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from coefdyn.lab.experiments.result import Outcome
 
-__all__ = ["OTHERS", "POINTED", "Measure", "accuracy", "accuracy_at", "diagnostic", "metric"]
+__all__ = ["OTHERS", "POINTED", "Measure", "accuracy", "accuracy_at", "metric"]
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,6 @@ def accuracy_at(times: int) -> Measure:
 def metric(name: str) -> Measure:
     """A final metric of the test split, such as "perplexity"."""
     return Measure(name, lambda outcome: outcome.values(name))
-
-
-def diagnostic(name: str, form: str = "normalized") -> Measure:
-    """A diagnostic of the trained model that is one number per seed."""
-    words = f"{name.replace('_', ' ')}, {form}"
-    return Measure(words, lambda outcome: [float(v) for v in outcome.diagnostic(name, form)])
 
 
 def _of_pointed(outcome: Outcome) -> list[tuple[float, float]]:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from coefdyn.lab.experiments import plan
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.figures import PALETTE, leaks, new_figure
 from coefdyn.lab.experiments.intervals import t_interval
-from coefdyn.lab.experiments.plan import STANDARD, Plan
+from coefdyn.lab.experiments.moduli import draw_moduli
 from coefdyn.lab.experiments.result import Outcome, Result
-from coefdyn.lab.experiments.spectra import draw_moduli, plan_of, spectra_variant
+from coefdyn.lab.experiments.spectra_models import plan_of, spectra_variant
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -63,54 +65,50 @@ def interval(outcome: Outcome) -> str:
     return str(t_interval(outcome.values()))
 
 
-class SpectraMods(Experiment):
-    id = "spectra-mods"
-    title = "Gates, convolutions, depth and eta move the eigenvalues"
-    source = "eigenvalue paper, Section 5"
-    profiles = ("live", "quick", "standard", "paper")
-    borrows_from = "spectra"
-    about = (
-        "As spectra, with one change at a time: a SiLU output gate, a convolution of width 4 "
-        "before the coefficients, one layer instead of two, eta of normalized attention (all with "
-        "convolution), and Mamba-2 with a fixed Delta. The convolution sits behind the projections "
-        "of q, k and v; the paper's sits before the layer. Language stands in for the paper's IMDb "
-        "plots in the quick profile and at the paper's scale. Standard and paper: also the six "
-        "models of spectra on MQAR and language under one condition, since there Mamba-2 alone has "
-        "a convolution: attention with it, Mamba-2 without. Live: two of the runs."
-    )
-
-    def plan(self, profile: str) -> Plan:
-        options = VARIANTS | (SAME if profile in (STANDARD, "paper") else {})
-        cells = list(options)
-        if profile == "live":
-            cells = [cell for cell in cells if cell[0] == "Delta"]
-        variants = [
-            spectra_variant(
-                {"group": group, "task": task, "model": model, "change": change},
-                model,
-                task,
-                profile,
-                **options[group, task, model, change],
-            )
-            for group, task, model, change in cells
-        ]
-        return plan_of(variants, profile, pilot=1)
-
-    def draw(self, result: Result) -> Figure:
-        kept = [v for v in result.variants if not leaks(v.facets["task"], result.profile)]
-        shown = [v for v in kept if tuple(v.facets.values()) in VARIANTS]
-        columns, count = 3, len(shown)
-        drawn, panels = new_figure(columns, -(-count // columns), width=2.7, height=1.75)
-        groups = list(dict.fromkeys(v.facets["group"] for v in shown))
-        for axes in panels[count:]:
-            axes.axis("off")
-        for axes, variant in zip(panels, shown, strict=False):
-            facets = variant.facets
-            draw_moduli(axes, result.outcome(variant), PALETTE[groups.index(facets["group"])])
-            title = f"{facets['task']}, {facets['model']}\n{facets['group']}: {facets['change']}"
-            axes.set_title(title, fontsize="small")
-        return drawn
+def _plan(profile: str) -> plan.Plan:
+    options = VARIANTS | ({} if profile == "quick" else SAME)
+    cells = [cell for cell in options if profile != "quick" or cell[0] == "Delta"]
+    variants = [
+        spectra_variant(
+            dict(zip(("group", "task", "model", "change"), cell, strict=True)),
+            cell[2],
+            cell[1],
+            profile,
+            **options[cell],
+        )
+        for cell in cells
+    ]
+    return plan_of(variants, profile, pilot=1)
 
 
-EXPERIMENT = SpectraMods()
+def _draw(result: Result) -> Figure:
+    """A panel per variant, a colour per group."""
+    kept = [v for v in result.variants if not leaks(v.facets["task"], result.profile)]
+    shown = [v for v in kept if tuple(v.facets.values()) in VARIANTS]
+    columns, count = 3, len(shown)
+    drawn, panels = new_figure(columns, -(-count // columns), width=2.7, height=1.75)
+    groups = list(dict.fromkeys(v.facets["group"] for v in shown))
+    for axes in panels[count:]:
+        axes.axis("off")
+    for axes, variant in zip(panels, shown, strict=False):
+        group, task, model, change = variant.facets.values()
+        draw_moduli(axes, result.outcome(variant), PALETTE[groups.index(group)])
+        axes.set_title(f"{task}, {model}\n{group}: {change}", fontsize="small")
+    return drawn
+
+
+EXPERIMENT = Experiment(
+    id="spectra-mods",
+    title="Gates, convolutions, depth and eta move the eigenvalues",
+    source="eigenvalue paper, Section 5",
+    about="As spectra, with one change at a time: a SiLU output gate, a convolution of width 4 "
+    "before the coefficients, one layer instead of two, eta of normalized attention (all with "
+    "convolution), and Mamba-2 with a fixed Delta. The convolution sits behind the projections of "
+    "q, k and v; the paper's sits before the layer. Language stands in for the paper's IMDb plots. "
+    "Also the six models of spectra on MQAR and language under one condition, since there Mamba-2 "
+    "alone has a convolution: attention with it, Mamba-2 without. Quick: Delta alone.",
+    plans={profile: partial(_plan, profile) for profile in plan.PROFILES},
+    drawing=_draw,
+    borrows_from="spectra",
+)
 run, load, figure, claims = EXPERIMENT.functions()

@@ -6,48 +6,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from coefdyn.lab.contest.catalogue import CHAPTERS, Chapter
+from coefdyn.lab.contest.contest import coefficients_of, sequence_labels
 from coefdyn.lab.films.film import LONGEST, Film, FilmRun, films_folder, quantise
-from coefdyn.lab.tasks import IGNORE, splits, task_of
+from coefdyn.lab.tasks import splits
 from coefdyn.lab.training import Progress, RunConfig, TrainOptions, train_run
 from coefdyn.lab.training.loop import initial_model, numerics
 from coefdyn.lab.training.metrics import PredictionTally
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.options import check_choice
-from coefdyn.shapes import Float, Int, Tensor
+from coefdyn.shapes import Tensor
 
-__all__ = ["FILMS", "FilmPlan", "coefficients_of", "record", "record_film", "sequence_labels"]
-
-
-@torch.no_grad()
-def coefficients_of(
-    model: nn.Module, tokens: Int[Tensor, " L"], heads: int | None = None
-) -> Float[Tensor, "layers heads L L"]:
-    """alpha / eta of every layer of a model on one sequence, float32 on the CPU.
-
-    Args:
-        model: with ``dynamics(tokens)``, such as ``SequenceModel``.
-        tokens: one sequence of token ids.
-        heads: the first so many of each layer; None for all.
-    """
-    layers = [one.coefficients(normalized=True)[0, :heads] for one in model.dynamics(tokens[None])]
-    return torch.stack(layers).float().cpu()
-
-
-def sequence_labels(config: RunConfig, sequence: int = 0) -> tuple[list[str], list[str]]:
-    """Short labels of a test sequence and of its targets; "" where nothing is scored."""
-    task = task_of(config.task)
-    test = splits(config.task, config.seed).test
-    name = task.class_name or task.token_name
-    asked = test.targets[sequence].tolist()
-    inputs = [task.token_name(config.task, one) for one in test.inputs[sequence].tolist()]
-    return inputs, [name(config.task, one) if one != IGNORE else "" for one in asked]
+__all__ = ["FILMS", "film_runs", "record", "record_film"]
 
 
 def record_film(
@@ -152,44 +129,22 @@ def _same_sequence(configs: list[RunConfig]) -> RunConfig:
     return configs[0]
 
 
-@dataclass(frozen=True, kw_only=True)
-class FilmPlan:
-    """Plan of a film of the book.
-
-    Args:
-        title: what the figure shows.
-        runs: makes the runs, by name.
-        heads: how many heads of each layer are kept.
-    """
-
-    title: str
-    runs: Callable[[], dict[str, RunConfig]]
-    heads: int = 4
-
-
-def _principle_3() -> dict[str, RunConfig]:
-    """Plan with three designs of the quick profile, first seed, a frame every 125 steps."""
-    from coefdyn.lab.experiments import get_experiment
-
-    plan = get_experiment("principle-3").plan("quick")
-    names = {
-        ("exp", "identity", "none"): "A = I",
-        ("exp", "constant", "none"): "A = 0.85 I",
-        ("exp", "identity", "rotary"): "A = I, rotary positions",
-    }
-    found = {}
-    for variant, run in plan.with_seeds([0]).runs():
-        name = names.get(tuple(variant.facets.values()))
-        if name is not None:
-            found[name] = replace(run, train=replace(run.train, evaluate_every=125))
-    return {name: found[name] for name in names.values()}
-
-
-FILMS: dict[str, FilmPlan] = {
-    "principle-3": FilmPlan(
-        title="Noisy recall: α/η of one test sequence while the model learns", runs=_principle_3
-    ),
+#: film -> the chapter whose table tells what is recorded
+FILMS: dict[str, Chapter] = {
+    name.replace("_", "-"): one for name, one in CHAPTERS.items() if one.film is not None
 }
+
+
+def film_runs(name: str) -> dict[str, RunConfig]:
+    """The runs of a film by name: every entrant of its contest, seed 0.
+
+    Raises:
+        ValueError: for an unknown film, naming the nearest one.
+    """
+    check_choice("film", name, tuple(FILMS))
+    contest = FILMS[name].film
+    assert contest is not None, "a film has a contest"
+    return {entrant: contest.config(entrant) for entrant in contest.entrants}
 
 
 def record(name: str, out: Path | str | None = None, *, device: str = "cpu") -> tuple[Film, Path]:
@@ -203,14 +158,11 @@ def record(name: str, out: Path | str | None = None, *, device: str = "cpu") -> 
     Raises:
         ValueError: for an unknown name, naming the nearest one.
     """
-    check_choice("film", name, tuple(FILMS))
-    plan = FILMS[name]
-    runs = plan.runs()
+    runs = film_runs(name)
     with Progress(sum(run.train.steps for run in runs.values()), "recording") as bar:
         film = record_film(
             runs,
-            plan.title,
-            heads=plan.heads,
+            FILMS[name].title,
             device=device,
             on_step=lambda done, _: bar.update(done),
         )

@@ -6,16 +6,9 @@ import html
 from collections.abc import Mapping, Sequence
 
 from coefdyn.lab.experiments import intervals, rule
+from coefdyn.lab.experiments.board import FIRST_ROWS, ROWS, foreseen, learned, scores, tasks_of
 from coefdyn.lab.experiments.forecasts import FORECASTS, LEARNS, TABLE
 from coefdyn.lab.experiments.result import Outcome, Result
-from coefdyn.lab.experiments.scoreboard import (
-    EXPERIMENT,
-    FIRST_ROWS,
-    ROWS,
-    foreseen,
-    learned,
-    tasks_of,
-)
 from coefdyn.lab.pages.markdown import table
 
 __all__ = [
@@ -85,17 +78,17 @@ def scoreboard_html(result: Result) -> str:
 
 def scores_markdown(result: Result) -> str:
     """Brier scores of the principles and of two baselines, or a note that there are none yet."""
-    scores = EXPERIMENT.scores(result)
-    if not scores:
+    found = scores(result)
+    if not found:
         return (
             "No cell has four finished seeds yet, so nobody has a score. The runs: "
             "`python -m coefdyn.lab run scoreboard --profile standard`."
         )
-    rows = [[name, f"{score:.3f}"] for name, score in scores.items()]
+    rows = [[name, f"{score:.3f}"] for name, score in found.items()]
     body = table(["who foretold", "Brier score (lower is better, 0.25 is a coin)"], rows)
     cells = [one for one in result.variants if foreseen(one)]
-    found = [result.outcome(one) for one in cells]
-    done = [one for one in found if one is not None and _finished(one)]
+    outcomes = [result.outcome(one) for one in cells]
+    done = [one for one in outcomes if one is not None and _finished(one)]
     if len(done) == len(cells):
         return body
     tasks = ", ".join(dict.fromkeys(one.variant.facets["task"] for one in done))
@@ -108,7 +101,7 @@ def scores_markdown(result: Result) -> str:
 def foreseen_markdown(result: Result) -> str:
     """Table by task: rows that learned it, forecasts that came true, and the wrong ones.
 
-    Rows whose forecasts do not count (see ``Scoreboard.scores``) and unfinished cells are left out.
+    Rows whose forecasts do not count (see ``board.scores``) and unfinished cells are left out.
 
     Args:
         result: of the experiment "scoreboard".

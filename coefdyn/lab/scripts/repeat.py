@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coefdyn.lab import arguments as given
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.headline import Group
 from coefdyn.lab.experiments.headline_runs import GROUPS
 from coefdyn.lab.experiments.intervals import Interval, t_interval
-from coefdyn.lab.experiments.plan import PROFILES, STANDARD, Plan
+from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, RunConfig, RunOptions, train_runs
@@ -207,7 +208,7 @@ def main(arguments: Sequence[str]) -> int:
     """Repeat and keep some runs; 1 where one of them differs."""
     parser = argparse.ArgumentParser(prog="python -m coefdyn.lab repeat", description=__doc__)
     parser.add_argument("ids", nargs="*", metavar="ID", help="of which experiments; default: all")
-    parser.add_argument("--profile", default=STANDARD, choices=PROFILES)
+    parser.add_argument("--profile", type=given.profile, default=STANDARD)
     parser.add_argument("--runs", type=int, default=3, help="how many are drawn")
     parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="which are drawn")
     parser.add_argument(

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from coefdyn.first_use import Registry
 from coefdyn.options import did_you_mean
 from coefdyn.shapes import Int
 
@@ -122,8 +123,8 @@ TokenName = Callable[[Any, int], str]
 class Task:
     """A registered task.
 
-    name:       the key in the registry, e.g. ``"noisy-recall"``.
-    config:     its configuration class; instances select the task.
+    config:     its configuration class, whose ``task_name`` is the key in the registry; instances
+                select the task.
     sampler:    ``(config, n, generator, split) -> Batch``.
     token_name: ``(config, id) -> str``, the short label of an input token.
     class_name: the same for targets; ``None`` when targets are tokens.
@@ -134,7 +135,6 @@ class Task:
                 step's sequences when it takes the step.
     """
 
-    name: str
     config: type[TaskConfig]
     sampler: Sampler
     token_name: TokenName
@@ -143,14 +143,20 @@ class Task:
     block: int | None = None
     endless: bool = False
 
+    @property
+    def name(self) -> str:
+        """The key in the registry, e.g. ``"noisy-recall"``."""
+        return self.config.task_name
 
-TASKS: dict[str, Task] = {}
+
+TASKS: Registry[Task] = Registry(__package__)
 
 
 def register(task: Task) -> None:
-    """Add a task to the registry under its name."""
-    assert task.name not in TASKS, f"task {task.name!r} is registered twice"
-    assert task.config.task_name == task.name, f"{task.config.__name__}.task_name differs"
+    """Add a task of the library to the registry under its name, which the registry knows."""
+    assert task.name in TASKS.waiting, (
+        f"task {task.name!r} is registered twice, or has no module there"
+    )
     TASKS[task.name] = task
 
 
@@ -188,7 +194,7 @@ def register_task(
         raise ValueError(f"{name!r} is the name of a task of the library; give yours another one.")
     config.task_name = name
     named = token_name or (lambda _, token: str(token))
-    TASKS[name] = Task(name=name, config=config, sampler=draw, token_name=named, about=about)
+    TASKS[name] = Task(config=config, sampler=draw, token_name=named, about=about)
     return config
 
 

@@ -1,14 +1,14 @@
 """Byte-pair encoding: tokens 0..255 are bytes, token 256 + i joins the i-th merged pair.
 
 Text is first cut into words: a word with the space before it, a run of other signs, or white
-space. Pairs are merged inside words only (Sennrich et al. 2016; GPT-2's byte level).
+space. Pairs are merged inside words only (Sennrich et al. 2016; GPT-2's byte level). Those of the
+embedded texts were learned by `data/text/build.py`.
 """
 
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 Pair = tuple[int, int]
@@ -18,29 +18,6 @@ _WORDS = re.compile(rb" ?[A-Za-z0-9]+| ?[^\sA-Za-z0-9]+|\s+(?!\S)|\s+")
 def words(text: bytes) -> list[bytes]:
     """Cut text into words; joined they give the text back."""
     return _WORDS.findall(text)
-
-
-def train_merges(text: bytes, count: int) -> list[Pair]:
-    """Learn the ``count`` most frequent pairs, one after another; ties go to the smaller pair.
-
-    Stops early when no pair occurs twice.
-    """
-    vocabulary = {tuple(word): number for word, number in Counter(words(text)).items()}
-    merges: list[Pair] = []
-    while len(merges) < count:
-        pairs: Counter[Pair] = Counter()
-        for word, number in vocabulary.items():
-            for pair in pairwise(word):
-                pairs[pair] += number
-        best = max(pairs, key=lambda pair: (pairs[pair], -pair[0], -pair[1]), default=None)
-        if best is None or pairs[best] < 2:
-            break
-        merged: Counter[tuple[int, ...]] = Counter()
-        for word, number in vocabulary.items():
-            merged[tuple(_merge(word, best, 256 + len(merges)))] += number
-        vocabulary = dict(merged)
-        merges.append(best)
-    return merges
 
 
 def encode(text: bytes, merges: Sequence[Pair]) -> list[int]:
@@ -53,12 +30,6 @@ def encode(text: bytes, merges: Sequence[Pair]) -> list[int]:
             known[word] = _encode_word(word, rank)
         tokens.extend(known[word])
     return tokens
-
-
-def decode(tokens: Iterable[int], merges: Sequence[Pair]) -> bytes:
-    """The bytes of a sequence of token ids."""
-    pieces = token_bytes(merges)
-    return b"".join(pieces[token] for token in tokens)
 
 
 def token_bytes(merges: Sequence[Pair]) -> list[bytes]:

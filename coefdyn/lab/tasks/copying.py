@@ -101,7 +101,6 @@ def copying_token_name(config: SelectiveCopyingConfig, token: int) -> str:
 
 register(
     Task(
-        name="selective-copying",
         config=SelectiveCopyingConfig,
         sampler=sample_selective_copying,
         token_name=copying_token_name,

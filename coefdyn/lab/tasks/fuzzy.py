@@ -255,7 +255,6 @@ def fuzzy_token_name(config: FuzzyRecallConfig, token: int) -> str:
 
 register(
     Task(
-        name="fuzzy-recall",
         config=FuzzyRecallConfig,
         sampler=sample_fuzzy_recall,
         token_name=fuzzy_token_name,

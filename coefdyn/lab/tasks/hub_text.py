@@ -198,7 +198,6 @@ def wikitext_token_name(config: WikiTextConfig, token: int) -> str:
 
 register(
     Task(
-        name="wikitext-103",
         config=WikiTextConfig,
         sampler=sample_wikitext,
         token_name=wikitext_token_name,
@@ -208,7 +207,6 @@ register(
 )
 register(
     Task(
-        name="imdb",
         config=ImdbConfig,
         sampler=sample_imdb,
         token_name=imdb_token_name,

@@ -243,7 +243,6 @@ def _number(config: TaskConfig, token: int) -> str:
 
 register(
     Task(
-        name="overwrite",
         config=OverwriteConfig,
         sampler=sample_overwrite,
         token_name=_keyed_name,
@@ -252,7 +251,6 @@ register(
 )
 register(
     Task(
-        name="forget",
         config=ForgetConfig,
         sampler=sample_forget,
         token_name=_keyed_name,
@@ -261,7 +259,6 @@ register(
 )
 register(
     Task(
-        name="long-memory",
         config=LongMemoryConfig,
         sampler=sample_long_memory,
         token_name=_memory_name,
@@ -270,7 +267,6 @@ register(
 )
 register(
     Task(
-        name="position",
         config=PositionConfig,
         sampler=sample_position,
         token_name=_number,

@@ -261,7 +261,6 @@ def listops_class_name(config: ListOpsConfig, label: int) -> str:
 
 register(
     Task(
-        name="listops",
         config=ListOpsConfig,
         sampler=sample_listops,
         token_name=listops_token_name,

@@ -114,7 +114,6 @@ def memorization_token_name(config: MemorizationConfig, token: int) -> str:
 
 register(
     Task(
-        name="memorization",
         config=MemorizationConfig,
         sampler=sample_memorization,
         token_name=memorization_token_name,

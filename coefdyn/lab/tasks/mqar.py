@@ -137,7 +137,6 @@ def mqar_token_name(config: MqarConfig, token: int) -> str:
 
 register(
     Task(
-        name="mqar",
         config=MqarConfig,
         sampler=sample_mqar,
         token_name=mqar_token_name,

@@ -146,7 +146,6 @@ def label_name(config: PixelConfig, label: int) -> str:
 
 register(
     Task(
-        name="digits",
         config=DigitsConfig,
         sampler=sample_digits,
         token_name=level_name,
@@ -156,7 +155,6 @@ register(
 )
 register(
     Task(
-        name="cifar10",
         config=Cifar10Config,
         sampler=sample_cifar10,
         token_name=level_name,

@@ -189,7 +189,6 @@ def recall_token_name(config: RecallConfig, token: int) -> str:
 
 register(
     Task(
-        name="recall",
         config=RecallConfig,
         sampler=sample_recall,
         token_name=recall_token_name,
@@ -198,7 +197,6 @@ register(
 )
 register(
     Task(
-        name="noisy-recall",
         config=NoisyRecallConfig,
         sampler=sample_recall,
         token_name=recall_token_name,

@@ -256,7 +256,6 @@ def token_name(config: TextConfig, token: int) -> str:
 
 register(
     Task(
-        name="byte-text",
         config=ByteTextConfig,
         sampler=sample_text,
         token_name=byte_name,
@@ -265,7 +264,6 @@ register(
 )
 register(
     Task(
-        name="token-text",
         config=TokenTextConfig,
         sampler=sample_text,
         token_name=token_name,
@@ -274,7 +272,6 @@ register(
 )
 register(
     Task(
-        name="byte-prose",
         config=ByteProseConfig,
         sampler=sample_prose,
         token_name=byte_name,
@@ -283,7 +280,6 @@ register(
 )
 register(
     Task(
-        name="token-prose",
         config=TokenProseConfig,
         sampler=sample_prose,
         token_name=token_name,

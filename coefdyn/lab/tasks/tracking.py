@@ -149,7 +149,6 @@ def _majority(config: TaskConfig, token: int) -> str:
 
 register(
     Task(
-        name="parity",
         config=ParityConfig,
         sampler=sample_parity,
         token_name=_number,
@@ -158,7 +157,6 @@ register(
 )
 register(
     Task(
-        name="permutations",
         config=PermutationConfig,
         sampler=sample_permutations,
         token_name=_permutation,
@@ -167,7 +165,6 @@ register(
 )
 register(
     Task(
-        name="majority",
         config=MajorityConfig,
         sampler=sample_majority,
         token_name=_majority,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from coefdyn.lab.contest.catalogue import CONTESTS, OTHER_FIGURES, TASKS
+from coefdyn.lab.contest.catalogue import CHAPTERS as TRAINED
+from coefdyn.lab.contest.catalogue import TASKS
 from coefdyn.lab.experiments.baselines import baseline
 from coefdyn.lab.tasks import IGNORE
 
@@ -123,10 +124,7 @@ CHOICES: dict[str, dict[str, str]] = {
 }
 
 #: chapter -> its figure's initial settings, as keywords of ``PageTraining``
-CHAPTERS: dict[str, dict[str, Any]] = {
-    **OTHER_FIGURES,
-    **{chapter: contest.page for chapter, contest in CONTESTS.items()},
-}
+CHAPTERS: dict[str, dict[str, Any]] = {name: one.page for name, one in TRAINED.items()}
 
 SPEEDS: dict[str, tuple[str, float]] = {
     "full": ("as fast as it goes", 0.0),

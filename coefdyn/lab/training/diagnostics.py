@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from coefdyn import lens
 from coefdyn.analysis.spectra import modulus_histogram, transition_moduli
 from coefdyn.lab.tasks import IGNORE, TaskConfig, sample, split_generator
-from coefdyn.lens import replaced, shares
 from coefdyn.models import SequenceModel
 from coefdyn.shapes import Float, Int, Tensor
 
@@ -109,9 +109,9 @@ def without_heads(
     whole, found = accuracy(), []
     for layer, dynamics in enumerate(model.dynamics(inputs)):
         heads = []
-        on_answers = (shares(dynamics) * answers).sum(-1)  # (batch, heads, question)
+        on_answers = (lens.shares(dynamics) * answers).sum(-1)  # (batch, heads, question)
         for head in range(on_answers.shape[1]):
-            with replaced(model, {(layer, head): "ablate"}):
+            with lens.replaced(model, {(layer, head): "ablate"}):
                 lost = whole - accuracy()
             seen = float(on_answers[:, head][asked].mean())
             heads.append({"map": round(seen, 4), "lost": round(lost, 4)})

@@ -308,18 +308,18 @@ def _train_in(workers: Workers, missing: list[RunConfig], book: _Book) -> None:
             if config.key in begun or book.may_start(config):
                 begun.add(config.key)
                 flying[config.key] = workers.submit(config)
-        config, future = _next_ended(workers, flying)
-        if config is not None:
-            del flying[config.key]
+        ended, future = _next_ended(workers, flying)
+        if ended is not None:
+            del flying[ended.key]
             try:
-                record = workers.result(config, future)
+                record = workers.result(ended, future)
             except WorkerFailed as failure:
-                failures.setdefault(config.key, []).append(str(failure))
-                if len(failures[config.key]) < TRIES:
-                    waiting.append(config)
+                failures.setdefault(ended.key, []).append(str(failure))
+                if len(failures[ended.key]) < TRIES:
+                    waiting.append(ended)
             else:
                 if record is None:
-                    waiting.appendleft(config)
+                    waiting.appendleft(ended)
                 else:
                     book.add(record)
         for key, done in workers.steps().items():

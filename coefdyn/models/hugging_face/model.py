@@ -117,7 +117,7 @@ class CoefdynForCausalLM(CompleteCheckpoint, PreTrainedModel, GenerationMixin):
 
     config_class = CoefdynConfig
     supports_gradient_checkpointing = True
-    _no_split_modules = ("Block",)
+    _no_split_modules = ["Block"]  # noqa: RUF012
     _tied_weights_keys = {"model.head.weight": "model.embedding.weight"}  # noqa: RUF012
 
     def __init__(self, config: CoefdynConfig) -> None:

@@ -1,5 +1,4 @@
-// Numbers from a seed. coefdyn/widgets/draws.py holds the same arithmetic, operation for operation: integers below
-// 2^36 and roundings to three decimals, so both languages get the same float64 numbers.
+// Numbers from a seed: integers below 2^36 and roundings to three decimals, so that every browser draws the same.
 
 export const STREAM = { query: 1, key: 2, word: 3, decay: 4, beta: 5, input: 6, output: 7, fact: 9 };
 

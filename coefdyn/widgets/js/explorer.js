@@ -78,7 +78,8 @@ function createExplorer(widget, host) {
     first: widget.get("first") === true,
   };
   const saved = widget.get("settings");
-  app.settings = normaliseSettings(saved && Object.keys(saved).length ? saved : {}).settings;
+  const { settings, notes } = normaliseSettings(saved && Object.keys(saved).length ? saved : {});
+  Object.assign(app, { settings, notes });
   app.initial = app.settings; // what the page was written with, whatever its address says
   app.home = homeOf(app.settings);
   app.parts = element("div", {});

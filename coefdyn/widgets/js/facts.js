@@ -1,4 +1,4 @@
-// A text of the reader's own as tokens: what is told, and what is asked. coefdyn/widgets/facts.py holds the same rules.
+// A text of the reader's own as tokens: what is told, and what is asked.
 //   "the cat is black"   black is stored under cat; the other words store nothing and ask for the subject last named
 //   "ask: cat", "cat?"   asks for cat
 //   words without a verb each word is stored under the word before it and asks for itself

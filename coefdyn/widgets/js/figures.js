@@ -1,25 +1,12 @@
 // The module of all smaller figures: a page names the one that it shows.
 
 import { renderAblation } from "./ablation.js";
-import { CHUNKS } from "./chunks.js";
-import { COST } from "./cost.js";
-import { DISTANCE, EIGENVALUES, MEMORY, STEP } from "./fading.js";
-import { CAPACITY, GROWTH, READOUT_VIEW } from "./ranges.js";
-import { COMBINATION, EMPTY_ROW, FACTS_VIEW } from "./rows.js";
+import { DESIGNS } from "./designs.js";
 import { renderSmall } from "./small.js";
-import { SWING } from "./swing.js";
-import { ERASING, STRING, TURNING } from "./turning.js";
-import { VARIANCE } from "./variance.js";
-
-const FIGURES = {
-  variance: VARIANCE, chunks: CHUNKS, cost: COST, turning: TURNING, string: STRING, erasing: ERASING, memory: MEMORY, distance: DISTANCE,
-  eigenvalues: EIGENVALUES, step: STEP, facts: FACTS_VIEW, "empty-row": EMPTY_ROW, combination: COMBINATION, growth: GROWTH,
-  readout: READOUT_VIEW, capacity: CAPACITY, swing: SWING,
-};
 
 export default {
   render(page) {
     const name = page.model.get("figure");
-    return name === "ablation" ? renderAblation(page) : renderSmall(FIGURES[name], page);
+    return name === "ablation" ? renderAblation(page) : renderSmall(DESIGNS[name], page);
   },
 };

@@ -80,7 +80,8 @@ export const EMPTY_ROW = {
     const weights = alpha.map((x) => (divisor === 0 ? 0 : x / divisor));
     return { s, scores, weights, sum: weights.reduce((total, x) => total + x, 0), largest: Math.max(...weights.map(Math.abs)) };
   },
-  show: ({ sum, largest }) => ({
+  show: ({ scores, sum, largest }) => ({
+    scores: ["scores", "", scores],
     "weight-sum": ["the row hands out", formatNumber(sum), sum],
     "largest-weight": ["largest weight", formatNumber(largest), largest],
   }),

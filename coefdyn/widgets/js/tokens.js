@@ -1,4 +1,4 @@
-// Tokens, queries and keys from settings. coefdyn/widgets/tokens.py holds the same arithmetic, operation for operation.
+// Tokens, queries and keys from settings.
 
 import { drawKey, drawNormal, roundMilli, STREAM } from "./draws.js";
 import { factQueriesKeys, parseFacts } from "./facts.js";

@@ -51,9 +51,10 @@ export const VARIANCE = {
     const total = scores.slice(0, 16).reduce((sum, x) => sum + Math.exp(x - top), 0);
     const curves = Object.entries(VARIANCE_SCALINGS).map(([name, rule]) => [name,
       table.map((values, at) => rule(at + 1) ** 2 * varianceOf(values))]);
-    return { s, scores, curves, variance: varianceOf(scores), theory: s.width * b * b, largest: 1 / total };
+    return { s, scores, curves, b, variance: varianceOf(scores), theory: s.width * b * b, largest: 1 / total };
   },
-  show: ({ variance, theory, largest }) => ({
+  show: ({ b, variance, theory, largest }) => ({
+    scaling: ["b", formatNumber(b), b],
     "score-variance": [`measured on ${VARIANCE_SAMPLES} pairs`, formatNumber(variance), variance],
     "variance-theory": ["n b², in theory", formatNumber(theory), theory],
     "largest-weight": ["largest softmax weight of 16", formatNumber(largest), largest],

@@ -125,7 +125,7 @@ export function planeView(model, width, height, held) {
 }
 
 // exp and softplus are near zero far on the left; a straight readout is drawn around the scores there are.
-function readoutRange(model) {
+export function readoutRange(model) {
   const straight = model.readouts.every((name) => name === "identity" || name === "relu");
   if (!straight) {
     const highest = model.scores.reduce((top, s) => (s < Infinity ? Math.max(top, s) : top), 0);
