@@ -181,9 +181,9 @@ def trial(runs: int, every: float, limit: float, seed: int) -> int:
         ]
         command += ["--out", str(client / "out"), "--checkpoints", str(client / "kept"), "--quiet"]
         file = ResultFile(client / "out" / experiment.id / "quick.jsonl")
+        parts.tend()
+        running = subprocess.Popen(command, env=parts.env, cwd=client)
         try:
-            parts.tend()
-            running = subprocess.Popen(command, env=parts.env, cwd=client)
             next_fault, interrupted, restarted = time.monotonic() + 2 * every, False, False
             while running.poll() is None and time.monotonic() - started < limit:
                 time.sleep(0.5)
@@ -201,9 +201,9 @@ def trial(runs: int, every: float, limit: float, seed: int) -> int:
                     running.wait(timeout=60)
                     parts.faults["client interrupted and started again"] += 1
                     running = subprocess.Popen(command, env=parts.env, cwd=client)
+        finally:
             if running.poll() is None:
                 running.kill()
-        finally:
             parts.close()
         seconds, records = time.monotonic() - started, file.records()
         begun = Counter(parts.log.read_text().split())
