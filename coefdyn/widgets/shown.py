@@ -135,7 +135,7 @@ class Shown:
 
     @property
     def combination(self) -> str:
-        """What the design guarantees: convex, conical, affine or linear."""
+        """Class that the design guarantees: convex, conical, affine or linear."""
         return self.model["className"]
 
     @property

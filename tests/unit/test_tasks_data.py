@@ -95,6 +95,12 @@ def test_text_windows_are_pieces_of_the_text():
             assert row[1:] == target[:-1]
 
 
+def decode(tokens, merges):
+    """The bytes of a sequence of token ids."""
+    pieces = token_bytes(merges)
+    return b"".join(pieces[token] for token in tokens)
+
+
 def test_token_text_decodes_to_the_text():
     merges = embedded.python_topics_merges()
     for split, part in zip(("train", "test"), split_topics(embedded.python_topics()), strict=True):

@@ -1,4 +1,4 @@
-"""What each chapter trains, in one table: in its cell, in the page, and as a film.
+"""The table of what each chapter trains: in its cell, in the page, and as a film.
 
 Each task was made small until one of the rows learns it within the steps; the others then have the
 same steps, learning rate and width. What they reach is whatever they reach; on selective copying
@@ -118,7 +118,7 @@ def _row(mixer: str, position: str = "none", **options: Any) -> Entrant:
 
 @dataclass(frozen=True, kw_only=True)
 class Chapter:
-    """What a chapter trains.
+    """The training of a chapter.
 
     Args:
         cell: the contest of its cell.

@@ -63,7 +63,7 @@ def share(span: Span, layer: str = "mean", when: str = "trained") -> Measure:
 
 
 def gain(span: Span, layer: str = "mean") -> Measure:
-    """What training adds to the share of moduli in a range, seed by seed."""
+    """Gain by training in the share of moduli in a range, seed by seed."""
 
     def values(outcome: Outcome) -> list[float]:
         before, after = (share(span, layer, when).values(outcome) for when in WHEN)

@@ -1,4 +1,4 @@
-"""What a declaration is made of: variants, and the plans, trainings and models of the profiles."""
+"""Parts of a declaration: variants, and the plans, trainings and models of the profiles."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def quick_plan(
     weight_decay: float = 0.0,
     **changes: Any,
 ) -> Plan:
-    """What a chapter trains while it is read: one setting, batches of 32, a cosine to 0.
+    """Training of a chapter while it is read: one setting, batches of 32, a cosine to 0.
 
     ``changes`` replace fields of ``TrainConfig``.
     """

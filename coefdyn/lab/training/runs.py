@@ -78,7 +78,7 @@ class RunOptions:
         return self.cluster
 
     def train_options(self) -> TrainOptions:
-        """What these options say about each run."""
+        """The part of these options that concerns each run."""
         return TrainOptions(
             device=self.resolved_device(),
             mode=self.mode,

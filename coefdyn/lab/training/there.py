@@ -1,4 +1,4 @@
-"""What a worker of a cluster does: it says what it has, and trains a run or a part of it."""
+"""A worker of a cluster: it says what it has, and trains a run or a part of it."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ SHARED = ("sources", "torch", "Python")
 
 
 def read_bytes(path: Path) -> bytes:
-    """What a file holds; nothing where there is none."""
+    """Content of a file; nothing where there is none."""
     return path.read_bytes() if path.exists() else b""
 
 
 @functools.cache
 def facts() -> dict[str, str]:
-    """What decides about the numbers of a run: commit, sources, torch and Python.
+    """Everything that decides about the numbers of a run: commit, sources, torch and Python.
 
     The sources are told by a digest, which is the same for a commit and for the wheel built of it.
     """
