@@ -10,8 +10,9 @@ The price of a case is the smaller of two: seconds of the clock, and seconds of 
 this process, the processes it waited for and, of a test in a browser, the browser have used. On a
 busy machine the clock runs on while a test waits for its turn, so that it would be dear by no
 fault of its own; processors are charged to who uses them. Neighbours that share caches still make
-a second of a processor do less, so a case fails at one and a half times ``LIMIT``. What a fixture
-of several tests takes is listed with the test that came first and fails none.
+a second of a processor do less, so a case fails at twice ``LIMIT``. What a fixture of several tests
+takes is listed with the test that came first and fails none, nor does a cell of a chapter, whose
+price is what its reader waits for.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ DEAREST = 25
 #: seconds above which a case is marked, unless it says why with the mark "dear"
 LIMIT = 5.0
 #: seconds above which a case without a reason fails the run
-FAILS = 1.5 * LIMIT
+FAILS = 2 * LIMIT
 
 
 def processor_seconds(with_children: bool) -> float:
@@ -86,7 +87,8 @@ class Notes:
     def pytest_sessionfinish(self) -> None:
         dearest = [(name, seconds, self.reasons.get(name, ""))
                    for name, seconds in self.seconds.most_common(DEAREST)]  # fmt: skip
-        dear = {name: seconds for name, seconds in self.calls.items()
+        asked = {name: seconds for name, seconds in self.calls.items() if "::Cell " not in name}
+        dear = {name: seconds for name, seconds in asked.items()
                 if seconds > FAILS and not self.reasons.get(name)}  # fmt: skip
         line = {"dearest": dearest, "too dear": dear}
         line |= {"skipped": self.skipped, "later": sorted(self.later)}

@@ -46,6 +46,7 @@ def test_without_decompositions(case: str, length: int) -> None:
     check(case, "aot_eager", length)
 
 
+@pytest.mark.dear("torch.compile writes and builds machine code")
 @torch.no_grad()
 def test_machine_code() -> None:
     torch._dynamo.reset()

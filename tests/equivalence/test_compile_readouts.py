@@ -8,7 +8,10 @@ from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 
-pytestmark = pytest.mark.compile
+pytestmark = [
+    pytest.mark.compile,
+    pytest.mark.dear("torch.compile traces and lowers each graph"),
+]
 
 
 def sharper(factor: float) -> readout.Pointwise:

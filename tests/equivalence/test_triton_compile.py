@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from gpu.processes import assert_small
 
+pytestmark = pytest.mark.dear("the compiler of each kernel and device runs to its machine code")
+
 
 @pytest.mark.parametrize(
     ("arch", "head", "problems"),

@@ -14,6 +14,10 @@ from gpu.processes import assert_interpreted, assert_small
 
 from coefdyn.execution.triton.readouts import key_of, names, register
 
+pytestmark = pytest.mark.dear(
+    "an interpreter, or the compiler, runs a whole kernel in a process of its own"
+)
+
 
 @pytest.mark.dear("an interpreter runs every instruction of the kernels in Python")
 def test_interpreted_kernels_agree_with_float64():

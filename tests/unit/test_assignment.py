@@ -126,6 +126,7 @@ def test_a_case_that_does_not_end_costs_its_own_points_only(
     assert re.search(r"^one pass +7 of 8 +8\.75 of 10  time limit of 8 s$", said, re.MULTILINE)
 
 
+@pytest.mark.dear("a submission is graded in a process of its own, case by case")
 def test_cells_that_fail_are_left_out_and_named(tmp_path: Path, installed: Path) -> None:
     _, grader = export(tmp_path, ["gla", "deltanet", "gated_deltanet"])
     source = grader.read_text("utf-8")

@@ -28,6 +28,8 @@ from coefdyn.mixers.registry import register_mixer
 
 pytest.importorskip("distributed")
 
+pytestmark = pytest.mark.dear("a scheduler and workers are started, and import torch")
+
 
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory):

@@ -485,6 +485,7 @@ def test_the_yardstick_has_the_parameters_of_the_run_that_it_stands_beside():
     assert counts[0] == counts[1] > 0
 
 
+@pytest.mark.dear("models are trained side by side and one after another")
 def test_the_throughput_table_compares_with_runs_in_sequence(
     tmp_path, capsys, monkeypatch, few_core_seconds
 ):

@@ -131,6 +131,7 @@ def test_windows_that_stand_in_another_text_by_hand():
         window_hashes(line, 48)
 
 
+@pytest.mark.dear("a million tokens of text are searched for each other's pieces")
 def test_less_than_one_percent_of_the_held_out_prose_stands_in_the_training_text():
     assert overlap(prose("validation"), prose("train")) < 0.01
     assert overlap(prose("test"), prose("train")) < 0.01

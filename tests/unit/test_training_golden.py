@@ -19,6 +19,8 @@ from coefdyn.lab.training import (
     train_runs,
 )
 
+pytestmark = pytest.mark.dear("whole runs are trained, here and in a worker process")
+
 #: losses, gradient norms and weights of the loop that trained the records kept before this one: one
 #: flat row per run, an AdamW of its own; commit and torch stand in the file
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "training_loop.json").read_text())

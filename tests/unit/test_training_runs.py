@@ -29,6 +29,10 @@ from coefdyn.lab.training import (
 from coefdyn.lab.training import runs as runs_module
 from coefdyn.lab.training.runs import _Turns
 
+pytestmark = pytest.mark.dear(
+    "processes are started, which import torch, and are stopped in the middle of a run"
+)
+
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 
 #: Trains and is killed five steps after the first finished run.
