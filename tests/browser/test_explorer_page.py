@@ -33,6 +33,7 @@ def test_slider_moves_the_numbers_the_library_gives(open_page: Open) -> None:
     assert page.inner_text("[data-cd=value-decay]") == "0.5"
 
 
+@pytest.mark.dear("every row of Table 1 is chosen and drawn")
 def test_every_row(open_page: Open) -> None:
     """Chosen one after another: its numbers, its class, its answer and the limits of its plot.
 
@@ -96,6 +97,7 @@ def test_several_explorers_share_a_page(open_page: Open) -> None:
     assert values == [near_zero(validate({"preset": name})) for name in ("gla", "deltanet")]
 
 
+@pytest.mark.dear("axe looks at every element of an explorer, panel by panel")
 def test_no_serious_accessibility_finding(open_page: Open) -> None:
     panels = ("none", "inspect", "stability", "positions", "geometry")
     for theme, panel in [("dark", "none"), *(("light", panel) for panel in panels)]:

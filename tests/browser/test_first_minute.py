@@ -52,6 +52,7 @@ def test_someone_new_learns_that_models_keep_different_things(visit: Open) -> No
     assert not page.locator("details.cd-says").first.is_visible()
 
 
+@pytest.mark.dear("a reader's whole way from a design to a kept file")
 def test_a_researcher_compares_a_design_of_their_own_and_keeps_it(visit: Open) -> None:
     page = visit("index.html", width=1440).page
     page.locator(".cd-doors .sd-card", has_text="Designing a mixer?").click()

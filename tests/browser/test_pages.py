@@ -62,6 +62,7 @@ CUT = """() => [...document.querySelectorAll(".prev-next-area a")]
   .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent.trim())"""
 
 
+@pytest.mark.dear("axe looks at every element of a whole page")
 @pytest.mark.parametrize("path", PAGES)
 def test_page_opened_as_a_file_is_whole_fits_a_phone_and_has_no_serious_finding(
     path: str, visit: Open, site: Path

@@ -111,16 +111,17 @@ def test_a_dear_case_without_a_reason_fails_the_run(tmp_path: Path) -> None:
     notes.pytest_runtest_logreport(report("explained", 60.0, user_properties=[("dear", "why")]))
     notes.pytest_runtest_logreport(report("waited for its turn", 60.0, processors=1.0))
     notes.pytest_runtest_logreport(report("in two processes", 4.0, processors=8.0))
+    notes.pytest_runtest_logreport(report("book/a.ipynb::Cell 3", 60.0, processors=60.0))
     notes.pytest_runtest_logreport(report("shared fixture", 60.0, when="setup"))
     notes.pytest_sessionfinish()
     script = [sys.executable, price.__file__, str(path)]
     assert subprocess.run(script, check=False, capture_output=True).returncode == 0
     again = price.Notes(path)
-    again.pytest_runtest_logreport(report("dear", 60.0, processors=8.0))
+    again.pytest_runtest_logreport(report("dear", 60.0, processors=12.0))
     again.pytest_sessionfinish()
     told = subprocess.run(script, check=False, capture_output=True, text=True)
     assert told.returncode == 1
-    assert "FAILED dear takes 8.0 s" in told.stdout
+    assert "FAILED dear takes 12.0 s" in told.stdout
     assert told.stdout.count("FAILED") == 1
 
 
