@@ -23,6 +23,7 @@ from crossover import crossover_rows, print_crossover
 from growth import growth_rows, print_growth
 from masks import mask_rows, print_masks
 from measure import paired_ms, peak_mib, provenance
+from paths import path_rows, print_paths
 
 #: tokens of the sequence on which the two sides must agree
 SHORT = 600
@@ -148,6 +149,7 @@ def main(arguments: list[str]) -> None:
         "backward": (backward_rows, print_backward),
         "masks": (mask_rows, print_masks),
         "crossover": (crossover_rows, print_crossover),
+        "paths": (path_rows, print_paths),
     }
     for name, (measured, show) in tables.items():
         if options.only in name:
