@@ -1,7 +1,7 @@
 """Each path of ``chunked`` against the more general one that could take its place.
 
-A path earns its code where it is FASTER times faster, forward and backward, at some size. The two sides
-compute the same design: the general structure is given the special one's values.
+A path earns its code where it is FASTER times faster, forward and backward, at some size. The two
+sides compute the same design: the general structure is given the special one's values.
 """
 
 from __future__ import annotations
