@@ -21,7 +21,11 @@ from book.tools.chapters import BOOK
 from book.tools.programs import VIEW, carried
 from coefdyn.widgets import Explorer
 
-pytestmark = [pytest.mark.browser, pytest.mark.alone]
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.alone,
+    pytest.mark.dear("JupyterLab and a kernel are started"),
+]
 
 CELLS = (
     "from coefdyn.widgets import Explorer\n"
