@@ -1,4 +1,6 @@
-"""The base of every mixer: project x, build the coefficient dynamics, apply, project back."""
+"""The base of every mixer: project x, build the coefficient dynamics, apply, project back.
+
+A mixer chooses four ingredients in ``build``; everything else is here, once."""
 
 from __future__ import annotations
 

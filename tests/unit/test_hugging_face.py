@@ -311,6 +311,14 @@ def test_masks_of_another_kind_are_refused(case: str, implementation: str) -> No
         model(ids[:1], use_cache=use_cache, **given)
 
 
+def test_a_hook_on_a_mixer_is_called_with_a_cache_and_without() -> None:
+    model, (ids, _), seen = mixed(), prompts(), []
+    model.model.layers[0].self_attn.mixer.register_forward_hook(lambda *_: seen.append(1))
+    for use_cache in (True, False):
+        model(ids, use_cache=use_cache)
+    assert len(seen) == 2
+
+
 def test_masks_of_two_and_of_four_axes_say_the_same() -> None:
     """Attention implementations differ in the mask that a model hands to its layers."""
     (_, mask), x = prompts(), torch.randn(2, 9, 16)

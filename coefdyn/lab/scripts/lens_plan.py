@@ -2,6 +2,9 @@
 
 Also a needle: a sentence with a number, far outside every window, is asked for at the end. A mean
 loss hides what one answer shows. ``python -m coefdyn.lab lens-plan MODEL --text FILE --out FILE``.
+
+Nothing else imports this command, so texts, orders, needles and the written file stand in one file,
+though it is a long one.
 """
 
 from __future__ import annotations

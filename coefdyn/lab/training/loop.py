@@ -1,7 +1,8 @@
 """One training run: configuration, data, model, optimiser, loop, record.
 
 ``_Run`` is the whole of it, in the order in which it happens; ``data.py`` draws the sequences and
-``schedule.py`` the learning rates.
+``schedule.py`` the learning rates. Its steps share the run's model, data and checkpoint, so they
+stand in one file, though it is a long one.
 """
 
 from __future__ import annotations

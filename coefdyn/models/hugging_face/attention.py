@@ -72,7 +72,7 @@ class MixerAttention(nn.Module):
                 "packed documents (positions that begin anew) are not supported here: give the "
                 "model one document per row, with padding and an attention_mask."
             )
-        return continued(self.mixer.forward, hidden_states, held, mask), None
+        return continued(self.mixer, hidden_states, held, mask), None
 
 
 def begin_anew(position_ids: Tensor | None, mask: Tensor | None) -> bool:

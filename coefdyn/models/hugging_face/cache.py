@@ -182,7 +182,7 @@ def continued(
     """Output of a mixer or a model on the latest tokens, whose state a cache may carry.
 
     Args:
-        run: ``forward`` of the mixer, or ``transform`` of the model.
+        run: the mixer, or ``transform`` of the model.
         x: inputs of the latest tokens, ``(B, L, d)``.
         held: the layer of the cache, or None.
         mask: ``(B, all tokens so far)``, 1 for a token and 0 for padding; None for none.
