@@ -25,12 +25,16 @@ from coefdyn.dynamics.checks import can_read
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["Documents", "apart", "find", "packed", "padded"]
+__all__ = ["Documents", "NoDocuments", "apart", "find", "packed", "padded"]
 
 #: nats at a start: exp of it is 0 in every dtype, and sums of some hundred keep their digits
 RESET = -1500.0
 #: the same where eta cancels the scale of a row, whose largest entry may then be small
 DEEP = -2e4
+
+
+class NoDocuments(ValueError):
+    """A mixer that cannot tell documents apart was asked to."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

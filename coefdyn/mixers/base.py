@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics
-from coefdyn.dynamics.documents import Documents, find
+from coefdyn.dynamics.documents import Documents, NoDocuments, find
 from coefdyn.mixers.initial import Resettable
 from coefdyn.mixers.offered import offered, show_constructor
 from coefdyn.mixers.projections import HeadProjection, OutputStage, head_sizes
@@ -180,17 +180,17 @@ class Mixer(Resettable, ABC):
         state = self.resume(x, state)
         tokens, past = self._told(x, state, found)
         design, held = self._design(tokens), None if state is None else state.dynamics
-        if not return_state:
-            y = design.apply(tokens.v, method, state=held)
+
+        def finished(y: Tensor) -> Tensor:
             y = self.finish(self.collect(y), tokens)
             return y if found is None or cu_seqlens is None else found.without_padding(y)
+
+        if not return_state:
+            return finished(design.apply(tokens.v, method, state=held))
         y, inner = design.apply(tokens.v, method=method, state=held, return_state=True)
         after = tokens.start + x.shape[-2] if found is None else found.after()
         past = {name: one.clone() for name, one in past.items()}  # a view keeps all tokens alive
-        y = self.finish(self.collect(y), tokens)
-        if found is not None and cu_seqlens is not None:
-            y = found.without_padding(y)
-        return y, MixerState(after, past, inner)
+        return finished(y), MixerState(after, past, inner)
 
     def extend(
         self,
@@ -253,7 +253,7 @@ class Mixer(Resettable, ABC):
         if documents is None:
             return self.tokens(x, state)
         if "documents" not in inspect.signature(self.tokens).parameters:
-            raise ValueError(
+            raise NoDocuments(
                 f"{type(self).__name__} cannot tell documents apart (attention_mask, cu_seqlens): "
                 "its tokens() takes no documents. Give it one sequence at a time, or sequences of "
                 "one length."

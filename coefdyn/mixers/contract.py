@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from coefdyn.dynamics.documents import NoDocuments
 from coefdyn.execution.apply import METHODS, resolve
 from coefdyn.mixers.base import Mixer
 from coefdyn.shapes import Float, Tensor
@@ -242,10 +243,10 @@ def _tried(
     errors: dict[str, float],
     refused: dict[str, str],
 ) -> None:
-    """The error of one property; a ValueError refuses it, any other exception is an error too."""
+    """The error of one property, which a mixer without documents refuses; exceptions are errors."""
     try:
         errors[name] = _error(*both())
-    except ValueError as error:
+    except NoDocuments as error:
         refused[name] = f"refused: {error}"
     except Exception as error:
         errors[name] = float("inf")

@@ -275,6 +275,28 @@ def test_a_sum_that_forgets_or_leaks_is_found_and_told_what_to_do(sums, lines):
     )
 
 
+class Failing(SoftmaxAttention):
+    """Meets documents with an error of its own."""
+
+    def tokens(self, x, state=None, documents=None):
+        if documents is not None:
+            raise ValueError("no such shape")
+        return super().tokens(x, state)
+
+
+def test_a_mixer_may_refuse_documents_and_not_fail_at_them():
+    """One whose tokens() takes none says so; an error of its own is a fault."""
+
+    class Old(SoftmaxAttention):
+        def tokens(self, x, state=None):
+            return super().tokens(x, state)
+
+    contract = check_mixer(build(Old), X)
+    assert contract.holds and "refused: Old cannot tell documents apart" in str(contract)
+    contract = check_mixer(build(Failing), X)
+    assert not contract.holds and "fails with ValueError: no such shape" in str(contract)
+
+
 class Mingling(SoftmaxAttention):
     """Takes the mean of the batch from every row."""
 

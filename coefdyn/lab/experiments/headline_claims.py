@@ -75,7 +75,7 @@ HEADLINES: tuple[Headline, ...] = (
         },
         sentence="A state whose sign flips tracks parity at four times the training length; one "
         "that only adds or fades does not.",
-        source="Principle 4, Figure 3; the lengths are ours",
+        source="ours, on Principle 4: task and lengths",
         axis="1, 2, 4 and 8 times the length of training, by evaluation alone",
         limits="The state is the same, 8 heads of 8 x 8; parameters differ by the projections of "
         "beta and z, and Gated DeltaNet also normalizes keys.",
@@ -85,11 +85,12 @@ HEADLINES: tuple[Headline, ...] = (
         "zeros",
         {
             "test": _all("memorization", (BARE,), ("identity",), 0.5, accuracy),
-            "why": "the pair differs in eta alone",
+            "why": "the pair differs in eta, and in the rate that its pilots chose",
         },
-        sentence="Most of what the identity loses against exp is lost to its row sum.",
+        sentence="On memorization most of what the identity loses against exp is lost to its row "
+        "sum.",
         source="ours, on a confound of Figures 2 and 6",
-        limits="On memorization. Without the row sum go its poles, its size and its sign, so it is "
+        limits="Without the row sum go its poles, its size and its sign, so it is "
         "not shown which of them costs so much; a floored row sum, which has no poles, was seen in "
         "explorations alone. On fuzzy recall the identity fails with eta = 1, too.",
     ),
@@ -108,8 +109,8 @@ HEADLINES: tuple[Headline, ...] = (
         sentence="Erasing what stands under a key pays where keys are told again.",
         source="ours, on Principle 4",
         axis="keys told 1, 3 and 5 times, by training",
-        limits="Same state, 4 heads of 16 x 16, same everything but A_t and the projection of "
-        "beta.",
+        limits="Same state, 4 heads of 16 x 16, same everything but A_t, the projection of "
+        "beta and, told 5 times, the rate.",
     ),
     _trained(
         "prose/mamba-2",
@@ -121,7 +122,7 @@ HEADLINES: tuple[Headline, ...] = (
                     _lower("eps 1e-5", "mamba2, delta", "mamba2, one"),
                 )
             ),
-            "why": "each pair differs in b alone",
+            "why": "each pair differs in b, and where the captions say so in the rate",
         },
         sentence="Mamba-2: b = 1/sqrt(n) and b = Delta give a lower perplexity than b = 1.",
         source="Principle 5, Table 3",
@@ -147,8 +148,8 @@ HEADLINES: tuple[Headline, ...] = (
             "control": _lower("eps 1e-5", "mamba2, delta", "mamba2, one", by=1.0),
             "why": "with the eps of 1e-5 Delta leads by more than 1, so there is a gain to explain",
         },
-        sentence="Mamba-2: without the output norm's eps b = 1 is at most 1 above b = Delta, so "
-        "that Delta's gain is the eps's.",
+        sentence="Mamba-2: Delta leads b = 1 by more than 1 with the output norm's eps, and by at "
+        "most 1 without it.",
         source="ours, on Table 3",
         limits="2 million tokens read once.",
     ),
@@ -162,11 +163,11 @@ HEADLINES: tuple[Headline, ...] = (
                     for n in (16, 64)
                 )
             ),
-            "why": "the pairs differ in b alone",
+            "why": "the pairs differ in b, and in the rate that their pilots chose",
         },
-        sentence="With exp, b = 1/sqrt(n) decides whether a head learns to recall in the budget, "
-        "at two widths.",
-        source="Principle 5, Figure 10",
+        sentence="With exp, more seeds learn to recall in the budget with b = 1/sqrt(n) than with "
+        "b = 1, at two widths.",
+        source="ours, on Principle 5, Figure 10, which is about the spread over seeds",
         axis="16 and 64 channels per head, by training",
         limits="A longer budget may let b = 1 catch up.",
     ),
@@ -183,11 +184,11 @@ HEADLINES: tuple[Headline, ...] = (
             ),
             "why": "A = I alone sees which tokens came before and not their order: a theorem",
         },
-        sentence="In one layer a decay or a short convolution gives exp the order of its tokens; "
-        "A = I does not.",
-        source="Principle 3, Figure 1",
+        sentence="In one layer a decay or a short convolution takes exp above what counts without "
+        "order reach; A = I does not.",
+        source="ours, on Principle 3; the models of its Figure 1 have two layers",
         limits="The bound of .75 lies between what order-blind counts reach and what a decay "
-        "reached in runs that were seen.",
+        "reached in runs that were seen. With a decay no seed solves the task.",
     ),
     _trained(
         "positions/two-layers",
@@ -199,9 +200,10 @@ HEADLINES: tuple[Headline, ...] = (
                     for one in ("decay", "convolution")
                 )
             ),
-            "why": "the pairs differ in the source of positions alone",
+            "why": "the pairs differ in the source of positions, and in the rate",
         },
-        sentence="In two layers, too, although the causal mask gives A = I part of the order.",
+        sentence="In two layers, too, more seeds solve the task with a decay or a short "
+        "convolution than with A = I.",
         source="Principle 3, Figure 1 and Remark 3",
         limits="One decay, one readout; a convolution also shares keys with neighbours.",
     ),
@@ -240,10 +242,12 @@ HEADLINES: tuple[Headline, ...] = (
             ),
             "why": "the same design with A = I and A = 0.95 I does not turn NaN, so A does it",
         },
-        sentence="Where keys grow, exp needs a divisor that grows as its largest term does: with "
-        "eta = 1 or 1.05^i training overflows, with the row sum it never does.",
+        sentence="Where keys grow by 5 % a token for 128 tokens, exp overflows with eta = 1 or "
+        "1.05^i, and with the row sum it does not.",
         source="Principle 6, Figure 11",
-        limits="About overflow within 2000 steps, not about what is learned.",
+        limits="All 24 runs that overflow do so in the first step, so this is about the start and "
+        "not about what is learned. The row sum is computed with the largest score of a row taken "
+        "out.",
     ),
     _trained(
         "recall/state",
@@ -255,7 +259,8 @@ HEADLINES: tuple[Headline, ...] = (
                     _all("8 pairs in 32", ("erases, n = 2",), ("adds, n = 2",), 0.0, accuracy),
                 )
             ),
-            "why": "the first pair differs in n, the second, of equal state, in A_t alone",
+            "why": "the first pair differs in n and in the rate; the second, of equal state, in "
+            "A_t, the projection of beta and the rate",
         },
         sentence="More state recalls more pairs, and of two states of one size the one that erases "
         "does.",
@@ -282,11 +287,12 @@ HEADLINES: tuple[Headline, ...] = (
             ),
             "why": "all three read more than half of the digits",
         },
-        sentence="In state space models that read digits well most eigenvalues of the first layer "
-        "are about one, more of them than before training.",
+        sentence="In state space models that read more than half of the digits most eigenvalues of "
+        "the first layer are about one, more of them than before training.",
         source="eigenvalue paper, Figure 1, which exempts attention",
-        limits="About one is from 0.95 to 1.05. That a peak is more than half is ours; the source "
-        "gives no number. S4D begins with all of them there and cannot gain.",
+        limits="About one is from 0.95 to 1.05. More than half, and more than before training, "
+        "are ours; the source speaks of peaks, and says that LRU drifts away from its start. S4D "
+        "begins with all of them there and cannot gain, so no run could have held the whole.",
         changed="the first test asked for 5 % of the eigenvalues in whichever layer has most, "
         "which an untrained network passes, so no run could have refuted it",
     ),
@@ -300,11 +306,11 @@ HEADLINES: tuple[Headline, ...] = (
                     _all("MQAR", ("Mamba-2",), ("Mamba-2 without convolution",), 0.0, accuracy),
                 )
             ),
-            "why": "the second pair differs in the convolution alone",
+            "why": "the second pair differs in the convolution and in the rate",
         },
         sentence="Its short convolution raises Mamba-2's recall, and with it Mamba-2 is ahead of "
         "S4D, which is time-invariant.",
-        source="eigenvalue paper, section 4",
+        source="eigenvalue paper, sections 4 and 5.3, the latter on one layer",
         limits="S4D is a convolution itself and takes none.",
     ),
     _trained(
@@ -332,7 +338,7 @@ HEADLINES: tuple[Headline, ...] = (
             },
             sentence=sentence,
             source="ours, on a chapter of Design",
-            limits="Two keys told three times each; in so few steps a design may only be slow.",
+            limits="Two keys told three times each; all solve it, so nothing is told apart.",
         )
         for name, other, why, sentence in (
             (
@@ -368,8 +374,8 @@ HEADLINES: tuple[Headline, ...] = (
     Headline(
         id="limit/independent",
         kind="proved",
-        sentence="One query gives exact zeros to at most n - 1 independent states, and to any "
-        "number of dependent ones.",
+        sentence="With the identity readout a nonzero query gives exact zeros to at most n - 1 "
+        "independent states, and to any number that depend on those.",
         source="Principle 2.2, Corollary 2.2 and Figure 9",
         shown_by="Lemma lem-rank-limit; tests/unit/test_analysis.py",
         limits="About exact zeros; coefficients of .001 are not bounded so.",
