@@ -14,6 +14,7 @@ from coefdyn.dynamics.evolution import (
     Identity,
     Scalar,
 )
+from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.dispatch import check_chunked, is_softmax
 from coefdyn.execution.growth import erases
 from coefdyn.execution.state import has_finite_state
@@ -89,12 +90,13 @@ def check_free(dynamics: CoefficientDynamics) -> str:
     Raises:
         ValueError: for a structure whose algorithms go through the tokens in Python.
     """
-    kind = type(dynamics.evolution)
-    if kind in FREE:
+    kind, mapped = type(dynamics.evolution), isinstance(dynamics.readout, FeatureMap)
+    if kind is Identity or (kind in FREE and not mapped):
         return "parallel"
     names = ", ".join(one.__name__ for one in FREE)
+    name = f"{'a feature map of ' if mapped else ''}{kind.__name__}"
     raise ValueError(
-        f"torch.export records one length for {kind.__name__}, whose algorithms go through the tokens "
+        f"torch.export records one length for {name}, whose algorithms go through tokens "
         f"or chunks one by one; a free length is for {names}. Export a graph for each length that "
         "you need, without dynamic_shapes for the axis of tokens, and pad inputs to it."
     )
