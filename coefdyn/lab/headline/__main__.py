@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from coefdyn.lab import arguments as given
+from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import core_hours
 from coefdyn.lab.headline.claims import HEADLINES

@@ -1,4 +1,4 @@
-"""What a claim is: an id, a sentence of the source, a test with a threshold, and a control.
+"""Definition of a claim: an id, a sentence of the source, a test with a threshold, and a control.
 
     Claim(
         id="positions/decay-gains",

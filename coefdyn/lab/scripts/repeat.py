@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab import arguments as given
+from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.intervals import Interval, t_interval
 from coefdyn.lab.experiments.plan import STANDARD, Plan

@@ -1,8 +1,4 @@
-"""Somebody else's mixer by the book's protocol: ``python -m coefdyn.lab judge my_module:MyMixer``.
-
-The scoreboard's tasks and model frame, the headline claims' rate search and rule, and one folder of
-the reader's own, from which an interrupted call goes on. Nothing here writes into the book's data.
-"""
+"""The comparison of designs on tasks, and the command that asks for it."""
 
 from __future__ import annotations
 
@@ -13,8 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab import arguments as given
-from coefdyn.lab.admit import check_design, find_task, frame
+from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments import intervals, rule
 from coefdyn.lab.experiments.baselines import baseline
 from coefdyn.lab.experiments.board import STEPS, board_cell
@@ -24,7 +19,8 @@ from coefdyn.lab.headline import runs
 from coefdyn.lab.headline.claim import Ahead, Claim, kebab
 from coefdyn.lab.headline.group import Group
 from coefdyn.lab.headline.judge import Judged, as_judged, judge
-from coefdyn.lab.pages.judged import judged_html, state_in_words
+from coefdyn.lab.judge.admit import check_design, find_task, frame
+from coefdyn.lab.judge.page import judged_html, state_in_words
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
 from coefdyn.mixers.base import Mixer
