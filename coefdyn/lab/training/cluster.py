@@ -7,6 +7,7 @@ to go on from. So a run may be trained twice, and its record is there once.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import traceback
@@ -178,6 +179,8 @@ class ClusterWorkers(Workers):
         self._own_folder.cleanup()
 
     def _connect(self) -> Any:
+        # The note of the bar tells of a scheduler that went away, and dask's traceback is not news.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         client = self._dask.Client(
             self._cluster, timeout=ANSWER_S, set_as_default=False, name="coefdyn"
         )
