@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from faults import Parts, hides, numbers
+from faults import Parts, apart, numbers
 from training_runs import tiny_model, tiny_run
 
 from coefdyn import mixers
@@ -66,7 +66,7 @@ def test_a_run_that_returns_its_checkpoint_goes_on_to_the_very_numbers(there, pa
     (record,) = train_runs([run], options=options)
     assert numbers(record) == numbers(train_run(run))
     parts_of_it = parts.log.read_text()[begun:].count(run.key)
-    assert parts_of_it == (12 if hides() else 1)
+    assert parts_of_it == (12 if apart() else 1)
     assert not list(parts.hidden.iterdir())
 
 
