@@ -9,7 +9,7 @@ __all__ = ["SCRIPTS"]
 #: a command -> the module of this package that it starts, and what it does
 SCRIPTS = {
     "repeat": ("repeat", "train some kept runs once more and compare"),
-    "throughput": ("throughput", "one run after another against processes"),
+    "throughput": ("throughput", "core-seconds of one run beside plain torch"),
     "lens-models": ("lens_models", "train the small models that the lens looks into"),
     "lens-heads": ("lens_heads", "keep heads of SmolLM2-135M (see `make lens`)"),
     "lens-ablation": (
