@@ -541,8 +541,20 @@ def test_a_compiled_model_has_the_logits_of_the_model() -> None:
     torch.testing.assert_close(got, model(ids).logits, **CLOSE)
 
 
+@pytest.mark.compile
+def test_a_graph_of_a_model_serves_any_length() -> None:
+    model, (ids, _) = build(), prompts()
+    free = {"input_ids": {1: torch.export.Dim("L", min=2, max=500)}, "use_cache": None}
+    how = {"use_cache": False}
+    program = torch.export.export(model, (ids,), how, dynamic_shapes=free, strict=False)
+    for x in (ids[:, :2], ids.repeat(1, 20)):
+        got = program.module()(x, **how).logits
+        torch.testing.assert_close(got, model(x, **how).logits, **CLOSE)
+
+
 @pytest.mark.dear("a decoder of four layers is trained and tuned, as the page says")
 def test_the_page_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("peft", reason="the extra test is not installed")
     monkeypatch.chdir(tmp_path)
     found: dict = {"__name__": "page"}
     blocks, first = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), {}

@@ -340,6 +340,7 @@ def exported(name: str) -> tuple[mixers.Mixer, torch.export.ExportedProgram]:
         return mixer, torch.export.export(mixer, (x,), dynamic_shapes=free, strict=False)
 
 
+@pytest.mark.compile
 @pytest.mark.parametrize("name", ["SoftmaxAttention", "GatedDeltaNet", "Mamba2", "RetNet"])
 def test_a_graph_serves_any_length(name: str) -> None:
     mixer, program = exported(name)
