@@ -86,8 +86,8 @@ class Change(ABC):
         raise NotImplementedError
 
     def idle(self, seen: HeadsSeen) -> str | None:
-        """What there is nothing of to change in these heads, such as "no decay"; None for a change
-        that can do something."""
+        """The ingredient that these heads lack, such as "no decay"; None for a change that can do
+        something."""
         return None
 
     def projected(

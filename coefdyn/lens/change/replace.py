@@ -114,7 +114,7 @@ class _Asked:
                 raise Refused(f"a head is a number from 0, got {head!r} for layer {layer!r}.")
 
     def told(self) -> str:
-        """What there was nothing of, such as "no decay in softmax attention"."""
+        """The ingredient that was missing, such as "no decay in softmax attention"."""
         return ", ".join(sorted(set(self.idle.values())))
 
 
