@@ -20,6 +20,7 @@ from coefdyn.lab.train.offers import EVERY, ROWS
 pytestmark = pytest.mark.browser
 #: for what waits a fixed time, in which a busy machine may do no step, or trains for many steps
 alone = pytest.mark.alone
+NIGHTLY = pytest.mark.nightly("an easier task is learned, and each contest takes a step")
 
 FADING = {"evolution": "constant", "constant": 0.7}
 GROWING = {**FADING, "constant": 1.05, "normalizer": "one", "scaling": "one"}
@@ -362,8 +363,8 @@ def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("width", "figure"),
     [
-        (1440, lambda: PageTraining.contest("index")),
-        (360, lambda: PageTraining.contest("index")),
+        pytest.param(1440, lambda: PageTraining.contest("index"), marks=NIGHTLY),
+        pytest.param(360, lambda: PageTraining.contest("index"), marks=NIGHTLY),
         (1440, lambda: PageTraining(positions="learned")),
     ],
     ids=["landing-1440", "landing-360", "copy-1440"],

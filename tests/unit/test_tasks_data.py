@@ -132,6 +132,7 @@ def test_windows_that_stand_in_another_text_by_hand():
 
 
 @pytest.mark.dear("a million tokens of text are searched for each other's pieces")
+@pytest.mark.nightly("the text by its sha256, the search by the repeats of the topics")
 def test_less_than_one_percent_of_the_held_out_prose_stands_in_the_training_text():
     assert overlap(prose("validation"), prose("train")) < 0.01
     assert overlap(prose("test"), prose("train")) < 0.01

@@ -34,6 +34,8 @@ pytestmark = pytest.mark.dear(
 )
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
+NIGHTLY = pytest.mark.nightly("the same in one process, and a killed worker of two")
+ONE_OR_TWO = [1, pytest.param(2, marks=NIGHTLY)]
 
 #: Trains and is killed five steps after the first finished run.
 KILLED = """
@@ -51,13 +53,6 @@ def kill_minus_nine():
 options = RunOptions(device="cpu", workers=int(sys.argv[3]), should_stop=kill_minus_nine)
 train_runs(runs, file, options)
 """
-
-
-def test_processes_give_the_very_numbers_of_this_process():
-    runs = [tiny_run(seed=seed) for seed in (0, 1)]
-    here = train_runs(runs, options=QUIET)
-    there = train_runs(runs, options=RunOptions(device="cpu", workers=2, progress=False))
-    assert [one["metrics"] for one in here] == [one["metrics"] for one in there]
 
 
 #: Trains runs into a file and says which of them it trained.
@@ -109,7 +104,7 @@ def test_finished_runs_are_not_trained_again(tmp_path):
     assert len(file.records()) == 3
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", ONE_OR_TWO)
 def test_kill_minus_nine_and_resume(tmp_path, workers):
     """SIGKILL after the first finished run; the rest is trained by a second call, nothing twice."""
     path = tmp_path / "r.jsonl"
@@ -172,7 +167,7 @@ def test_the_budget_starts_no_further_run():
     assert records == []
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", ONE_OR_TWO)
 def test_stop_really_stops(workers):
     started = time.monotonic()
     options = RunOptions(
@@ -232,7 +227,7 @@ def test_a_worker_that_is_killed_loses_nothing_but_its_run_which_another_trains(
     assert len(ResultFile(tmp_path / "r.jsonl").records()) == 3
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", ONE_OR_TWO)
 def test_stopped_runs_go_on_from_their_checkpoints(tmp_path, workers):
     """In this process or in workers: what a stop left is read, and gone when the run is done."""
     runs, looks = [tiny_run(seed=seed) for seed in (0, 1)], iter([False] * 7 + [True])
