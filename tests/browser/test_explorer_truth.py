@@ -118,16 +118,6 @@ def test_a_waiting_question_locks_everything_that_could_answer_it(open_page: Ope
         assert page.evaluate(waits, hook), hook
 
 
-def test_a_link_opens_a_figure_that_asks_unlocked(open_page: Open) -> None:
-    page = open_page(
-        Explorer("gated_deltanet", length=32, predict=QUESTION),
-        fragment="#cd?preset=gated_deltanet&beta=2",
-    )
-    assert text(page, "value-beta") == "2"
-    locked = "(e) => e.matches(':disabled, [inert] *')"
-    assert not page.locator("[data-cd=control-beta]").evaluate(locked)
-
-
 def test_back_undoes_a_link_of_the_text(open_page: Open) -> None:
     page = open_page(Explorer("gated_deltanet", length=32))
     page.evaluate(

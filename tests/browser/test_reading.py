@@ -52,7 +52,9 @@ SHOWS_FOCUS = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize(
+    "scheme", ["dark", pytest.param("light", marks=pytest.mark.nightly("the same in the dark"))]
+)
 def test_focus_is_visible_on_every_stop_of_the_page(scheme: str, visit: Open) -> None:
     page = visit(CHAPTER, scheme=scheme).page
     unseen, stops = [], 0

@@ -24,8 +24,7 @@ from fla.ops.linear_attn.naive import naive_recurrent_linear_attn
 from fla.ops.path_attn.naive import naive_path_attn
 from fla.ops.retention.naive import naive_retention
 from fla.ops.simple_gla.naive import naive_chunk_simple_gla, naive_recurrent_simple_gla
-from recurrences import elu1
-from rows import ROWS, draw
+from rows import ROWS, draw, elu1
 from tolerances import assert_agree
 from torch.nn import functional
 from transformers.models.mamba2.modeling_mamba2 import mamba2_chunk_scan
