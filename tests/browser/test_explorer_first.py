@@ -25,6 +25,7 @@ pytestmark = pytest.mark.browser
 
 LANDING = {"view": "first", "choices": ["readout", "normalizer"]}
 CHAPTERS = ROWS[:8]
+NIGHTLY = pytest.mark.nightly("the rows of Table 1")
 #: what of the windows 1280 x 720 and 360 x 740 the book's bar leaves
 LAPTOP, PHONE = (1280, 672), (360, 692)
 TARGETS = """() => [...document.querySelectorAll(".cdx button, .cdx select, .cdx input, "
@@ -49,7 +50,9 @@ def few_targets(page: Any, row: str) -> None:
     assert {"matrix", "control-text", f"stop-{row}", "all-controls", "copy-link"} <= set(targets)
 
 
-@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(
+    "row", [*CHAPTERS, *(pytest.param(row, marks=NIGHTLY) for row in ROWS if row not in CHAPTERS)]
+)
 def test_it_fits_one_view_and_has_at_most_sixteen_targets(row: str, open_page: Open) -> None:
     (wide, high), (narrow, tall) = LAPTOP, PHONE
     figure = first(row, **(LANDING if row == "gated_deltanet" else {}))
@@ -208,18 +211,6 @@ def test_a_link_speaks_to_the_explorer_without_a_name(open_page: Open) -> None:
     page = open_page(first(name="first"), Explorer("gla"), fragment="#cd-first?preset=deltanet")
     page.wait_for_selector("[data-cd=stop-deltanet][aria-current=step]")
     assert page.get_attribute("[data-cd=preset-gla]", "aria-pressed") == "true"
-
-
-def test_the_sentence_of_a_design_follows_its_sliders(open_page: Open) -> None:
-    page = open_page(first())
-    start = text(page, "path-caption")
-    assert (
-        start == "Gated DeltaNet: a new fact overwrites the old one, and everything fades a little."
-    )
-    slide(page, "decay", 1)
-    assert text(page, "path-caption") == "Gated DeltaNet, now with keep per step 1."
-    slide(page, "decay", 0.98)
-    assert text(page, "path-caption") == start
 
 
 def test_a_question_waits_and_is_answered_with_its_own_slider(open_page: Open) -> None:

@@ -11,7 +11,6 @@ from anywidget import AnyWidget
 from browser.explorer_pages import ASSETS, page_html
 
 from book.tools.stills import add_to_page
-from coefdyn.analysis.selectivity import selectivity
 from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance
 
 pytestmark = pytest.mark.browser
@@ -79,24 +78,6 @@ def test_without_scripts_the_still_says_settings_and_numbers(name: str, visit: V
     assert f"{shown.near_zero_fraction:.1%} of the coefficients" in words
     assert f"{explorer.settings['length']} tokens of width 2" in words
     assert ("keep per step, a 0.9," in words) is (name == "row")
-
-
-def test_the_still_has_the_numbers_of_the_live_figure(visit: Visit) -> None:
-    for figure in FIGURES.values():
-        explorer = figure()
-        page = visit(explorer)
-        words = page.get_attribute("figure.cd-still img", "alt")
-        read = "h => document.querySelector(`[data-cd=${h}]`).dataset.value"
-        near, total = (float(page.evaluate(read, h)) for h in ("near-zero-fraction", "row-sum"))
-        assert f"{near:.1%} of the coefficients" in words
-        assert f"sums to {total:.3g}; {page.inner_text('[data-cd=class]')} combinations" in words
-
-
-def test_near_zero_of_the_still_is_the_library_s(visit: Visit) -> None:
-    explorer = Explorer("gla", epsilon=0.1)
-    found = selectivity(explorer.dynamics(), 0.1).near_zero_fraction
-    words = visit(explorer, scripts=False).get_attribute("figure.cd-still img", "alt")
-    assert f"{found:.1%} of the coefficients α are near zero (at most 0.1)" in words
 
 
 def test_small_figures_say_their_numbers_in_a_sentence(visit: Visit) -> None:

@@ -26,18 +26,6 @@ def tell(page: Any, words: str) -> None:
     settle(page)
 
 
-def test_softmax_averages_and_deltanet_overwrites(open_page: Open) -> None:
-    page = open_page(Explorer("softmax_attention"))
-    want = "Asked for “cat”, this mixer answers: black 0.50, white 0.50."
-    assert text(page, "answer-words") == want
-    press(page, "preset-deltanet")
-    assert text(page, "answer-words") == "Asked for “cat”, this mixer answers: white 1.00."
-    page.click(".cdx-asks button:has-text('dog')")
-    settle(page)
-    assert text(page, "answer-words") == "Asked for “dog”, this mixer answers: brown 1.00."
-    assert page.input_value("[data-cd=control-text]").endswith("; ask: dog")
-
-
 def test_a_sentence_of_one_s_own(open_page: Open) -> None:
     page = open_page(Explorer("deltanet"))
     tell(page, "the sun is hot. The sun is cold. What is the sun?")

@@ -11,7 +11,6 @@ from designs import NORMALIZERS, STRUCTURES, Inputs
 
 from coefdyn import CoefficientDynamics
 from coefdyn.execution.chunked.dispatch import apply_chunked
-from coefdyn.execution.chunked.pointwise import PATHS
 
 #: around one chunk of 64 tokens, and three chunks; around one tile of 128 rows, and three tiles
 LENGTHS, ROWS = (1, 63, 64, 65, 150), (1, 65, 128, 129, 300)
@@ -120,21 +119,3 @@ def test_leading_axes_broadcast_and_may_be_missing() -> None:
 def test_softmax_attention_with_any_value_size(dv: int) -> None:
     check(lambda x: x.dynamics("identity", "exp", "row_sum"), length=40, dv=dv)
     check(lambda x: x.dynamics("identity", "exp", "row_sum"), length=40, n=dv, dv=dv)
-
-
-@pytest.mark.parametrize("log_scaled", [False, True])
-@pytest.mark.parametrize("phi", ["relu", "softplus"])
-def test_rows_that_do_not_fade_pay_for_none_that_would(phi: str, log_scaled: bool, monkeypatch):
-    """Exact rows, and rows shifted by their maximum, are for what leaves the range of the dtype."""
-
-    def refuse(*args: object) -> None:
-        raise AssertionError("the exact path was taken")
-
-    monkeypatch.setattr("coefdyn.execution.chunked.pointwise_tiles.largest", refuse)
-
-    def build(x: Inputs) -> CoefficientDynamics:
-        d = x.dynamics("scalar", phi, "row_sum", log_scaled)
-        assert next(one.name for one in PATHS if one.takes(d, x.v)) == "tiles of the structure"
-        return d
-
-    check(build, length=150)
