@@ -34,6 +34,8 @@ from coefdyn.lab.training import ResultFile, RunOptions, TrainConfig, train_runs
 ROOT = Path(__file__).resolve().parents[1]
 #: the scheduler gives a silent worker up after so many seconds, and a frozen one sleeps longer
 SILENT_S, FROZEN_S = 6, 12
+#: names of this process's cables and their networks, which another trial's do not share
+CABLE, NET = f"w{os.getpid()}x", f"10.{20 + os.getpid() % 200}"
 #: what a worker runs before it starts: it notes each run that it begins, or trains nothing
 NOTED = """
 import os
@@ -95,7 +97,7 @@ class Parts:
         address = self.address
         if apart():
             lay_cable(number)
-            address = address.replace("127.0.0.1", f"10.77.{number}.1")
+            address = address.replace("127.0.0.1", f"{NET}.{number}.1")
         command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
         command += [
             "--local-directory",
@@ -107,10 +109,10 @@ class Parts:
             str(self.folder / "noted.py"),
         ]
         if apart():
-            command += ["--host", f"10.77.{number}.2"]
+            command += ["--host", f"{NET}.{number}.2"]
             hide = f"mount -t tmpfs none '{self.hidden}' && exec \"$@\""
             command = ["unshare", "--mount", "sh", "-c", hide, "sh", *command]
-            command = ["ip", "netns", "exec", f"faults{number}", *command]
+            command = ["ip", "netns", "exec", f"{CABLE}{number}", *command]
         started = self._start(f"worker-{number}", command)
         self.workers.append(started)
         self.cables[started.pid] = number
@@ -123,7 +125,7 @@ class Parts:
             self.add()
         elif kind == "cut off" and len(awake) > 1 and apart():
             one = draw.choice(awake)
-            ip(f"link set faults{self.cables[one.pid]} down")
+            ip(f"link set {CABLE}{self.cables[one.pid]} down")
             self.cut[one.pid] = time.monotonic() + FROZEN_S
         elif kind == "frozen" and len(awake) > 1:
             one = draw.choice(awake)
@@ -142,7 +144,7 @@ class Parts:
                 del self.frozen[pid]
         for pid, until in list(self.cut.items()):
             if time.monotonic() > until:
-                ip(f"link set faults{self.cables[pid]} up")
+                ip(f"link set {CABLE}{self.cables[pid]} up")
                 del self.cut[pid]
         self.workers = [one for one in self.workers if one.poll() is None]
         while len(self.workers) < self.count:
@@ -161,8 +163,8 @@ class Parts:
                 os.killpg(one.pid, signal.SIGKILL)
             one.wait()
         for number in self.cables.values() if apart() else ():
-            ip(f"link delete faults{number}")
-            ip(f"netns delete faults{number}")
+            ip(f"link delete {CABLE}{number}")
+            ip(f"netns delete {CABLE}{number}")
 
     def memory(self) -> float:
         """Megabytes of the scheduler."""
@@ -181,12 +183,12 @@ def ip(command: str) -> None:
 
 def lay_cable(number: int) -> None:
     """A network namespace and a pair of devices that joins it to this one."""
-    name, far = f"faults{number}", f"far{number}"
+    name, far = f"{CABLE}{number}", f"far{number}"
     ip(f"netns add {name}")
     ip(f"link add {name} type veth peer name {far} netns {name}")
-    ip(f"address add 10.77.{number}.1/24 dev {name}")
+    ip(f"address add {NET}.{number}.1/24 dev {name}")
     ip(f"link set {name} up")
-    ip(f"-n {name} address add 10.77.{number}.2/24 dev {far}")
+    ip(f"-n {name} address add {NET}.{number}.2/24 dev {far}")
     ip(f"-n {name} link set {far} up")
 
 
@@ -198,28 +200,17 @@ def numbers(record: dict) -> dict:
 
 def trial(runs: int, every: float, limit: float, seed: int) -> int:
     """The trial; 0 if all is as in one process."""
-    experiment = get_experiment("scoreboard")
-    each = experiment.plan("quick").with_seeds((0,)).runs()
-    seeds = range(max(1, runs // len(each)))
-    pairs = experiment.plan("quick").with_seeds(seeds).runs()
-    tasks = list(dict.fromkeys(variant.facets["task"] for variant, _ in pairs[:runs]))
-    planned = [run for variant, run in pairs if variant.facets["task"] in tasks]
+    experiment = get_experiment("principle-6")  # whose runs take some seconds
+    each = len(experiment.plan("quick").with_seeds((0,)).runs())
+    seeds = range(max(1, runs // each))
+    planned = [run for _, run in experiment.plan("quick").with_seeds(seeds).runs()]
     draw, started = random.Random(seed), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder, client = Path(name), Path(name, "client")
         client.mkdir()
         parts = Parts(folder, client)
         command = [sys.executable, "-m", "coefdyn.lab", "run", experiment.id, "--profile", "quick"]
-        command += [
-            "--only",
-            f"task={','.join(tasks)}",
-            "--seeds",
-            *map(str, seeds),
-            "--cluster",
-            parts.address,
-            "--device",
-            "cpu",
-        ]
+        command += ["--seeds", *map(str, seeds), "--cluster", parts.address, "--device", "cpu"]
         command += ["--out", str(client / "out"), "--checkpoints", str(client / "kept"), "--quiet"]
         file = ResultFile(client / "out" / experiment.id / "quick.jsonl")
         parts.tend()

@@ -85,6 +85,23 @@ def test_a_killed_worker_loses_no_record(there, parts, tmp_path):
     assert [numbers(one) for one in records] == [numbers(train_run(run)) for run in runs]
 
 
+def test_runs_whose_workers_all_went_are_offered_to_those_that_come(there, parts, tmp_path):
+    """dask offers a run without a worker to each that comes, and none of them is fit by then."""
+    runs, killed = [tiny_run(seed=seed, steps=60) for seed in range(50, 54)], []
+
+    def kill_all():
+        if not killed and runs[0].key in parts.log.read_text():
+            killed.extend(os.killpg(one.pid, signal.SIGKILL) for one in parts.workers)
+            for one in parts.workers:
+                one.wait()
+            parts.tend()
+        return False
+
+    records = train_runs(runs, options=replace(there, should_stop=kill_all))
+    assert len(killed) == 2
+    assert [numbers(one) for one in records] == [numbers(train_run(run)) for run in runs]
+
+
 def test_stop_frees_the_workers(there):
     """Within a second here; and there, where a short run is trained soon after."""
     started = time.monotonic()

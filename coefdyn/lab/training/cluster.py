@@ -7,6 +7,7 @@ to go on from. So a run may be trained twice, and its record is there once.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import traceback
@@ -92,6 +93,7 @@ class ClusterWorkers(Workers):
         # A worker whose network is cut does not answer for long, and no other waits for it.
         self._asked: dict[str, Future[Any]] = {}
         self._unfit: dict[str, str] = {}
+        self._unheld: set[str] = set()
         self._trouble: Exception | None = None
         self._seen, self._closing = time.monotonic(), threading.Event()
         self._client = self._connect()
@@ -178,6 +180,8 @@ class ClusterWorkers(Workers):
         self._own_folder.cleanup()
 
     def _connect(self) -> Any:
+        # The note of the bar tells of a scheduler that went away, and dask's traceback is not news.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         client = self._dask.Client(
             self._cluster, timeout=ANSWER_S, set_as_default=False, name="coefdyn"
         )
@@ -240,6 +244,25 @@ class ClusterWorkers(Workers):
         if workers and len(self._unfit) == len(workers) and not self._turns:
             each = "\n".join(f"{address}: {why}" for address, why in self._unfit.items())
             raise ValueError(f"no worker of the cluster can train these runs.\n{each}")
+        if self._fit and self._flying:
+            self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Take back the runs that no worker held in two looks, although there are fit ones.
+
+        Their worker went while no other was fit. dask offers them to each worker that comes, which
+        is before it is made fit, and not again.
+        """
+        held = {key for keys in self._client.processing().values() for key in keys}
+        before, self._unheld = self._unheld, set()
+        for key, (_, future) in list(self._flying.items()):
+            if future.done() or future.key in held:
+                continue
+            if future.key not in before:
+                self._unheld.add(future.key)
+            else:
+                self._turns[key] += 1
+                future.cancel()
 
     def _ask(self, address: str) -> None:
         """A worker's facts, or the error that came instead."""
