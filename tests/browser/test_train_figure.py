@@ -197,6 +197,7 @@ def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
 
 @alone
 @pytest.mark.dear("two models are trained for 300 steps")
+@pytest.mark.nightly("losses of test_train_engine.py, and test_it_is_learned")
 def test_the_gap_of_principle_3(open_page: Open) -> None:
     """exp with A = 0.85 I beside exp with A = I, from one seed, where no position is told."""
     page = open_trainer(open_page, PageTraining.contest("principle_3"))

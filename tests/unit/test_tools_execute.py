@@ -266,6 +266,7 @@ DAMAGED = {
 }
 
 
+@pytest.mark.nightly("chapters that fail, and twins that were changed")
 def test_what_cannot_be_read_is_named_and_every_other_chapter_is_written(
     book: Path, capsys
 ) -> None:
@@ -355,6 +356,7 @@ sys.exit(execute.main(["--force"]))
 """
 
 
+@pytest.mark.nightly("test_two_builds_never_mix_their_pages, of the pages")
 def test_two_executions_of_a_chapter_never_mix(book: Path) -> None:
     """The second begins while the first is at work, and is stopped when the first has ended."""
     going = [book / "going", book / "second"]
@@ -384,6 +386,7 @@ def test_two_executions_of_a_chapter_never_mix(book: Path) -> None:
         second.wait()
 
 
+@pytest.mark.nightly("test_wheel.py: a package beside another one")
 def test_a_copied_checkout_runs_its_own_library(tmp_path: Path) -> None:
     """Though the environment was installed from another one, and the kernel runs elsewhere."""
     copy = tmp_path / "copy"

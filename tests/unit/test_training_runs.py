@@ -65,6 +65,7 @@ print(len(train_runs(runs, ResultFile(sys.argv[1]), options)))
 """
 
 
+@pytest.mark.nightly("test_a_run_that_another_process_trains_is_waited_for")
 def test_two_processes_on_one_file_share_the_runs_instead_of_repeating_them(tmp_path):
     path, runs = tmp_path / "r.jsonl", [tiny_run(seed=seed, steps=60) for seed in range(4)]
     arguments = [sys.executable, "-c", SHARING, str(path), json.dumps([r.to_dict() for r in runs])]
