@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from coefdyn.lens.read.survival import Survival, survival, without_erasure
     from coefdyn.lens.read.tables import compare_traces
     from coefdyn.lens.run.check import CheckReport, Finding, check
+    from coefdyn.lens.run.engine import Engine, install, running
+    from coefdyn.lens.run.engine_report import EngineReport, LayerRuns
     from coefdyn.lens.run.record import Trace
     from coefdyn.lens.run.trace import torch_operations, trace, tracing
 
@@ -44,12 +46,15 @@ __all__ = [
     "Change",
     "CheckReport",
     "Document",
+    "Engine",
+    "EngineReport",
     "Finding",
     "HeadCost",
     "HeadReading",
     "HeadsSeen",
     "Induction",
     "KeptHeads",
+    "LayerRuns",
     "LayerTrace",
     "MeasuredPlan",
     "MixerMemory",
@@ -61,6 +66,7 @@ __all__ = [
     "effects",
     "head_scores",
     "induction",
+    "install",
     "keep_heads",
     "load_heads",
     "looks",
@@ -70,6 +76,7 @@ __all__ = [
     "patched",
     "plan",
     "replaced",
+    "running",
     "shares",
     "survival",
     "torch_operations",

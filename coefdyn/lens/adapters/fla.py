@@ -11,9 +11,12 @@ from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import torch
+
 from coefdyn import CoefficientDynamics, normalizer, readout
 from coefdyn.dynamics.evolution import Evolution
 from coefdyn.dynamics.normalizer import Normalizer
+from coefdyn.execution.state import LinearState
 from coefdyn.lens.adapters.base import (
     Call,
     OpAdapter,
@@ -25,6 +28,7 @@ from coefdyn.lens.adapters.base import (
     wide,
     with_first,
 )
+from coefdyn.lens.adapters.running import Runs, Taken
 from coefdyn.shapes import Tensor
 
 __all__ = ["FlaOperation"]
@@ -45,7 +49,7 @@ REFUSED = {
 }
 
 
-class FlaOperation(OpAdapter):
+class FlaOperation(OpAdapter, Runs):
     """An operation with fla's arguments: phi = Id, and A, b, eta from the subclass."""
 
     outside = "short convolution on q, k, v; gated norm and projection after y"
@@ -57,9 +61,10 @@ class FlaOperation(OpAdapter):
         """q, k, v and gates, heads first, each once per head of the values."""
         named = {name: take(given, *known) for name, known in _NAMES.items()}
         named |= {name: given[name] for name in self.gates if given.get(name) is not None}
-        heads = named["v"].shape[2]
+        heads, dtype = named["v"].shape[2], wide(named["v"]).dtype
         return {
-            name: repeat_heads(wide(value).transpose(1, 2), heads) for name, value in named.items()
+            name: repeat_heads(wide(value).to(dtype).transpose(1, 2).contiguous(), heads)
+            for name, value in named.items()
         }
 
     @abstractmethod
@@ -74,33 +79,59 @@ class FlaOperation(OpAdapter):
         """eta_i from the call."""
         return normalizer.One()
 
-    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+    def take(self, given: dict[str, Any]) -> Taken:
+        """Read the arguments; the scale of their state, (B, H, n, d_v), is on q and ours on k."""
         for flag, reason in self.refused.items():
             value = given.get(flag)
             if value is not None and value is not False:
                 raise Unsupported(f"the kernel is called with {flag}, {reason}")
-        refuse_state(given.get("initial_state"))
         t = self.arguments(given)
         scale = given.get("scale")
+        scale = t["q"].shape[-1] ** -0.5 if scale is None else scale
         dynamics = CoefficientDynamics(
             q=t["q"],
             k=t["k"],
             evolution=self.evolves(t),
-            scaling=self.scales(t, t["q"].shape[-1] ** -0.5 if scale is None else scale),
+            scaling=self.scales(t, scale),
             readout=readout.identity,
             normalizer=self.divides(given),
         )
-        return Call(
+        state, dtype = given.get("initial_state"), take(given, *_NAMES["q"]).dtype
+
+        def result(y: Tensor, after: LinearState | None) -> tuple[Tensor, Tensor | None]:
+            last = None if after is None else (after.matrix.mT / scale).float().contiguous()
+            return y.transpose(1, 2).to(dtype).contiguous(), last
+
+        return Taken(
             dynamics=dynamics,
             values=t["v"],
+            result=result,
+            before=_before(state, scale, t["v"].dtype),
+            keeps=bool(given.get("output_final_state")),
+        )
+
+    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        taken = self.take(given)
+        refuse_state(given.get("initial_state"))
+        return Call(
+            dynamics=taken.dynamics,
+            values=taken.values,
             output=wide(first(result)).transpose(1, 2),
             replay=_replay(op, given),
-            columns=t["v"].shape[-1],
+            columns=taken.values.shape[-1],
             put=lambda y: with_first(result, y.transpose(1, 2).contiguous()),
         )
 
 
 _NAMES = {"q": ("query", "q"), "k": ("key", "k"), "v": ("value", "v")}
+
+
+def _before(state: Any, scale: float, dtype: torch.dtype) -> LinearState | None:
+    """The state that a call continues; None also where one comes with a sum of keys, which no
+    operation that is computed here has."""
+    if not isinstance(state, Tensor):
+        return None
+    return LinearState(matrix=state.to(dtype).mT * scale, offset=None)
 
 
 def _replay(op: Callable[..., Any], given: dict[str, Any]) -> Callable[[Tensor], Tensor]:

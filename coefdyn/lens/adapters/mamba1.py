@@ -10,17 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.execution.state import LinearState
 from coefdyn.lens.adapters.base import Call, OpAdapter, Unsupported, first, wide, with_first
 from coefdyn.lens.adapters.mamba2 import skip
+from coefdyn.lens.adapters.running import Runs, Taken
 from coefdyn.shapes import Tensor
 
 __all__ = ["Mamba1"]
 
 
-class Mamba1(OpAdapter):
+class Mamba1(OpAdapter, Runs):
     """``mamba_selective_scan``: x and dt (B, D, L), A (D, n), B and C (B, n, L)."""
 
     mechanism = "mamba-1"
@@ -40,10 +43,10 @@ class Mamba1(OpAdapter):
             return bare, op(**given)
         return bare, _gated(given, bare)
 
-    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
-        key = "hidden_states" if "hidden_states" in given else "u"
-        x = wide(given[key])
-        dt = wide(take_step(given)).to(x.dtype)
+    def take(self, given: dict[str, Any]) -> Taken:
+        """Read the arguments; no state is given, and the last one is (B, D, n)."""
+        x = wide(given[_input(given)])
+        dt = take_step(given).to(x.dtype)
         if given["B"].ndim != 3 or given["C"].ndim != 3:
             raise Unsupported("B and C are grouped or constant; expected (B, n, L)")
         a = wide(given["A"]).to(x.dtype)
@@ -56,19 +59,37 @@ class Mamba1(OpAdapter):
             normalizer=normalizer.One(),
             own=None if given.get("D") is None else skip(given["D"], dt),
         )
-        y = wide(first(result)).to(x.dtype)
+        keeps = bool(given.get("return_last_state"))
+
+        def result(y: Tensor, after: LinearState | None) -> Any:
+            dtype = given[_input(given)].dtype
+            for name in ("D", "z"):
+                if given.get(name) is not None:
+                    dtype = torch.promote_types(dtype, given[name].dtype)
+            y = _gated(given, y[..., 0]).to(dtype)
+            return y if after is None else (y, after.matrix[..., 0, :].contiguous())
+
+        return Taken(dynamics=dynamics, values=x[..., None], result=result, keeps=keeps)
+
+    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        taken, key = self.take(given), _input(given)
 
         def replay(v: Tensor) -> Tensor:
             return _replay(op, given, key, v)
 
         return Call(
-            dynamics=dynamics,
-            values=x[..., None],
-            output=y[..., None],
+            dynamics=taken.dynamics,
+            values=taken.values,
+            output=wide(first(result)).to(taken.values.dtype)[..., None],
             replay=replay,
-            columns=x.shape[-1],
+            columns=taken.values.shape[-2],
             put=lambda y: _gated(given, with_first(result, y[..., 0])),
         )
+
+
+def _input(given: dict[str, Any]) -> str:
+    """Name of the argument x."""
+    return "hidden_states" if "hidden_states" in given else "u"
 
 
 def _gated(given: dict[str, Any], bare: Any) -> Any:
@@ -79,7 +100,7 @@ def _gated(given: dict[str, Any], bare: Any) -> Any:
 
 def take_step(given: dict[str, Any]) -> Tensor:
     """Delta (B, D, L): bias and softplus applied."""
-    dt = given["dt"] if "dt" in given else given["delta"]
+    dt = wide(given["dt"] if "dt" in given else given["delta"])
     if given.get("delta_bias") is not None:
         dt = dt + given["delta_bias"].to(dt.dtype)[:, None]
     return functional.softplus(dt) if given.get("delta_softplus") else dt

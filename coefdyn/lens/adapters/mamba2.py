@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn.execution.state import LinearState
 from coefdyn.lens.adapters.base import (
     Call,
     OpAdapter,
@@ -21,6 +23,7 @@ from coefdyn.lens.adapters.base import (
     wide,
     with_first,
 )
+from coefdyn.lens.adapters.running import Runs, Taken, at_least_float32
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Mamba2"]
@@ -44,7 +47,7 @@ def skip(factors: Tensor, like: Float[Tensor, "B H L"]) -> Float[Tensor, "1 H L"
     return wide(factors).to(like.dtype)[None, :, None].expand(1, *like.shape[1:])
 
 
-class Mamba2(OpAdapter):
+class Mamba2(OpAdapter, Runs):
     """``mamba2_chunk_scan``: x (B, L, H, P), dt (B, L, H), A (H), B and C (B, L, G, n)."""
 
     mechanism = "mamba-2"
@@ -52,17 +55,16 @@ class Mamba2(OpAdapter):
     names = ("mamba2_chunk_scan", "mamba_chunk_scan_combined")
     continuing = ("mamba2_selective_state_update",)
 
-    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
-        refuse_state(given.get("initial_states"))
+    def take(self, given: dict[str, Any]) -> Taken:
+        """Read the arguments; states are (B, H, P, n), as here."""
         if given.get("seq_idx") is not None:
             raise Unsupported("several sequences are packed into one (seq_idx)")
         if given.get("z") is not None:
             raise Unsupported("the gate z is applied inside the kernel")
-        key = "hidden_states" if "hidden_states" in given else "x"
-        x = wide(given[key])
+        x = wide(given[_input(given)])
         dt, heads = step_size(given).transpose(1, 2).to(x.dtype), x.shape[2]
         q, k = (
-            repeat_heads(wide(given[name]), heads, axis=2).transpose(1, 2).to(x.dtype)
+            repeat_heads(wide(given[name]).to(x.dtype).transpose(1, 2).contiguous(), heads)
             for name in ("C", "B")
         )
         dynamics = CoefficientDynamics(
@@ -74,17 +76,40 @@ class Mamba2(OpAdapter):
             normalizer=normalizer.One(),
             own=None if given.get("D") is None else skip(given["D"], dt),
         )
-        y = wide(first(result)).to(x.dtype)
+        state = given.get("initial_states")
+
+        def result(y: Tensor, after: LinearState | None) -> Any:
+            own = given.get("D")
+            dtype = torch.float32 if own is None else at_least_float32(own)
+            y = y.transpose(1, 2).to(dtype).contiguous()
+            return y if after is None else (y, after.matrix.float())
+
+        return Taken(
+            dynamics=dynamics,
+            values=x.transpose(1, 2).contiguous(),
+            result=result,
+            before=None if state is None else LinearState(matrix=state.to(x.dtype), offset=None),
+            keeps=bool(given.get("return_final_states")),
+        )
+
+    def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        refuse_state(given.get("initial_states"))
+        taken, key = self.take(given), _input(given)
 
         def replay(v: Tensor) -> Tensor:
             changed = {key: v.transpose(1, 2).to(given[key].dtype)}
             return first(op(**{**given, **changed})).transpose(1, 2)
 
         return Call(
-            dynamics=dynamics,
-            values=x.transpose(1, 2),
-            output=y.transpose(1, 2),
+            dynamics=taken.dynamics,
+            values=taken.values,
+            output=wide(first(result)).to(taken.values.dtype).transpose(1, 2),
             replay=replay,
-            columns=x.shape[-1],
+            columns=taken.values.shape[-1],
             put=lambda y: with_first(result, y.transpose(1, 2).contiguous()),
         )
+
+
+def _input(given: dict[str, Any]) -> str:
+    """Name of the argument x."""
+    return "hidden_states" if "hidden_states" in given else "x"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +16,17 @@ from coefdyn.lens.adapters.base import Call, Place, bind, exchanged, mark_stand_
 from coefdyn.lens.documents import read_segments, tokens_so_far
 from coefdyn.shapes import Tensor
 
-__all__ = ["FAR_OFF", "Heard", "Listener", "deviation", "far_off", "seen_rows"]
+__all__ = [
+    "FAR_OFF",
+    "NOT_MINE",
+    "Heard",
+    "Listener",
+    "Runner",
+    "at",
+    "deviation",
+    "far_off",
+    "seen_rows",
+]
 
 #: above this error a layer computes something else: float32 and wider, half
 FAR_OFF = {4: 1e-3, 2: 1e-1}
@@ -25,6 +36,8 @@ _AT_WORK: list[Listener] = []
 _READING = threading.local()
 #: what listens at a place, by its owner, attribute and kind of adapter
 _STATIONS: dict[tuple[int, str, type], _Station] = {}
+#: held while a place is exchanged or given back
+_CHANGING = threading.RLock()
 
 
 class Heard:
@@ -93,13 +106,17 @@ class Listener:
         """Return whether this listener is active now."""
         return threading.get_ident() == self._thread and not getattr(_READING, "open", False)
 
+    def is_running(self) -> bool:
+        """Return whether a pass is running that this listener hears."""
+        return self.hears() and bool(self._running)
+
     @contextmanager
     def listening(self) -> Iterator[None]:
         """Exchange every place and hook every module; all are restored on exit."""
         with ExitStack() as stack:
             for adapter in ADAPTERS:
                 for place in adapter.places(self.model):
-                    stack.enter_context(_at(adapter, place, self._hear(adapter)))
+                    stack.enter_context(at(adapter, place, self._hear(adapter)))
             first, last = self.model.register_forward_pre_hook, self.model.register_forward_hook
             hooks = [first(self._start, with_kwargs=True)]
             for module in self.model.modules():
@@ -169,7 +186,7 @@ class Listener:
         def hear(
             module: nn.Module | None, read: Callable[[], Call], y: Tensor | None
         ) -> Tensor | None:
-            if not self.hears() or not self._running:
+            if not self.is_running():
                 return None
             name = self._running[-1] if module is None else self._name_of(module)
             turn = self._calls[name] = self._calls.get(name, 0) + 1
@@ -190,11 +207,26 @@ _Ear = Callable[["nn.Module | None", Callable[[], Call], "Tensor | None"], "Tens
 
 
 class _Station:
-    """All listeners at one place. A call is read at most once."""
+    """All listeners and engines at one place. A call is read at most once."""
 
-    def __init__(self) -> None:
+    def __init__(self, adapter: Adapter, place: Place) -> None:
         self.ears: list[_Ear] = []
+        self.runners: list[Runner] = []
+        original = getattr(place.owner, place.attribute)
+        listened = adapter.listen(original, self.note)
+
+        @functools.wraps(original)
+        def stand_in(*args: Any, **kwargs: Any) -> Any:
+            if self.runners and not torch.compiler.is_compiling() and not _anyone_hears():
+                for runner in reversed(self.runners):
+                    done = runner(original, args, kwargs)
+                    if done is not NOT_MINE:
+                        return done
+            return (listened if self.ears else original)(*args, **kwargs)
+
+        mark_stand_in(stand_in)
         self.exchange = ExitStack()
+        self.exchange.enter_context(exchanged(place.owner, place.attribute, stand_in))
 
     def note(self, module: nn.Module | None, read: Callable[[], Call], result: Any) -> Any:
         """The result of an operation, its y exchanged by those who hear it."""
@@ -212,25 +244,48 @@ class _Station:
         return result if y is None else once().put(y)
 
 
+#: what a runner returns for a call of another model or thread
+NOT_MINE = object()
+#: computes a call of the function that a place held, given its arguments
+Runner = Callable[[Callable[..., Any], tuple, dict[str, Any]], Any]
+
+
+def _anyone_hears() -> bool:
+    """Return whether a pass of this thread is listened to: then the model's own code runs."""
+    return any(one.is_running() for one in tuple(_AT_WORK))
+
+
 @contextmanager
-def _at(adapter: Adapter, place: Place, ear: _Ear) -> Iterator[None]:
-    """Exchange the attribute of a place as long as anyone listens there."""
+def at(
+    adapter: Adapter,
+    place: Place,
+    ear: _Ear | None = None,
+    runner: Runner | None = None,
+    asked_last: bool = False,
+) -> Iterator[None]:
+    """Exchange the attribute of a place as long as anyone listens or computes there.
+
+    Of several runners the latest is asked first, and one that is ``asked_last`` after all others.
+    """
     key = (id(place.owner), place.attribute, type(adapter))
-    station = _STATIONS.get(key)
-    if station is None:
-        station = _Station()
-        stand_in = adapter.listen(getattr(place.owner, place.attribute), station.note)
-        mark_stand_in(stand_in)
-        station.exchange.enter_context(exchanged(place.owner, place.attribute, stand_in))
-        _STATIONS[key] = station
-    station.ears.append(ear)
+    with _CHANGING:
+        station = _STATIONS.get(key)
+        if station is None:
+            station = _STATIONS[key] = _Station(adapter, place)
+        station.ears += [] if ear is None else [ear]
+        if runner is not None:
+            station.runners.insert(0 if asked_last else len(station.runners), runner)
     try:
         yield
     finally:
-        station.ears.remove(ear)
-        if not station.ears:
-            del _STATIONS[key]
-            station.exchange.close()
+        with _CHANGING:
+            if ear is not None:
+                station.ears.remove(ear)
+            if runner is not None:
+                station.runners.remove(runner)
+            if not station.ears and not station.runners:
+                del _STATIONS[key]
+                station.exchange.close()
 
 
 def seen_rows(call: Call) -> Tensor:

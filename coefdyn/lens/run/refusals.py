@@ -33,8 +33,10 @@ def looks_like_mixer(module: nn.Module) -> bool:
     return bool(_MIXER.search(name)) and not _NOT_MIXER.search(name)
 
 
-def check_call(model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise where a trace makes no sense.
+def check_call(
+    model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any], what: str = "trace"
+) -> None:
+    """Raise where a trace makes no sense, nor another look at a model, named by ``what``.
 
     Raises:
         Refused: for something that is no module, a compiled model, a text or a single sequence
@@ -42,7 +44,7 @@ def check_call(model: Any, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> N
     """
     if not isinstance(model, nn.Module):
         raise Refused(
-            f"trace needs a torch.nn.Module, got {type(model).__name__}; "
+            f"{what} needs a torch.nn.Module, got {type(model).__name__}; "
             "for a pipeline pass its .model."
         )
     _check_not_compiled(model)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -18,12 +17,11 @@ from coefdyn.lens.adapters.base import (
     OpAdapter,
     Refused,
     Unsupported,
-    exchanged,
     runnable,
 )
 from coefdyn.lens.adapters.masks import NOT_CAUSAL
 from coefdyn.lens.layer import LayerTrace
-from coefdyn.lens.run.listening import Heard, Listener, deviation, far_off, seen_rows
+from coefdyn.lens.run.listening import Heard, Listener, at, deviation, far_off, seen_rows
 from coefdyn.lens.run.record import Trace
 from coefdyn.lens.run.refusals import check_call, looks_like_mixer
 from coefdyn.shapes import Float, Tensor
@@ -125,10 +123,7 @@ def torch_operations(model: nn.Module) -> Iterator[None]:
         for adapter in ADAPTERS:
             if isinstance(adapter, OpAdapter):
                 for place in adapter.places(model):
-                    original = getattr(place.owner, place.attribute)
-                    stack.enter_context(
-                        exchanged(place.owner, place.attribute, _on_torch(original))
-                    )
+                    stack.enter_context(at(adapter, place, runner=_on_torch, asked_last=True))
         yield
 
 
@@ -235,12 +230,8 @@ def _segments(said: Tensor | None, dynamics: CoefficientDynamics) -> Tensor | No
     return real.long() if bool(across.any()) else said
 
 
-def _on_torch(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def stand_in(*args: Any, **kwargs: Any) -> Any:
-        return runnable(original, (*args, *kwargs.values()))(*args, **kwargs)
-
-    return stand_in
+def _on_torch(original: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
+    return runnable(original, (*args, *kwargs.values()))(*args, **kwargs)
 
 
 def _unheard(model: nn.Module, recorder: Recorder) -> dict[str, str]:

@@ -1,0 +1,389 @@
+"""Other people's classes with the engine and without it: time, memory, and how far they differ.
+
+    python tests/benchmarks/engine.py                        sixteen classes, 512 and 2 048 tokens
+    python tests/benchmarks/engine.py --classes mamba --tokens 1024
+    python tests/benchmarks/engine.py --out engine.json
+
+Width 512, two layers with the linear mixer, heads of the size that the released models have, random
+weights, float32, one thread, a batch of one. Times are CPU times: medians of five passes after a
+warming one, of fewer where they take longer than 20 s. Each side runs in a process of its own,
+which is stopped 120 s after it began the forward and backward pass ("more than"). Memory is the
+most that a forward and backward pass adds. Differences are relative to the largest number of a
+tensor; that of gradients is the largest over all parameters whose gradient is not rounding alone,
+with the class's own difference from a float64 run beside it under ``--double``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from measure import cpu_ms, peak_mib, provenance
+from torch import nn
+
+LIMIT_S, REPEATS, ENOUGH_S = 120.0, 5, 20.0
+#: gradients below this share of the largest one of the model are rounding
+NEGLIGIBLE = 1e-6
+
+BASE = {
+    "vocab_size": 1000,
+    "hidden_size": 512,
+    "intermediate_size": 1024,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 8192,
+    "pad_token_id": 0,
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+}
+LINEAR = {"layer_types": ["linear_attention", "linear_attention"]}
+HEADS = {"linear_key_head_dim": 128, "linear_value_head_dim": 128}
+SSD = {
+    "mamba_n_heads": 16,
+    "mamba_d_head": 64,
+    "mamba_d_state": 128,
+    "mamba_n_groups": 1,
+    "mamba_expand": 2,
+    "mamba_chunk_size": 256,
+}
+EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 256}
+
+#: name -> (stem of the classes, options)
+CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
+    "qwen3_next": (
+        "Qwen3Next",
+        BASE
+        | LINEAR
+        | HEADS
+        | EXPERTS
+        | {
+            "head_dim": 128,
+            "linear_num_key_heads": 4,
+            "linear_num_value_heads": 8,
+            "shared_expert_intermediate_size": 256,
+        },
+    ),
+    "qwen3_5": (
+        "Qwen3_5Text",
+        BASE
+        | LINEAR
+        | HEADS
+        | {"head_dim": 128, "linear_num_key_heads": 8, "linear_num_value_heads": 8},
+    ),
+    "olmo_hybrid": (
+        "OlmoHybrid",
+        BASE
+        | {
+            "layer_types": ["linear_attention", "full_attention"],
+            "linear_num_key_heads": 4,
+            "linear_num_value_heads": 4,
+            "linear_key_head_dim": 96,
+            "linear_value_head_dim": 192,
+        },
+    ),
+    "kimi_linear": (
+        "KimiLinear",
+        BASE
+        | LINEAR
+        | {
+            "kv_lora_rank": 128,
+            "qk_rope_head_dim": 64,
+            "qk_nope_head_dim": 128,
+            "v_head_dim": 128,
+            "linear_head_dim": 128,
+            "linear_num_heads": 8,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "num_key_value_heads": 4,
+            "moe_intermediate_size": 256,
+        },
+    ),
+    "bamba": ("Bamba", BASE | SSD | {"attn_layer_indices": []}),
+    "falcon_h1": ("FalconH1", BASE | SSD | {"mamba_d_ssm": 768, "mamba_n_heads": 12}),
+    "granitemoehybrid": (
+        "GraniteMoeHybrid",
+        BASE
+        | SSD
+        | {
+            "layer_types": ["mamba", "mamba"],
+            "num_local_experts": 4,
+            "num_experts_per_tok": 2,
+            "shared_intermediate_size": 256,
+        },
+    ),
+    "jamba": (
+        "Jamba",
+        BASE
+        | {
+            "attn_layer_period": 8,
+            "attn_layer_offset": 4,
+            "num_experts": 2,
+            "mamba_d_state": 16,
+            "mamba_expand": 2,
+        },
+    ),
+    "zamba2": (
+        "Zamba2",
+        BASE
+        | {
+            "layers_block_type": ["mamba", "mamba"],
+            "num_key_value_heads": 4,
+            "mamba_ngroups": 1,
+            "n_mamba_heads": 16,
+            "mamba_headdim": 64,
+            "mamba_d_state": 64,
+            "chunk_size": 256,
+        },
+    ),
+    "minimax": (
+        "MiniMax",
+        BASE
+        | LINEAR
+        | {"num_local_experts": 4, "num_experts_per_tok": 2, "block_size": 256, "head_dim": 128},
+    ),
+    "recurrent_gemma": (
+        "RecurrentGemma",
+        BASE
+        | {
+            "num_attention_heads": 2,
+            "num_key_value_heads": 1,
+            "lru_width": 512,
+            "block_types": ["recurrent", "recurrent"],
+        },
+    ),
+    "nemotron_h": (
+        "NemotronH",
+        BASE
+        | {
+            "layers_block_type": ["mamba", "mamba"],
+            "head_dim": 128,
+            "mamba_num_heads": 16,
+            "mamba_head_dim": 64,
+            "ssm_state_size": 128,
+            "n_groups": 2,
+            "chunk_size": 128,
+        },
+    ),
+    "mamba": ("Mamba", BASE | {"state_size": 16}),
+    "falcon_mamba": ("FalconMamba", BASE | {"state_size": 16}),
+    "mamba2": (
+        "Mamba2",
+        BASE
+        | {"num_heads": 16, "head_dim": 64, "state_size": 128, "n_groups": 1, "chunk_size": 256},
+    ),
+    "xlstm": (
+        "xLSTM",
+        BASE | {"num_heads": 1, "mode": "train", "chunk_size": 64, "use_cache": False},
+    ),
+}
+MAMBA1 = ("jamba", "mamba", "falcon_mamba")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--classes", nargs="+", choices=list(CLASSES), default=list(CLASSES))
+    parser.add_argument("--tokens", nargs="+", type=int, default=[512, 2048])
+    parser.add_argument("--double", action="store_true", help="also a float64 run of the class")
+    parser.add_argument("--out", type=Path, help="JSON file for the rows")
+    parser.add_argument("--side", nargs=4, metavar=("SIDE", "CLASS", "TOKENS", "FILE"))
+    asked = parser.parse_args()
+    if asked.side:
+        side, name, tokens, file = asked.side
+        run_side(side, name, int(tokens), Path(file))
+        return
+    rows = []
+    print(f"{'':<18} {'':>6} {'forward':>23} {'forward + backward':>25} {'memory, MiB':>13}")
+    for name in asked.classes:
+        for tokens in asked.tokens:
+            row = measure(name, tokens, asked.double)
+            rows.append(row)
+            print(line(row), flush=True)
+    for tokens in asked.tokens:
+        print(summary([row for row in rows if row["tokens"] == tokens], tokens))
+    if asked.out:
+        about = provenance({"transformers": _version()})
+        asked.out.write_text(json.dumps({"provenance": about, "rows": rows}, indent=1) + "\n")
+
+
+def _version() -> str:
+    import transformers
+
+    return transformers.__version__
+
+
+def measure(name: str, tokens: int, double: bool) -> dict[str, Any]:
+    """One class at one length: both sides, and how far they are from each other."""
+    sides = ("theirs", "ours", "double") if double else ("theirs", "ours")
+    with tempfile.TemporaryDirectory() as folder:
+        found: dict[str, dict[str, Any]] = {}
+        for side in sides:
+            file = Path(folder) / f"{side}.pt"
+            command = [sys.executable, __file__, "--side", side, name, str(tokens), str(file)]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode:
+                raise RuntimeError(f"{name}, {side}: {done.stderr[-2000:]}")
+            found[side] = {}
+            for text in done.stdout.splitlines():
+                if text.startswith("{"):
+                    found[side] |= json.loads(text)
+        kept = {
+            side: torch.load(Path(folder) / f"{side}.pt")
+            for side in sides
+            if "stopped_s" not in found[side]
+        }
+    row: dict[str, Any] = {"class": name, "tokens": tokens, **found}
+    if "theirs" in kept:
+        row["differences"] = differences(kept["ours"], kept["theirs"])
+    if "double" in kept:
+        row["ours_from_double"] = differences(kept["ours"], kept["double"])
+        if "theirs" in kept:
+            row["theirs_from_double"] = differences(kept["theirs"], kept["double"])
+    return row
+
+
+def run_side(side: str, name: str, tokens: int, file: Path) -> None:
+    """Print what one side takes, as JSON, and write its logits and gradients."""
+    torch.set_num_threads(1)
+    for package in ("fla", "mamba_ssm", "causal_conv1d"):
+        sys.modules[package] = None  # type: ignore[assignment]
+    model, ids = build(name), inputs(tokens)
+    if side == "double":
+        model.double()
+    if side == "ours":
+        from coefdyn.lens import install
+
+        install(model)
+
+    def forward() -> torch.Tensor:
+        with torch.no_grad():
+            return model(ids, use_cache=False).logits
+
+    def both() -> torch.Tensor:
+        model.zero_grad()
+        logits = model(ids, use_cache=False).logits
+        logits.square().mean().backward()
+        return logits.detach()
+
+    if side != "double":
+        print(json.dumps({"forward_ms": median_ms(forward)}), flush=True)
+    stop = threading.Timer(LIMIT_S, _stopped)
+    stop.daemon = True
+    stop.start()
+    start = time.process_time()
+    logits = both()
+    first_s = time.process_time() - start
+    stop.cancel()
+    gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+    torch.save({"logits": logits, **gradients}, file)
+    if side != "double":
+        slow = first_s > ENOUGH_S
+        both_ms = 1e3 * first_s if slow else median_ms(both, warm=False)
+        print(json.dumps({"both_ms": both_ms, "peak_mib": peak_mib(both)}), flush=True)
+
+
+def _stopped() -> None:
+    print(json.dumps({"stopped_s": LIMIT_S}), flush=True)
+    os._exit(0)
+
+
+def median_ms(run: Callable[[], object], warm: bool = True) -> float:
+    """Median of five calls after a warming one, of fewer where that takes too long."""
+    times = []
+    if warm:
+        first = cpu_ms(run)
+        if first > 1e3 * ENOUGH_S:
+            return first
+    while len(times) < REPEATS and sum(times) < 1e3 * ENOUGH_S:
+        times.append(cpu_ms(run))
+    return statistics.median(times)
+
+
+def build(name: str) -> nn.Module:
+    """The model of this class, with the same weights for both sides."""
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    stem, options = CLASSES[name]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{stem}Config")(**options)
+    return getattr(transformers, f"{stem.removesuffix('Text')}ForCausalLM")(config).eval()
+
+
+def inputs(tokens: int) -> torch.Tensor:
+    """Random tokens."""
+    return torch.randint(3, 1000, (1, tokens), generator=torch.Generator().manual_seed(1))
+
+
+def differences(mine: dict[str, torch.Tensor], theirs: dict[str, torch.Tensor]) -> dict[str, float]:
+    """Largest differences of logits and of gradients, relative to the largest number of each."""
+    names = [name for name in theirs if name != "logits"]
+    largest = max(float(theirs[name].abs().max()) for name in names)
+    names = [name for name in names if float(theirs[name].abs().max()) > NEGLIGIBLE * largest]
+    return {
+        "logits": _gap(mine["logits"], theirs["logits"]),
+        "gradients": max(_gap(mine[name], theirs[name]) for name in names),
+    }
+
+
+def _gap(mine: torch.Tensor, theirs: torch.Tensor) -> float:
+    return float((mine.double() - theirs.double()).abs().max() / theirs.double().abs().max())
+
+
+def ratio(row: dict[str, Any], key: str) -> float:
+    """How many times faster; a side that was stopped counts as its limit."""
+    theirs = row["theirs"].get(key, 1e3 * LIMIT_S)
+    return theirs / row["ours"][key]
+
+
+def line(row: dict[str, Any]) -> str:
+    """One row of the table."""
+    ours, theirs = row["ours"], row["theirs"]
+    stopped = "both_ms" not in theirs
+    more = ">" if stopped else ""
+    memory = f"{'':>5}" if stopped else f"{theirs['peak_mib'] or 0:5.0f}"
+    gaps = row.get("differences")
+    text = (
+        f"{row['class']:<18} {row['tokens']:>6} "
+        f"{theirs['forward_ms']:8.0f} {ours['forward_ms']:7.0f} {ratio(row, 'forward_ms'):6.2f} "
+        f"{more + format(theirs.get('both_ms', 1e3 * LIMIT_S), '.0f'):>9} {ours['both_ms']:7.0f} "
+        f"{more + format(ratio(row, 'both_ms'), '.2f'):>7} {memory} -> {ours['peak_mib'] or 0:5.0f}"
+    )
+    if gaps:
+        text += f"  logits {gaps['logits']:.0e} gradients {gaps['gradients']:.0e}"
+    for side in ("ours", "theirs"):
+        if f"{side}_from_double" in row:
+            text += f"  {side} from float64 {row[f'{side}_from_double']['gradients']:.0e}"
+    return text
+
+
+def summary(rows: list[dict[str, Any]], tokens: int) -> str:
+    """Geometric means at one length."""
+
+    def mean(chosen: list[dict[str, Any]]) -> str:
+        if not chosen:
+            return "-"
+        return f"{math.exp(statistics.mean(math.log(ratio(r, 'both_ms')) for r in chosen)):.2f}"
+
+    least = min(min(ratio(row, "forward_ms"), ratio(row, "both_ms")) for row in rows)
+    others = [row for row in rows if row["class"] not in MAMBA1]
+    return (
+        f"{tokens} tokens: forward + backward {mean(rows)} times as fast (geometric mean), without "
+        f"Mamba-1 {mean(others)}; the least ratio of any pass {least:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
