@@ -220,7 +220,14 @@ def test_weight_decay_exemptions_are_named_parameters():
         ),
         (lambda: ModelConfig.from_dict({"widht": 3}), "did you mean 'width'"),
         (lambda: build_mixer(ModelConfig(mixer="Mamba22")), "did you mean 'Mamba2'"),
-        (lambda: build_mixer(ModelConfig(options={"heads": 4})), "does not take these options"),
+        (
+            lambda: build_mixer(ModelConfig(options={"heads": 4})),
+            r"with options=\{'heads': 4\} .*no option 'heads'; did you mean 'n_heads'",
+        ),
+        (
+            lambda: SequenceModel(ModelConfig(mixer="GatedDeltaNet"), vocab=8),
+            r"with options=\{\} .* needs n_heads\. Give them in ModelConfig, such as options=",
+        ),
         (
             lambda: SequenceModel(ModelConfig(options={"n_heads": 4}, position="learned"), vocab=8),
             "needs length",
