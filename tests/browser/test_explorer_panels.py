@@ -186,7 +186,7 @@ def test_wrong_address_falls_back_with_a_note(open_page: Open) -> None:
 def test_wrong_morph_addresses_fall_back_too(
     fragment: str, words: list[str], share: str, open_page: Open
 ) -> None:
-    page = open_page(Explorer(), fragment=f"#cd?panel=morph&{fragment}")
+    page = open_page(Explorer(), fragment=f"#cd?{fragment}")
     for word in words:
         assert word in text(page, "note")
     assert text(page, "value-morph") == share

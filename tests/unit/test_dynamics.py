@@ -261,16 +261,3 @@ def test_shapes_broadcast_as_torch_does(shapes: list[tuple[int, ...]]) -> None:
 def test_shapes_that_do_not_broadcast_are_told(shapes: list[tuple[int, ...]]) -> None:
     with pytest.raises(ValueError, match="do not broadcast"):
         broadcast_shapes(*shapes)
-
-
-def test_the_old_name_of_a_householder_step_with_a_decay() -> None:
-    with pytest.warns(DeprecationWarning, match="use Householder, whose log_decay may be given"):
-        from coefdyn.dynamics.evolution import ScaledHouseholder
-    with pytest.warns(DeprecationWarning, match="ScaledHouseholder is deprecated"):
-        assert evolution.ScaledHouseholder is ScaledHouseholder
-    g, z, beta = torch.full((3,), -0.1), torch.ones(3, 2), torch.ones(3)
-    a = ScaledHouseholder(direction=z, beta=beta, log_decay=g)
-    assert isinstance(a, ScaledHouseholder) and a.common_log_decay is g
-    assert evolution.Householder(direction=z, beta=beta).common_log_decay is None
-    with pytest.raises(AttributeError, match="ScaledReflection"):
-        _ = evolution.ScaledReflection

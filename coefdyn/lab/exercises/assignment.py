@@ -15,7 +15,7 @@ from pathlib import Path
 
 from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.exercises import autograder, schools
-from coefdyn.lab.exercises.catalogue import EXERCISES
+from coefdyn.lab.exercises.exercise import EXERCISES
 from coefdyn.lab.exercises.schools import cell
 from coefdyn.lab.places import checkout
 from coefdyn.options import check_choice, did_you_mean

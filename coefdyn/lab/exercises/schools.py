@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.exercises.autograder import Asked, grade_cells, sources
-from coefdyn.lab.exercises.catalogue import EXERCISES
+from coefdyn.lab.exercises.exercise import EXERCISES
 
 if TYPE_CHECKING:
     from coefdyn.lab.exercises.assignment import Question
