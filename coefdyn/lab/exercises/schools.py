@@ -14,13 +14,10 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from coefdyn.lab.exercises.autograder import Asked, grade_cells, sources
 from coefdyn.lab.exercises.exercise import EXERCISES
-
-if TYPE_CHECKING:
-    from coefdyn.lab.exercises.assignment import Question
 
 __all__ = [
     "Outside",
@@ -70,7 +67,7 @@ def cell(kind: str, source: str, **metadata: Any) -> dict[str, Any]:
     return {**made, "execution_count": None, "outputs": []} if kind == "code" else made
 
 
-def nbgrader_cells(number: int, one: Question, text: str, seconds: float) -> list[dict[str, Any]]:
+def nbgrader_cells(number: int, one: Any, text: str, seconds: float) -> list[dict[str, Any]]:
     """Cells of a question: its text, the function to write, and a locked cell with the points."""
     shared = {"schema_version": 3, "task": False}
     name = re.sub(r"\W+", "-", one.exercise)
@@ -86,7 +83,7 @@ def nbgrader_cells(number: int, one: Question, text: str, seconds: float) -> lis
     ]
 
 
-def otter_cells(number: int, one: Question, text: str, seconds: float) -> list[dict[str, Any]]:
+def otter_cells(number: int, one: Any, text: str, seconds: float) -> list[dict[str, Any]]:
     """Cells of a question between the marks of Otter, with one hidden test for each case."""
     cases = len(EXERCISES[one.exercise].cases)
     asked = f"# BEGIN QUESTION\nname: q{number}\npoints: {one.points}\ncheck_cell: false\n"
@@ -106,7 +103,7 @@ def otter_cells(number: int, one: Question, text: str, seconds: float) -> list[d
     ]
 
 
-def otter_head(asked: Sequence[Question], seconds: float) -> dict[str, Any]:
+def otter_head(asked: Sequence[Any], seconds: float) -> dict[str, Any]:
     """The first cell of a master notebook for ``otter assign``."""
     questions = [[one.exercise, one.function, one.points, seconds] for one in asked]
     plugin = {f"{__name__}.{Outside.__name__}": {"questions": questions}}
