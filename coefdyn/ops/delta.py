@@ -140,16 +140,25 @@ def chunk_gated_delta_rule(
     refuse("chunk_gated_delta_rule", cp_context=cp_context, head_first=as_said(head_first))
     check_chunk(chunk_size, (16, 32, 64))
     turned = gate_settings(
-        *(use_gate_in_kernel, A_log, use_beta_sigmoid_in_kernel, allow_neg_eigval),
-        *(state_v_first, transpose_state_layout),
+        use_gate_in_kernel=use_gate_in_kernel,
+        A_log=A_log,
+        use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
+        allow_neg_eigval=allow_neg_eigval,
+        state_v_first=state_v_first,
+        transpose_state_layout=transpose_state_layout,
     )
     x = heads_of(q, k, v, scale, grouped=True, norm=use_qk_l2norm_in_kernel)
     decay = x.gate("g", g)
     if use_gate_in_kernel:
         decay = _gate(decay, A_log, dt_bias, per_channel=False)
     return _delta(
-        *(x, decay, _strength(x, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)),
-        *(initial_state, output_final_state, cu_seqlens, turned),
+        x,
+        decay,
+        _strength(x, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval),
+        initial_state=initial_state,
+        output_final_state=output_final_state,
+        cu_seqlens=cu_seqlens,
+        v_first=turned,
     )
 
 
@@ -194,8 +203,12 @@ def fused_recurrent_gated_delta_rule(
     """
     refuse("fused_recurrent_gated_delta_rule", gv=gv)
     turned = gate_settings(
-        *(use_gate_in_kernel, A_log, use_beta_sigmoid_in_kernel, allow_neg_eigval),
-        *(state_v_first, transpose_state_layout),
+        use_gate_in_kernel=use_gate_in_kernel,
+        A_log=A_log,
+        use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
+        allow_neg_eigval=allow_neg_eigval,
+        state_v_first=state_v_first,
+        transpose_state_layout=transpose_state_layout,
     )
     if use_gate_in_kernel and g is None:
         raise ValueError("use_gate_in_kernel=True needs g, the raw input of the gate.")
@@ -209,8 +222,13 @@ def fused_recurrent_gated_delta_rule(
     if beta is None:
         beta = torch.ones_like(v[..., 0])
     return _delta(
-        *(x, decay, _strength(x, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)),
-        *(initial_state, output_final_state, cu_seqlens, turned),
+        x,
+        decay,
+        _strength(x, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval),
+        initial_state=initial_state,
+        output_final_state=output_final_state,
+        cu_seqlens=cu_seqlens,
+        v_first=turned,
     )
 
 
@@ -276,8 +294,12 @@ def chunk_kda(
     )
     check_chunk(chunk_size, (32, 64))
     turned = gate_settings(
-        *(use_gate_in_kernel and lower_bound is None, A_log),
-        *(use_beta_sigmoid_in_kernel, allow_neg_eigval, state_v_first, transpose_state_layout),
+        use_gate_in_kernel=use_gate_in_kernel and lower_bound is None,
+        A_log=A_log,
+        use_beta_sigmoid_in_kernel=use_beta_sigmoid_in_kernel,
+        allow_neg_eigval=allow_neg_eigval,
+        state_v_first=state_v_first,
+        transpose_state_layout=transpose_state_layout,
     )
     if safe_gate and use_gate_in_kernel and not (lower_bound and -5 <= lower_bound < 0):
         raise ValueError(f"safe_gate=True needs lower_bound in [-5, 0), got {lower_bound!r}.")
@@ -286,8 +308,13 @@ def chunk_kda(
     if use_gate_in_kernel:
         decay = _gate(decay, A_log, dt_bias, per_channel=True, lower_bound=lower_bound)
     return _delta(
-        *(x, decay, _strength(x, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval)),
-        *(initial_state, output_final_state, cu_seqlens, turned),
+        x,
+        decay,
+        _strength(x, beta, use_beta_sigmoid_in_kernel, allow_neg_eigval),
+        initial_state=initial_state,
+        output_final_state=output_final_state,
+        cu_seqlens=cu_seqlens,
+        v_first=turned,
     )
 
 
@@ -323,6 +350,7 @@ def _delta(
     x: Heads,
     decay: Tensor | None,
     strength: Tensor,
+    *,
     initial_state: Tensor | None,
     output_final_state: bool,
     cu_seqlens: Tensor | None,

@@ -82,9 +82,11 @@ def selective_scan_fn(
         normalizer=normalizer.One(),
     )
     values = u.to(kind)
+    last: Tensor | None = None
     if return_last_state:
         rows, after = dynamics.extend(values[..., None])
         assert isinstance(after, LinearState)
+        last = after.matrix[..., 0, :]
     else:
         rows = dynamics.apply(values[..., None])
     y = rows[..., 0]
@@ -95,7 +97,7 @@ def selective_scan_fn(
         check_shape("z", z, (batch, width, length), "B, D, L")
         y = y * functional.silu(z.to(kind))
     y = y.to(u.dtype)
-    return (y, after.matrix[..., 0, :]) if return_last_state else y
+    return y if last is None else (y, last)
 
 
 def _per_channel(name: str, x: Tensor, u: Tensor, A: Tensor) -> Float[Tensor, "#B #D L N"]:
@@ -211,7 +213,7 @@ def mamba_chunk_scan_combined(
     if z is not None:
         check_shape("z", z, tuple(x.shape), "B, L, H, P")
         y = y * functional.silu(z.to(kind))
-    found = (y.contiguous().to(x.dtype),)
+    found: tuple[Tensor, ...] = (y.contiguous().to(x.dtype),)
     if return_final_states:
         found += (torch.cat(finals),)
     if return_varlen_states:

@@ -1,4 +1,4 @@
-"""What all operations share: one layout, one precision, states, and documents in a row."""
+"""Parts that all operations share: one layout, one precision, states, and documents in a row."""
 
 from __future__ import annotations
 
