@@ -39,6 +39,7 @@ EXPERIMENTS: dict[str, str] = {
     "spectra-mods": "spectra_mods",
     "heads": "heads",
     "scoreboard": "scoreboard",
+    "one-layer": "one_layer",
 }
 
 

@@ -17,11 +17,12 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coefdyn.lab.experiments import intervals
-from coefdyn.lab.experiments.measure import Measure, accuracy
+from coefdyn.lab.experiments.measure import Measure, accuracy, metric
 from coefdyn.lab.experiments.result import Verdict
-from coefdyn.lab.headline.runs import GROUPS, SEEDS
+from coefdyn.lab.headline.runs import GROUPS
 
 __all__ = [
     "KINDS",
@@ -34,8 +35,12 @@ __all__ = [
     "Headline",
     "Reaches",
     "Test",
+    "all_ahead",
+    "at",
     "kebab",
+    "lower_perplexity",
     "parts",
+    "trained",
 ]
 
 Facets = Mapping[str, str]
@@ -92,6 +97,12 @@ class Ahead(Test):
 
     Accuracies are compared only where at least one of the two has learned and not both have solved
     the task. ``less`` turns the comparison round, for perplexities.
+
+    ``within`` is the margin of equivalence, below which a difference does not matter: where seeds
+    are counted a difference of shares, elsewhere a share of the mean of ``b``; 0 for none.
+
+    Raises:
+        ValueError: for a margin beside an asked lead, about which no equivalence lies.
     """
 
     a: Facets
@@ -99,27 +110,44 @@ class Ahead(Test):
     by: float = 0.0
     measure: Measure = accuracy
     less: bool = False
+    within: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.within and self.by:
+            raise ValueError(
+                "a margin of equivalence lies about no difference; give within or by, not both."
+            )
 
     @property
     def words(self) -> str:
         verb = "below" if self.less else "above"
-        margin = f" by more than {self.by:g}" if self.by else ""
-        return f"{self.measure.name} of ({_named(self.a)}) {verb} ({_named(self.b)}){margin}"
+        lead = f" by more than {self.by:g}" if self.by else ""
+        margin = ""
+        if self.within:
+            of = "of the mean" if self.less else "of the seeds"
+            margin = f"; within {100 * self.within:g} % {of} no difference matters"
+        return f"{self.measure.name} of ({_named(self.a)}) {verb} ({_named(self.b)}){lead}{margin}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reaches(Test):
-    """The measure of ``a`` exceeds ``bound``; with ``less``, it stays below."""
+    """The measure of ``a`` exceeds ``bound``; with ``less``, it stays below.
+
+    ``within`` is the margin of equivalence about one half of the seeds, where seeds are counted.
+    """
 
     a: Facets
     bound: float
     measure: Measure = accuracy
     less: bool = False
+    within: float = 0.0
 
     @property
     def words(self) -> str:
         verb = "below" if self.less else "above"
-        return f"{self.measure.name} of ({_named(self.a)}) {verb} {self.bound:g}"
+        margin = f"; {100 * self.within:g} % of the seeds about one half is neither"
+        told = f"{self.measure.name} of ({_named(self.a)}) {verb} {self.bound:g}"
+        return told + margin * bool(self.within)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +240,9 @@ class Headline:
         claim: test, threshold and control of a trained one.
         shown_by: proof, test or bench of one that is not trained.
         changed: of a test that was changed when its runs had been seen, why.
+        replaced: of a claim of the registration's history, by what and why.
+        assumed: what the power is computed from: of shares p, or p and p'; of a mean the difference
+            and the standard deviation of a seed's difference. Empty where nobody computed it.
     """
 
     id: str
@@ -224,6 +255,8 @@ class Headline:
     claim: Claim | None = None
     shown_by: str = ""
     changed: str = ""
+    replaced: str = ""
+    assumed: tuple[float, ...] = ()
 
     @property
     def size(self) -> str:
@@ -244,8 +277,9 @@ class Headline:
         """Summary of the seeds of a trained model, and the smallest effects that they decide."""
         if self.claim is None or self.group is None:
             return ""
-        plan, n, told = GROUPS[self.group](), len(SEEDS), []
+        plan, told = GROUPS[self.group](), []
         for test in parts(self.claim.test):
+            n = min(len(plan.seeds_of(one)) for one in plan.those_with(test.compared))
             tasks = {one.task.task_name for one in plan.those_with(test.compared)}
             measure = getattr(test, "measure", None)
             counted = tasks <= SOLVED_OR_NOT and (measure is None or measure.counted)
@@ -283,6 +317,7 @@ class Headline:
         told += [f"  axis: {self.axis}"] if self.axis else []
         told += [f"  shown by: {self.shown_by}"] if self.shown_by else []
         told += [f"  changed after the first run: {self.changed}"] if self.changed else []
+        told += [f"  replaced: {self.replaced}"] if self.replaced else []
         return [*told, f"  limits: {' '.join(filter(None, (self.limits, self.size)))}"]
 
 
@@ -290,3 +325,28 @@ def _span(word: str, numbers: Sequence[int], before: bool = False) -> str:
     """Numbers with their word: "2 layers", "1 or 2 layers", and with ``before`` "width 64"."""
     told = " or ".join(map(str, sorted(set(numbers))))
     return f"{word} {told}" if before else f"{told} {word}{'s' * (told != '1')}"
+
+
+def trained(id_: str, group: str, claim: Mapping[str, Any], **told: Any) -> Headline:
+    """A claim on trained models: its test, control and why, then what is told of it."""
+    test = Claim(id=id_, sentence=told["sentence"], **claim)
+    return Headline(id=id_, kind="trained", group=group, claim=test, **told)
+
+
+def at(task: str, design: str) -> Facets:
+    """The facets of a variant of a group."""
+    return {"task": task, "design": design}
+
+
+def all_ahead(task: str, more: Sequence[str], less: Sequence[str], by: float, of: Measure) -> Every:
+    """Each of ``more`` is ahead of each of ``less``."""
+    return Every(
+        tuple(Ahead(a=at(task, a), b=at(task, b), by=by, measure=of) for a in more for b in less)
+    )
+
+
+def lower_perplexity(task: str, a: str, b: str, by: float = 0.0, within: float = 0.0) -> Ahead:
+    """The perplexity of ``a`` is below that of ``b``."""
+    return Ahead(
+        a=at(task, a), b=at(task, b), by=by, measure=metric("perplexity"), less=True, within=within
+    )
