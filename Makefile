@@ -87,7 +87,7 @@ orders: $(TEST) ## run the unit tests in random orders, one after another [N=20]
 
 test-compile: $(TEST)
 	@echo '== torch.compile'; sh book/tools/spaceless.sh $(part) \
-	-m compile --no-shape-checks --ignore=tests/browser tests
+	-n $(WORKERS) -m compile --no-shape-checks --ignore=tests/browser tests
 
 test-notebooks: $(TEST)
 	@echo '== notebooks'; $(part) --nbval -n $(WORKERS) --dist loadfile book

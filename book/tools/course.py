@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from book.tools import concept_test
+from book.tools import questions
 from book.tools.chapters import BOOK
 from book.tools.quotes import source, title_of
 
@@ -96,7 +96,7 @@ def _reading(chapter: str) -> str:
 
 def _wrong(chapter: str) -> str:
     """What usually goes wrong in a chapter: the first wrong answer of its question."""
-    (item,) = (one for one in concept_test.items() if one.chapter == chapter)
+    (item,) = (one for one in questions.items() if one.chapter == chapter)
     question = f'<a href="concept_test.html#question-{item.number}">question {item.number}</a>'
     return f"“{item.answers[1].says}”, which {question} uncovers"
 
@@ -133,7 +133,7 @@ Afterwards a student can
 """
 
 
-TABLES: dict[str, Callable[[], str]] = {"course": page, "concept_test": concept_test.page}
+TABLES: dict[str, Callable[[], str]] = {"course": page, "concept_test": questions.page}
 
 
 def _fill(_: Any, __: str, text: list[str]) -> None:

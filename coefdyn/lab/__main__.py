@@ -225,7 +225,7 @@ def _show(parsed: argparse.Namespace) -> int:
 
 def _claims(parsed: argparse.Namespace) -> int:
     """The ledger: every claim of the sources as the first rule judged it, or those asked for."""
-    found = {one.id: one for name in EXPERIMENTS for one in ledger.verdicts(name)}
+    found = {one.id: one for one in ledger.verdicts()}
     for name in parsed.ids:
         check_choice("claim", name, found)
     chosen = [found[name] for name in parsed.ids] or list(found.values())

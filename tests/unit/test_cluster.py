@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from faults import Parts, apart, numbers
+from cluster_trial import Parts, apart, numbers
 from training_runs import tiny_model, tiny_run
 
 from coefdyn import mixers

@@ -229,7 +229,14 @@ def shown(experiment, results, monkeypatch) -> list[str]:
     return said
 
 
-@pytest.mark.parametrize("name", ["spectra", "spectra-mods", "dsf-table-1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dsf-table-1",
+        pytest.param("spectra", marks=pytest.mark.nightly("the same of a smaller file")),
+        pytest.param("spectra-mods", marks=pytest.mark.nightly("the same of a smaller file")),
+    ],
+)
 def test_no_figure_shows_runs_on_the_withdrawn_text(name):
     experiment = get_experiment(name)
     result = experiment.load(STANDARD)

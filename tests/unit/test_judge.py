@@ -164,6 +164,7 @@ def test_the_page_needs_nothing_else(judged: Path) -> None:
     assert "not known" in page, "the state of a module that is no Mixer"
 
 
+@pytest.mark.nightly("the package alone in test_wheel.py, a whole judgement here")
 def test_it_works_without_the_repository(folder: Path, tmp_path: Path) -> None:
     """The package alone, as a wheel brings it, from another folder."""
     ignore = shutil.ignore_patterns("__pycache__")

@@ -13,7 +13,7 @@ import yaml
 
 from book.tools import course
 from book.tools.chapters import BOOK
-from book.tools.concept_test import LETTERS, gift, items, main, page, paper
+from book.tools.questions import LETTERS, gift, items, main, page, paper
 from book.tools.quotes import quote, source
 
 PARTS = ("Foundations", "Architectures", "Principles")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.exercises import autograder
-from coefdyn.lab.exercises.catalogue import EXERCISES
+from coefdyn.lab.exercises.exercise import EXERCISES
 from coefdyn.lab.places import checkout
 from coefdyn.options import did_you_mean
 

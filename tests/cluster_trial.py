@@ -1,7 +1,7 @@
 """Runs on a cluster whose parts are killed, frozen and started again, beside the same runs here.
 
-    python tests/faults.py                  the trial: minutes, two cores
-    python tests/faults.py --overhead 1000  time of runs that train nothing, memory of the scheduler
+    python tests/cluster_trial.py                  the trial: minutes, two cores
+    python tests/cluster_trial.py --overhead 1000  time of runs that train nothing, and memory
 
 A scheduler and three workers are processes of their own with folders of their own, on this
 machine's loopback address. As root and with iproute2, a worker has a network of its own, which one

@@ -1,6 +1,6 @@
 """The concept test: on its page, on paper with a key, and for Moodle and what reads GIFT.
 
-    python -m book.tools.concept_test --out DIR [--seed N] [--print]
+    python -m book.tools.questions --out DIR [--seed N] [--print]
 
 `book/teaching/concept_test.yml` is its one source. Each answer carries a sentence of its chapter,
 word for word, which is its explanation everywhere; a sentence that the chapter no longer says stops
