@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from made_up_results import result_of
 
-from coefdyn.lab.experiments import intervals, rule, spectra
+from coefdyn.lab.experiments import get_experiment, intervals, rule, spectra
 from coefdyn.lab.experiments.measure import Measure, metric
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.headline.claims import HEADLINES
@@ -173,6 +173,23 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     assert "It overflows in the very first step, with $1.05^i$ as well" in page
 
 
+def test_the_timed_claim_says_what_was_timed():
+    times: dict[tuple[str, int], list[float]] = {}
+    for one in get_experiment("principle-1").load(STANDARD).records:
+        of = one["config"]["design"], one["config"]["length"]
+        times.setdefault(of, []).append(one["final"]["seconds"])
+    told = []
+    for design in ("softmax, torch's kernel", "softmax, whole matrix", "scalar decay, chunks"):
+        assert len(times[design, 2048]) == len(times[design, 16384]) == 4
+        ratio = np.median(times[design, 16384]) / np.median(times[design, 2048])
+        told.append(f"{ratio:.0f}" if ratio > 10 else f"{ratio:.1f}")
+    (claim,) = (one for one in HEADLINES if one.id == "time/chunks")
+    assert (
+        "takes {} times as long, the whole matrix {} times and the chunks {} times".format(*told)
+        in claim.limits
+    )
+
+
 def test_no_caption_counts_solved_seeds_of_a_text():
     page = headlines_html(chapter="principles/principle_5")
     told = re.findall("<figcaption>(.*?)</figcaption>", page)
@@ -186,7 +203,10 @@ def test_runs_that_all_turn_nan_have_words_and_no_empty_curves():
     figures = re.findall("<figure>(.*?)<figcaption>(.*?)</figcaption>", page)
     drawn = {told: bool(curves) for curves, told in figures}
     assert drawn["A = 1.05 I, eta = 1: rate 0.001, 12 of 12 seeds turn NaN"] is False
-    assert drawn["A = 1.05 I, row sum: rate 0.001, 0 of 12 seeds reach 0.9"] is True
+    assert (
+        drawn["A = 1.05 I, row sum: rate 0.001, 0 of 12 seeds reach 0.9 on validation at some step"]
+        is True
+    )
 
 
 def test_every_word_of_a_page_stands_for_one_of_the_runs():

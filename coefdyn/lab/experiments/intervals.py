@@ -63,6 +63,11 @@ class Interval:
         """From one end to the other."""
         return self.high - self.low
 
+    def within(self, least: float, most: float) -> Interval:
+        """The part of it in which the quantity can lie, such as 0 to 1 for an accuracy."""
+        low, high = (min(max(end, least), most) for end in (self.low, self.high))
+        return Interval(self.mean, low, high)
+
     def beyond(self, threshold: float, below: bool = False) -> Interval:
         """Distance from a threshold, of which what is above 0 is claimed.
 

@@ -22,6 +22,7 @@ from typing import Any
 from coefdyn.lab.experiments import intervals
 from coefdyn.lab.experiments.measure import Measure, accuracy, metric
 from coefdyn.lab.experiments.result import Verdict
+from coefdyn.lab.headline import power
 from coefdyn.lab.headline.runs import GROUPS
 
 __all__ = [
@@ -241,8 +242,9 @@ class Headline:
         shown_by: proof, test or bench of one that is not trained.
         changed: of a test that was changed when its runs had been seen, why.
         replaced: of a claim of the registration's history, by what and why.
-        assumed: what the power is computed from: of shares p, or p and p'; of a mean the difference
-            and the standard deviation of a seed's difference. Empty where nobody computed it.
+        assumed: what the power is computed from: of shares p, or p and p'; of a mean the
+            difference, the standard deviation of a seed's difference, and the mean of which the
+            margin is a share. Empty where there is no margin.
     """
 
     id: str
@@ -304,6 +306,27 @@ class Headline:
                 )
         return "; ".join(dict.fromkeys(told))
 
+    @property
+    def power(self) -> str:
+        """The chance that its seeds decide, if the assumed values are the true ones; in words."""
+        if self.claim is None or self.group is None or not self.assumed:
+            return ""
+        plan, test = GROUPS[self.group](), self.claim.test
+        assert isinstance(test, (Ahead, Reaches)), "one comparison with a margin"
+        cells = [plan.those_with([facets])[0] for facets in test.compared]
+        seeds = tuple(len(plan.seeds_of(one)) for one in cells)
+        if test.measure.counted:
+            found = power.chance(self.assumed, seeds, test.within)
+        else:
+            difference, deviation, mean = self.assumed
+            margin = test.within * mean
+            found = power.chance_of_means(difference, deviation, min(seeds), margin)
+        sides = " and ".join(map(str, dict.fromkeys(seeds)))
+        return (
+            f"with {sides} seeds it is decided, one way or another, with a chance of {found:.2f}, "
+            "if the first twelve seeds, which do not count, told the truth"
+        )
+
     def lines(self, verdict: Verdict | None) -> list[str]:
         """The claim as lines of text, with its verdict where it is a trained one."""
         status = self.kind if verdict is None else verdict.status
@@ -314,6 +337,7 @@ class Headline:
             told.append(f"  control: {f'{check.words}: ' if check else ''}{self.claim.why}")
             told.append(f"  statistic: {self.statistic}")
             told += [f"  numbers: {verdict.numbers}"] if verdict.numbers else []
+        told += [f"  power: {self.power}"] if self.power else []
         told += [f"  axis: {self.axis}"] if self.axis else []
         told += [f"  shown by: {self.shown_by}"] if self.shown_by else []
         told += [f"  changed after the first run: {self.changed}"] if self.changed else []

@@ -244,7 +244,9 @@ HEADLINES: tuple[Headline, ...] = (
         source="Principle 1, Figure 5",
         axis="1024 to 16384 tokens",
         shown_by="python -m coefdyn.lab show principle-1 --profile standard",
-        limits="One layer, forward, two CPU cores; kernels differ in their constants.",
+        limits="From 2048 to 16384 tokens, eight times the length, torch's kernel of attention "
+        "takes 54 times as long, the whole matrix 70 times and the chunks 8.8 times, in medians of "
+        "four draws. One layer, forward, two CPU cores; kernels differ in their constants.",
     ),
     Headline(
         id="limit/independent",

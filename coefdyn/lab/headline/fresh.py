@@ -77,7 +77,7 @@ def _recalls(name: str, other: str, first: tuple[float, float], **told: str) -> 
     )
 
 
-def _reads(name: str, b: str, first: tuple[float, float], sentence: str) -> Headline:
+def _reads(name: str, b: str, first: tuple[float, ...], sentence: str) -> Headline:
     model = "softmax" if "softmax" in name else "mamba2"
     test = lower_perplexity("eps 1e-5", f"{model}, {b}", f"{model}, one", within=PERPLEXITY)
     return trained(
@@ -146,15 +146,15 @@ FRESH: tuple[Headline, ...] = (
         limits="One kernel width, of 4.",
     ),
     _reads(
-        "mamba-2-scaled", "inverse_sqrt", (0.353, 1.018),
+        "mamba-2-scaled", "inverse_sqrt", (0.353, 1.018, 32.44),
         "Mamba-2 has a lower perplexity with b = 1/sqrt(n) than with b = 1.",
     ),
     _reads(
-        "mamba-2-delta", "delta", (-1.032, 0.820),
+        "mamba-2-delta", "delta", (-1.032, 0.82, 32.44),
         "Mamba-2 has a lower perplexity with b = Delta than with b = 1.",
     ),
     _reads(
-        "softmax-scaled", "inverse_sqrt", (-0.302, 0.689),
+        "softmax-scaled", "inverse_sqrt", (-0.302, 0.689, 54.06),
         "Softmax attention has a lower perplexity with b = 1/sqrt(n) than with b = 1.",
     ),
 )  # fmt: skip

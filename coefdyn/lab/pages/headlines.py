@@ -57,19 +57,25 @@ COLORS = {rule.HELD: "#0E96A8", rule.NOT_HELD: "#C2562F"}
 
 
 def _words(effect: Effect, judged: Judged) -> str:
-    """What is compared, k of n or the values, the interval, and the threshold."""
+    """What is compared, the measure with k of n or the values, the interval, and the threshold."""
     test, names = effect.test, [_spoken(one, judged) for one in effect.outcomes]
+    if isinstance(test, Diverges):
+        assert effect.counts is not None, "seeds that diverge are counted"
+        k, n = effect.counts[0]
+        return f"{names[0]}: {k} of {n} diverge; a share {effect.claimed}"
+    assert isinstance(test, (Ahead, Reaches)), "a test of a headline claim"
+    told, claimed = test.measure.name, effect.claimed
+    if effect.margin:
+        claimed += f"; within {effect.margin:.2g} of it no difference matters"
     if isinstance(test, Ahead):
-        told = test.measure.name
         if effect.counts is not None:
-            told = " and ".join(f"{k} of {n}" for k, n in effect.counts)
-        return f"{' against '.join(names)}: {told}; difference {effect.found}; {effect.claimed}"
+            counted = " and ".join(f"{k} of {n}" for k, n in effect.counts)
+            told += f" from {intervals.SOLVED_FROM:g} on with {counted} seeds"
+        return f"{' against '.join(names)}: {told}; difference {effect.found}; {claimed}"
     if effect.counts is not None:
         k, n = effect.counts[0]
-        what = "diverge" if isinstance(test, Diverges) else f"above {getattr(test, 'bound', 0):g}"
-        return f"{names[0]}: {k} of {n} {what}; a share {effect.claimed}"
-    assert isinstance(test, Reaches), "a test of a headline claim"
-    return f"{names[0]}: {test.measure.name} {effect.found}; {effect.claimed}"
+        return f"{names[0]}: {told}: {k} of {n} above {test.bound:g}; a share {claimed}"
+    return f"{names[0]}: {told} {effect.found}; {claimed}"
 
 
 def _spoken(outcome: Outcome, judged: Judged) -> str:
@@ -146,10 +152,13 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, link
     status = _status(one, out)
     told: list[Effect] = []
     numbers = curves = control = ""
+    few: int | None = None
     if one.claim is not None and one.group is not None:
         judged = loaded[one.group]
         said = judge(one.claim, judged)[1]
         failed = said.removeprefix(CONTROL) if said.startswith(CONTROL) else ""
+        undecided = [x for x in effects(one.claim.test, judged) if x.status == rule.UNDECIDED]
+        few = next((x.seeds_that_decide for x in undecided if x.margin), None)
         control = "; ".join(filter(None, (one.claim.why, failed)))
         told = list(effects(one.claim.test, judged))
         numbers = "".join(f"<li>{html.escape(_words(x, judged))}</li>" for x in told)
@@ -158,6 +167,8 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, link
     about = {
         "source": one.source,
         "control": control,
+        "too few runs": f"{few} seeds a side would decide" if few else "",
+        "power": one.power,
         "axis": one.axis,
         "shown by": one.shown_by,
         "changed after its first run": one.changed,
@@ -189,7 +200,7 @@ def _figure(outcome: Outcome, judged: Judged) -> str:
         told += "accuracy per token"
     else:
         there = sum(step is not None for step in outcome.steps_to())
-        told += f"{there} of {n} seeds reach 0.9"
+        told += f"{there} of {n} seeds reach 0.9 on validation at some step"
     curves = "" if outcome.diverged == n else curves_svg(outcome)
     return f"<figure>{curves}<figcaption>{html.escape(told)}</figcaption></figure>"
 
