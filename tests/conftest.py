@@ -91,7 +91,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if config.getoption("--sample"):
         from sample import cases_of, sampled
 
-        kept = sampled(cases_of(items))
+        nightly = {item.nodeid for item in items if item.get_closest_marker("nightly")}
+        kept = sampled(cases_of(item for item in items if item.nodeid not in nightly))
         whole_run = [item for item in items if item.nodeid not in kept]
         for item in whole_run:
             item.is_left_to_the_whole_run = True

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import torch
-from recurrences import elu1
 from torch import Tensor
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 
-__all__ = ["LEAVES", "ROWS", "draw"]
+__all__ = ["LEAVES", "ROWS", "draw", "elu1"]
 
 #: leaves of each row beside q, k and v, with their trailing axes
 LEAVES: dict[str, dict[str, str]] = {
@@ -22,6 +21,10 @@ LEAVES: dict[str, dict[str, str]] = {
     "GatedDeltaNet": {"beta": "L", "delta": "L"},
     "MLSTM": {"forget": "L", "write": "L"},
 }
+
+
+def elu1(x: Tensor) -> Tensor:
+    return functional.elu(x) + 1
 
 
 def draw(

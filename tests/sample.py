@@ -4,7 +4,8 @@ A function with more than ``WHOLE`` cases keeps one in ``ONE_IN`` of them, and a
 those whose values (a mixer, a structure, a method) its file has used least so far, ties by a hash
 of the name. Afterwards each value that a file has not used at all brings one case more. So every
 function runs, and every value of every file. Names alone decide: the same cases run on every
-machine, in every order and in every process. `make test-all`, and `pytest` without the option, run
+machine, in every order and in every process. A case with the mark ``nightly`` is never kept: the
+mark says which cheaper test asks the same. `make test-all`, and `pytest` without the option, run
 all cases.
 """
 

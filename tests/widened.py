@@ -1,18 +1,19 @@
 """Run somebody's float32 function in float64, so that it can be compared to 1e-10 and not 1e-6.
 
 Peers cast their inputs with ``.float()`` or ``torch.float32``. Inside ``widened()`` both mean
-float64.
+float64. What all comparisons with peers share stands here, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
 import torch
+from tolerances import assert_agree
 
-__all__ = ["widened"]
+__all__ = ["agrees_with_peer", "fla", "time_first", "widened"]
 
 
 @contextmanager
@@ -29,3 +30,34 @@ def widened() -> Iterator[None]:
             yield
     finally:
         torch.set_default_dtype(before)
+
+
+def time_first(*values: torch.Tensor) -> list[torch.Tensor]:
+    """(B, H, L, ...) to fla's (B, L, H, ...)."""
+    return [value.transpose(1, 2) for value in values]
+
+
+def fla(run: Callable, *values: torch.Tensor, **options: object) -> torch.Tensor:
+    """fla's (B, L, H, ...) there and back, in float64."""
+    with widened():
+        y = run(*time_first(*values), **options)
+    return (y[0] if isinstance(y, tuple) else y).transpose(1, 2)
+
+
+def agrees_with_peer(
+    leaves: dict[str, torch.Tensor], ours: torch.Tensor, theirs: torch.Tensor
+) -> None:
+    """y, and the gradient of every leaf that it depends on, for a loss without symmetry."""
+    dtype = ours.dtype
+    assert theirs.dtype == dtype
+    assert_agree(ours, theirs, method="peer", dtype=dtype, quantity="output")
+    weights = torch.linspace(-1, 2, ours.numel(), dtype=dtype).reshape(ours.shape)
+    values = list(leaves.values())
+    mine, other = (
+        torch.autograd.grad((y * weights).sum(), values, allow_unused=True, retain_graph=True)
+        for y in (ours, theirs)
+    )
+    for name, a, b in zip(leaves, mine, other, strict=True):
+        assert (a is None) == (b is None), name
+        if a is not None:
+            assert_agree(a, b, method="peer", dtype=dtype, quantity="gradient", what=name)

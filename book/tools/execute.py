@@ -244,7 +244,7 @@ def check_values(parameters: dict[str, object]) -> None:
             "number from 1 on, or seeds=null for the profile's."
         )
     if device is not None:
-        from coefdyn.lab.arguments import device as checked
+        from coefdyn.lab.commands.arguments import device as checked
 
         try:
             checked(str(device))

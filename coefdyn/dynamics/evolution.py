@@ -13,10 +13,9 @@ what lets very long products stay finite.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 
@@ -243,15 +242,3 @@ class Dense(Evolution):
 
     def rotate(self, h: Tensor, t: int) -> Tensor:
         return h @ self.matrix[..., t, :, :].transpose(-1, -2)
-
-
-def __getattr__(name: str) -> Any:
-    """``ScaledHouseholder``, the name that ``Householder`` with a decay had."""
-    if name == "ScaledHouseholder":
-        warnings.warn(
-            "ScaledHouseholder is deprecated; use Householder, whose log_decay may be given.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return Householder
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -75,7 +75,7 @@ def apply(
         dynamics = absorbed(dynamics)
     with full_precision(v.device):
         auto = method == "auto"
-        if auto and dynamics.length <= TWICE_UP_TO and nested(dynamics, v):
+        if auto and nested(dynamics, v) and dynamics.length <= TWICE_UP_TO:
             method = "parallel"
         run = resolve(dynamics, method, v.shape[-1])
         if is_empty(dynamics, v):

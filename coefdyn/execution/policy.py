@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import prod
 
+import torch
+
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Diagonal,
@@ -12,6 +14,7 @@ from coefdyn.dynamics.evolution import (
     Identity,
     Scalar,
 )
+from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution.chunked.dispatch import check_chunked, is_softmax
 from coefdyn.execution.growth import erases
 from coefdyn.execution.state import has_finite_state
@@ -28,6 +31,8 @@ PARALLEL_UP_TO: dict[type, dict[str, int]] = {
     Householder: {"linear": 32, "pointwise": 128},
     DiagonalPlusRankOne: {"linear": 32, "pointwise": 32},
 }
+#: structures whose whole matrix is a few products, so that a graph of it serves any length
+FREE = (Identity, Scalar, Householder)
 #: the longest such L where a mask says how far a row reads: tiles then read no more
 MASKED_UP_TO = 64
 #: linear readouts: the most numbers that the matrices of all batch entries may hold together for
@@ -47,7 +52,14 @@ def choose(dynamics: CoefficientDynamics, value_dim: int = 1) -> str:
        and used on every device.
     3. What chunks refuse: token by token if the past fits into one state and the sequence is longer
        than STATES_UP_TO, else the whole matrix.
+
+    Where ``torch.export`` records a graph for any length, the whole matrix: see ``FREE``.
+
+    Raises:
+        ValueError: for another structure there.
     """
+    if has_free_length(dynamics):
+        return check_free(dynamics)
     on_gpu = dynamics.device.type == "cuda" and value_dim <= WIDEST
     if on_gpu and accepts(check_triton, dynamics):
         return "triton"
@@ -64,6 +76,30 @@ def choose(dynamics: CoefficientDynamics, value_dim: int = 1) -> str:
         numbers = prod(dynamics.batch_shape) * dynamics.length**2
         short = numbers <= (HOUSEHOLDER_MATRICES if erases(dynamics) else MATRICES)
     return "parallel" if short else "chunked"
+
+
+def has_free_length(dynamics: CoefficientDynamics) -> bool:
+    """Return whether ``torch.export`` records a graph in which the number of tokens is a symbol."""
+    exporting = getattr(torch.compiler, "is_exporting", bool)  # from torch 2.7 on
+    return exporting() and not isinstance(dynamics.length, int)
+
+
+def check_free(dynamics: CoefficientDynamics) -> str:
+    """The method of a graph for any length.
+
+    Raises:
+        ValueError: for a structure whose algorithms go through the tokens in Python.
+    """
+    kind, mapped = type(dynamics.evolution), isinstance(dynamics.readout, FeatureMap)
+    if kind is Identity or (kind in FREE and not mapped):
+        return "parallel"
+    names = ", ".join(one.__name__ for one in FREE)
+    name = f"{'a feature map of ' if mapped else ''}{kind.__name__}"
+    raise ValueError(
+        f"torch.export records one length for {name}, whose algorithms go through tokens "
+        f"or chunks one by one; a free length is for {names}. Export a graph for each length that "
+        "you need, without dynamic_shapes for the axis of tokens, and pad inputs to it."
+    )
 
 
 def accepts(check, dynamics: CoefficientDynamics) -> bool:

@@ -38,7 +38,7 @@ __all__ = [
 
 
 class Gates(NamedTuple):
-    """b_i = scale * weight_i, and the stabiliser: shift_i = m_{i-1} - m_i (float64), offset m_i."""
+    """b_i = scale * weight_i, and the stabiliser in float64: shift m_{i-1} - m_i, offset m_i."""
 
     weight: Float[Tensor, "*#batch L"] | None
     scale: float
@@ -129,7 +129,8 @@ def finish(
     eta, m = dynamics.normalizer, problem.gates.offset
     end = None if m is None else m[..., -1].expand(problem.batch).clone()  # no view of all tokens
     state = LinearState(final.transpose(-1, -2), end)
-    out, m = with_own(out, None if m is None else m[..., None], dynamics.own, problem.v)
+    m = None if m is None else m[..., None].to(out.dtype)
+    out, m = with_own(out, m, dynamics.own, problem.v)
     if not eta.cancels_scale:
         return normalize(out, out[..., :1], None, eta), state  # no row sum is needed
     return normalize(out[..., :-1], out[..., -1:], m, eta), state

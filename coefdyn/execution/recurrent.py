@@ -112,7 +112,7 @@ def step_growing(
         down, up = ((x - offset).exp().to(s.dtype)[..., None, None] for x in (kept, written))
         s = down * s + up * (v[..., t, :, None] * k[..., t, None, :])
         outputs.append((s @ problem.q[..., t, :, None])[..., 0])
-        offsets.append(offset.to(s.dtype))
+        offsets.append(offset)
     gates = Gates(None, 1.0, None, torch.stack(offsets, -1) if tracked else None)
     out = torch.stack(outputs, dim=-2)
     return finish(dynamics, problem._replace(gates=gates), out, s.transpose(-1, -2))
@@ -143,7 +143,7 @@ def remember(dynamics: CoefficientDynamics, v: Tensor) -> CacheState:
         if logs is not None:
             written = dynamics.log_scaling
             logs = keys.new_zeros(()) if written is None else written
-            logs = logs.expand(keys.shape[:-1])
+            logs = logs.double().expand(keys.shape[:-1])
         if outer is not None:
             outer = outer[..., 0, :].expand(keys.shape[:-1])
         return CacheState(Stored(keys, logs, outer), values, _position(dynamics))

@@ -28,7 +28,7 @@ def nothing_stored(dynamics: CoefficientDynamics, batch: tuple[int, ...]) -> Sto
     weighted = is_weighted(dynamics)
     logs = vectors[..., 0]
     outer = logs if dynamics.outer_log_decay is not None else None
-    return Stored(vectors, logs if weighted else None, outer)
+    return Stored(vectors, logs.double() if weighted else None, outer)
 
 
 def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
@@ -42,7 +42,7 @@ def advance(dynamics: CoefficientDynamics, stored: Stored, i: int) -> Stored:
     if w is not None:
         w = w if growth is None else w + growth[..., i, None]
         written = torch.zeros_like(key[..., 0]) if log_b is None else log_b[..., i, None]
-        w = torch.cat([w, written.expand(*batch, 1)], dim=-1)
+        w = torch.cat([w, written.double().expand(*batch, 1)], dim=-1)
         h, w = lifted(h, w)
     outer = stored.outer
     if outer is not None:

@@ -122,8 +122,8 @@ def _read(
         if tracked and readout.is_homogeneous:
             size = scores if readout.is_linear else readout(scores)
             offset = largest(log_weights + log_size(size), mask)
-            log_weights = log_weights - offset
-        scores = scores * log_weights.exp()
+            log_weights, offset = log_weights - offset, offset.to(scores.dtype)
+        scores = scores * log_weights.exp().to(scores.dtype)
     if outer is not None:
         outer = own_for_future(outer, mask)
         if readout.same_as(readouts.exp):

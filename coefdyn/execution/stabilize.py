@@ -30,7 +30,8 @@ class Stabilized(NamedTuple):
         shift: m_{i-1} - m_i in float64, to be added to every log decay before rounding: two numbers
             of some hundred nats whose sum is near 0, ``(..., L)``.
         weight: exp(l_i - m_i), ``(..., L)``.
-        offset: m_i, ``(..., L)``.
+        offset: m_i in float64, ``(..., L)``: a later piece goes on from the last one, which may be
+            hundreds of nats.
     """
 
     shift: Float[Tensor, "*batch L"]
@@ -77,4 +78,4 @@ def stabilize(
         offset = torch.maximum(offset, total + before)
     shift = torch.cat([before, offset[..., :-1]], -1) - offset
     weight = (log_scaling.double() - offset).exp()
-    return Stabilized(shift, weight.to(dtype), offset.to(dtype))
+    return Stabilized(shift, weight.to(dtype), offset)

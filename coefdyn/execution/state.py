@@ -186,7 +186,7 @@ def _whole(kind: type[State], values: Iterable[Any], context: Any) -> State:
 class Stored(State):
     """All keys written so far, as seen at position i: h_{i,j} = vectors_j * exp(log_weights_j).
 
-    ``log_weights`` is None for a design without a common growth and without a log scaling,
+    ``log_weights`` (float64) is None for a design without a common growth and a log scaling,
     ``outer`` (what an outer decay has come to) for one without that.
     """
 
@@ -202,7 +202,7 @@ class Stored(State):
         """h_{i,j} itself."""
         if self.log_weights is None:
             return self.vectors
-        return self.vectors * self.log_weights.exp()[..., None]
+        return self.vectors * self.log_weights.exp().to(self.vectors.dtype)[..., None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,7 +210,7 @@ class LinearState(State):
     """S_i = sum_j (A_i ... A_{j+1} b_j k_j) v_j^T, as rows: one per value channel, of length n.
 
     Where eta needs the row sum, one more channel carries the value 1. ``matrix * exp(offset)`` is
-    the true state; the offset is None unless a normalizer that cancels it is in use.
+    the true state; the offset (float64) is None unless a normalizer that cancels it is in use.
     """
 
     matrix: Float[Tensor, "*batch dv n"]

@@ -12,14 +12,14 @@ from importlib import import_module
 from pathlib import Path
 
 from coefdyn.execution.apply import METHODS
-from coefdyn.lab import arguments as given
-from coefdyn.lab import judge
-from coefdyn.lab.cost import cost
+from coefdyn.lab.commands import arguments as given
+from coefdyn.lab.commands.cost import cost
 from coefdyn.lab.exercises import assignment
 from coefdyn.lab.experiments import EXPERIMENTS, Result, Verdict, get_experiment, ledger
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.plan import PROFILES, STANDARD
 from coefdyn.lab.experiments.rule import STATUSES
+from coefdyn.lab.judge import compare
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.scripts import SCRIPTS
 from coefdyn.lab.training import RunOptions, WorkerFailed
@@ -82,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--nice", type=int, default=0, metavar="N", help="lower the priority by N, 0 to 19"
     )
-    judge.add_parser(commands)
+    compare.add_parser(commands)
     assignment.add_parser(commands)
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands = {
         "list": _list,
         "run": _run,
-        "judge": judge.command,
+        "judge": compare.command,
         "exercises": assignment.command,
         "show": _show,
         "claims": _claims,
@@ -225,7 +225,7 @@ def _show(parsed: argparse.Namespace) -> int:
 
 def _claims(parsed: argparse.Namespace) -> int:
     """The ledger: every claim of the sources as the first rule judged it, or those asked for."""
-    found = {one.id: one for name in EXPERIMENTS for one in ledger.verdicts(name)}
+    found = {one.id: one for one in ledger.verdicts()}
     for name in parsed.ids:
         check_choice("claim", name, found)
     chosen = [found[name] for name in parsed.ids] or list(found.values())

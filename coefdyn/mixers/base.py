@@ -386,7 +386,7 @@ class Mixer(Resettable, ABC):
                 f"x must have shape (..., L, d_model) with d_model={self.d_model}, "
                 f"got {tuple(x.shape)}."
             )
-        check_kind(x, self._like(), type(self).__name__)
+        check_kind(x, self._like(), self)
         if state is not None:
             check_state(x, state)
 

@@ -86,6 +86,9 @@ class ALiBiAttention(HeadMixer):
         models="BLOOM, MPT",
     )
 
+    def __init__(self, **heads: Unpack[HeadOptions]) -> None:
+        super().__init__(**heads)
+
     def slopes(self) -> Float[Tensor, " H"]:
         """m_h of every head, in nats per token."""
         head = torch.arange(1, self.n_heads + 1, dtype=torch.float64)

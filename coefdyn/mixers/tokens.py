@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
+from torch import nn
 
 from coefdyn import CoefficientDynamics
 from coefdyn.dynamics.checks import can_read
@@ -75,15 +76,22 @@ def longest(positions: Int[Tensor, "*batch L"]) -> int:
     return int(positions.amax()) + 1 if positions.numel() and can_read(positions) else 0
 
 
-def check_kind(x: Tensor, own: Tensor, name: str) -> None:
-    """Raise unless x has the dtype and the device of a parameter; autocast may change them.
+def check_kind(x: Tensor, own: Tensor, mixer: nn.Module) -> None:
+    """Raise unless x has the dtype and the device of a parameter of this mixer.
+
+    Autocast may change them, and accelerate brings offloaded parameters as each part runs.
 
     Raises:
         ValueError: naming both.
     """
-    if torch.compiler.is_compiling() or torch.is_autocast_enabled(x.device.type):
+    kind = x.device.type
+    casts = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    if torch.compiler.is_compiling() or casts:
+        return
+    if own.device.type == "meta" and any(hasattr(one, "_hf_hook") for one in mixer.modules()):
         return
     if x.dtype != own.dtype or x.device != own.device:
+        name = type(mixer).__name__
         raise ValueError(
             f"x has dtype {x.dtype} on {x.device}, the parameters of this {name} have {own.dtype} "
             f"on {own.device}; convert one of them: x.to(device={str(own.device)!r}, "

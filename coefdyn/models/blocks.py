@@ -68,12 +68,16 @@ def build_mixer(config: ModelConfig, layer: int = 0) -> mixers.Mixer:
     Raises:
         ValueError: if an option does not fit.
     """
-    name = config.mixer_name(layer)
+    name, options = config.mixer_name(layer), config.mixer_options(layer)
     try:
-        return find_mixer(name)(d_model=config.width, **config.mixer_options(layer))
+        return find_mixer(name)(d_model=config.width, **options)
     except TypeError as error:
         words = str(error).removesuffix(".")
-        raise ValueError(f"mixer {name!r} does not take these options: {words}.") from error
+        raise ValueError(
+            f"mixer {name!r} cannot be built with options={options!r} (those of block="
+            f"{config.block!r} included): {words}. Give them in ModelConfig, such as "
+            "options={'n_heads': 4}."
+        ) from error
 
 
 class Block(Resettable):

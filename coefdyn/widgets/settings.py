@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import math
 import re
-import warnings
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -256,7 +255,6 @@ def _check_value(key: str, value: Any) -> Any:
         return _check_points(value)
     part, spec = _specs()[key]
     if part == "choices":
-        value = _not_retired(key, value)
         check_name(key, value, tuple(spec["options"]))
         return value
     if part == "texts":
@@ -266,15 +264,6 @@ def _check_value(key: str, value: Any) -> Any:
             raise ValueError(f"{key} must be True or False, got {value!r}.")
         return value
     return _check_number(key, value, spec, whole=part == "integers")
-
-
-def _not_retired(key: str, value: Any) -> Any:
-    """The choice, or what a retired one has become."""
-    retired = schema()["retired"].get(key, {})
-    if not isinstance(value, str) or value not in retired:
-        return value
-    warnings.warn(f"{key}={value!r} is retired; {retired[value]!r} is used.", DeprecationWarning, 2)
-    return retired[value]
 
 
 def _check_text(key: str, value: Any) -> str:

@@ -11,6 +11,7 @@ in ``small_states.py`` and ``small_rows.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from inspect import Parameter, Signature
 from typing import Any, ClassVar
 
 import anywidget
@@ -31,9 +32,11 @@ class SmallFigure(anywidget.AnyWidget):
     """Base of the smaller figures: checked settings, synced both ways; few controls.
 
     Args:
-        controls: settings that the reader may move; empty for all that the figure has.
+        controls: settings that the reader may move; empty for all that the figure has, None for
+            those that it starts with.
         caption: the figure's title; empty for its own.
-        settings: the figure's settings; whole numbers where both limits are whole.
+        settings: the figure's settings, as far as they differ from its start; whole numbers where
+            both limits are whole.
 
     Raises:
         ValueError: for a value out of range, or an unknown choice, setting or control.
@@ -45,6 +48,8 @@ class SmallFigure(anywidget.AnyWidget):
     _limits: ClassVar[dict[str, Limits]] = {}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {}
     _numbers: ClassVar[tuple[str, ...]] = ()
+    _start: ClassVar[dict[str, Real | str]] = {}
+    _moved: ClassVar[tuple[str, ...]] = ()
 
     settings = traitlets.Dict().tag(sync=True)
     figure = traitlets.Unicode().tag(sync=True)
@@ -52,13 +57,27 @@ class SmallFigure(anywidget.AnyWidget):
     caption = traitlets.Unicode("").tag(sync=True)
     predict = traitlets.Dict().tag(sync=True)
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """What a figure starts with is its signature, too."""
+        super().__init_subclass__(**options)
+        if "__init__" in vars(cls):
+            return
+        given = {**cls._start, "controls": cls._moved, "caption": ""}
+        cls.__signature__ = Signature(  # type: ignore[attr-defined]
+            Parameter(name, Parameter.KEYWORD_ONLY, default=start) for name, start in given.items()
+        )
+
     def __init__(
-        self, *, controls: Sequence[str] = (), caption: str = "", **settings: Real | str
+        self, *, controls: Sequence[str] | None = None, caption: str = "", **settings: Real | str
     ) -> None:
-        for name in controls:
+        moved = self._moved if controls is None else controls
+        for name in moved:
             check_name("control", name, (*self._limits, *self._choices))
         super().__init__(
-            settings=settings, figure=self._figure, controls=list(controls), caption=caption
+            settings={**self._start, **settings},
+            figure=self._figure,
+            controls=list(moved),
+            caption=caption,
         )
 
     def asking(self, question: Mapping[str, str]) -> SmallFigure:
@@ -130,19 +149,7 @@ class ScoreVariance(SmallFigure):
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "scaling": ("one", "inverse_sqrt_n", "inverse_n")
     }
-
-    def __init__(
-        self,
-        *,
-        width: int = 16,
-        scaling: str = "one",
-        seed: int = 7,
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(
-            controls=controls, caption=caption, width=width, scaling=scaling, seed=seed
-        )
+    _start: ClassVar[dict[str, Real | str]] = {"width": 16, "scaling": "one", "seed": 7}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -179,20 +186,7 @@ class ChunkView(SmallFigure):
         "width": (2, 64),
         "step": (0, 48),
     }
-
-    def __init__(
-        self,
-        *,
-        length: int = 24,
-        chunk: int = 6,
-        width: int = 16,
-        step: int = 0,
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(
-            controls=controls, caption=caption, length=length, chunk=chunk, width=width, step=step
-        )
+    _start: ClassVar[dict[str, Real | str]] = {"length": 24, "chunk": 6, "width": 16, "step": 0}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -237,25 +231,12 @@ class CostView(SmallFigure):
         "chunk": (16, 256),
     }
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {"machine": ("h200", "a100", "laptop")}
-
-    def __init__(
-        self,
-        *,
-        power: int = 12,
-        width: int = 128,
-        chunk: int = 64,
-        machine: str = "h200",
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(
-            controls=controls,
-            caption=caption,
-            power=power,
-            width=width,
-            chunk=chunk,
-            machine=machine,
-        )
+    _start: ClassVar[dict[str, Real | str]] = {
+        "power": 12,
+        "width": 128,
+        "chunk": 64,
+        "machine": "h200",
+    }
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""

@@ -94,16 +94,7 @@ class EmptyRowView(SmallFigure):
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "kind": ("softmax", "floored", "relu", "identity")
     }
-
-    def __init__(
-        self,
-        *,
-        shift: Real = 0,
-        kind: str = "softmax",
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, shift=shift, kind=kind)
+    _start: ClassVar[dict[str, Real | str]] = {"shift": 0, "kind": "softmax"}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -132,16 +123,7 @@ class CombinationView(SmallFigure):
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "kind": ("convex", "conical", "affine", "linear")
     }
-
-    def __init__(
-        self,
-        *,
-        angle: int = 60,
-        kind: str = "convex",
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, angle=angle, kind=kind)
+    _start: ClassVar[dict[str, Real | str]] = {"angle": 60, "kind": "convex"}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -172,19 +154,8 @@ class ReadoutView(SmallFigure):
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "readout": ("identity", "exp", "relu", "softplus")
     }
-
-    def __init__(
-        self,
-        *,
-        readout: str = "exp",
-        spread: Real = 1,
-        power: int = -2,
-        controls: Sequence[str] = ("readout", "spread"),
-        caption: str = "",
-    ) -> None:
-        super().__init__(
-            controls=controls, caption=caption, readout=readout, spread=spread, power=power
-        )
+    _start: ClassVar[dict[str, Real | str]] = {"readout": "exp", "spread": 1, "power": -2}
+    _moved: ClassVar[tuple[str, ...]] = ("readout", "spread")
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -221,16 +192,7 @@ class GrowthView(SmallFigure):
             "exp-row_sum",
         )
     }
-
-    def __init__(
-        self,
-        *,
-        keep: Real = 1.05,
-        kind: str = "exp-geometric",
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, keep=keep, kind=kind)
+    _start: ClassVar[dict[str, Real | str]] = {"keep": 1.05, "kind": "exp-geometric"}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -263,17 +225,8 @@ class CapacityView(SmallFigure):
     _figure = "capacity"
     _numbers: ClassVar[tuple[str, ...]] = ("error-sum", "error-delta", "error-theory")
     _limits: ClassVar[dict[str, Limits]] = {"facts": (1, 32), "width": (2, 64), "seed": (0, 999)}
-
-    def __init__(
-        self,
-        *,
-        facts: int = 12,
-        width: int = 16,
-        seed: int = 7,
-        controls: Sequence[str] = ("facts", "width"),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, facts=facts, width=width, seed=seed)
+    _start: ClassVar[dict[str, Real | str]] = {"facts": 12, "width": 16, "seed": 7}
+    _moved: ClassVar[tuple[str, ...]] = ("facts", "width")
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""

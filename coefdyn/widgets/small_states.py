@@ -11,7 +11,6 @@ StepView        a = exp(-Delta) and b = Delta: keeping and writing by one number
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from coefdyn.widgets.small import Limits, Real, SmallFigure
@@ -42,16 +41,7 @@ class TurningView(SmallFigure):
     _figure = "turning"
     _numbers: ClassVar[tuple[str, ...]] = ("eigenvalue", "half-life", "left-at-end")
     _limits: ClassVar[dict[str, Limits]] = {"angle": (0, 180), "keep": (0.5, 1.05)}
-
-    def __init__(
-        self,
-        *,
-        angle: int = 24,
-        keep: Real = 0.95,
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, angle=angle, keep=keep)
+    _start: ClassVar[dict[str, Real | str]] = {"angle": 24, "keep": 0.95}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -82,17 +72,8 @@ class StringView(SmallFigure):
         "time": (0, 80),
         "keep": (0.9, 1.0),
     }
-
-    def __init__(
-        self,
-        *,
-        place: Real = 0.2,
-        time: int = 0,
-        keep: Real = 0.98,
-        controls: Sequence[str] = ("place", "time"),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, place=place, time=time, keep=keep)
+    _start: ClassVar[dict[str, Real | str]] = {"place": 0.2, "time": 0, "keep": 0.98}
+    _moved: ClassVar[tuple[str, ...]] = ("place", "time")
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -118,11 +99,7 @@ class ErasingView(SmallFigure):
     _figure = "erasing"
     _numbers: ClassVar[tuple[str, ...]] = ("along", "length-after", "turned")
     _limits: ClassVar[dict[str, Limits]] = {"beta": (0.0, 2.0), "angle": (0, 90)}
-
-    def __init__(
-        self, *, beta: Real = 1, angle: int = 40, controls: Sequence[str] = (), caption: str = ""
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, beta=beta, angle=angle)
+    _start: ClassVar[dict[str, Real | str]] = {"beta": 1, "angle": 40}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -149,16 +126,7 @@ class EigenvalueView(SmallFigure):
     _figure = "eigenvalues"
     _numbers: ClassVar[tuple[str, ...]] = ("along-eigenvalue", "across-eigenvalue")
     _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 1.1), "beta": (0.0, 2.0)}
-
-    def __init__(
-        self,
-        *,
-        keep: Real = 0.95,
-        beta: Real = 0.5,
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, keep=keep, beta=beta)
+    _start: ClassVar[dict[str, Real | str]] = {"keep": 0.95, "beta": 0.5}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -184,16 +152,7 @@ class MemoryView(SmallFigure):
     _figure = "memory"
     _numbers: ClassVar[tuple[str, ...]] = ("longest", "shortest")
     _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 0.99), "spread": (0.0, 1.0)}
-
-    def __init__(
-        self,
-        *,
-        keep: Real = 0.9,
-        spread: Real = 0.8,
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, keep=keep, spread=spread)
+    _start: ClassVar[dict[str, Real | str]] = {"keep": 0.9, "spread": 0.8}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -219,11 +178,7 @@ class DistanceView(SmallFigure):
     _figure = "distance"
     _numbers: ClassVar[tuple[str, ...]] = ("near", "far")
     _limits: ClassVar[dict[str, Limits]] = {"keep": (0.5, 1.0), "angle": (0, 180)}
-
-    def __init__(
-        self, *, keep: Real = 1, angle: int = 0, controls: Sequence[str] = (), caption: str = ""
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, keep=keep, angle=angle)
+    _start: ClassVar[dict[str, Real | str]] = {"keep": 1, "angle": 0}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""
@@ -251,16 +206,7 @@ class StepView(SmallFigure):
     _numbers: ClassVar[tuple[str, ...]] = ("kept", "written", "level")
     _limits: ClassVar[dict[str, Limits]] = {"step": (0.02, 3.0)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {"writing": ("tied", "exact", "one")}
-
-    def __init__(
-        self,
-        *,
-        step: Real = 0.3,
-        writing: str = "tied",
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(controls=controls, caption=caption, step=step, writing=writing)
+    _start: ClassVar[dict[str, Real | str]] = {"step": 0.3, "writing": "tied"}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 from coefdyn.widgets.small import Limits, Real, SmallFigure
@@ -36,19 +35,7 @@ class SampledSwing(SmallFigure):
     )
     _limits: ClassVar[dict[str, Limits]] = {"step": (0.02, 1.5), "friction": (0.0, 1.0)}
     _choices: ClassVar[dict[str, tuple[str, ...]]] = {"rule": ("tangent", "bilinear", "hold")}
-
-    def __init__(
-        self,
-        *,
-        step: Real = 0.2,
-        friction: Real = 0.1,
-        rule: str = "tangent",
-        controls: Sequence[str] = (),
-        caption: str = "",
-    ) -> None:
-        super().__init__(
-            controls=controls, caption=caption, step=step, friction=friction, rule=rule
-        )
+    _start: ClassVar[dict[str, Real | str]] = {"step": 0.2, "friction": 0.1, "rule": "tangent"}
 
     def words(self) -> str:
         """Description of the figure in words, for paper and where no script runs."""

@@ -2,7 +2,7 @@
 
 Prints a table of ratios (peer time / our time, larger is better) and writes
 data/benchmarks/cpu.json. ``--quick`` runs small sizes and writes nothing; ``--only NAME`` runs the
-cases whose name or peer contains NAME (or the table "growth", "backward", "masks" or "crossover")
+cases whose name or peer contains NAME (or the table "growth", "masks", "crossover" or "paths")
 and leaves the rest of the file as it is.
 """
 
@@ -17,7 +17,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import torch
-from backward import backward_rows, print_backward
 from cases import CASES, Case, Pair, Size
 from crossover import crossover_rows, print_crossover
 from growth import growth_rows, print_growth
@@ -146,7 +145,6 @@ def main(arguments: list[str]) -> None:
     keep({"provenance": provenance(peer_versions()), "cases": rows})
     tables = {
         "growth": (growth_rows, print_growth),
-        "backward": (backward_rows, print_backward),
         "masks": (mask_rows, print_masks),
         "crossover": (crossover_rows, print_crossover),
         "paths": (path_rows, print_paths),

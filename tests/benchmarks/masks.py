@@ -2,21 +2,80 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
-from backward import STRUCTURES, design, leaves
 from measure import paired_ms
 from torch import Tensor
+from torch.nn import functional
 
-from coefdyn import mask, readout
+from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.dynamics.mask import Mask
 
 __all__ = ["mask_rows", "print_masks"]
 
+#: what an evolution and a readout make the forward pass run
+STRUCTURES = (
+    "identity",
+    "scalar",
+    "diagonal",
+    "scaled_householder",
+    "scaled_householder, direction of its own",
+    "diagonal_plus_rank_one",
+)
 #: tokens that one reads under the window
 WINDOWS = (16, 64)
 READOUTS = {"identity": readout.identity, "relu": readout.relu, "exp": readout.exp}
+
+
+def leaves(length: int, heads: Sequence[int], dim: int) -> dict[str, Tensor]:
+    """Inputs of ``design`` in float64."""
+    generator = torch.Generator().manual_seed(0)
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*heads, length, *shape, generator=generator, dtype=torch.float64)
+
+    g = -functional.softplus(normal() - 3.0)
+    gates = functional.logsigmoid(normal(dim)) / 16
+    return {
+        "q": normal(dim),
+        "k": functional.normalize(normal(dim), dim=-1),
+        "v": normal(dim),
+        "z": functional.normalize(normal(dim), dim=-1),
+        "beta": torch.sigmoid(normal()),
+        "g": g,
+        "gates": gates,
+    }
+
+
+def design(
+    structure: str, phi: readout.Pointwise, x: dict[str, Tensor], only: Mask | None = None
+) -> CoefficientDynamics:
+    """A design of one of ``STRUCTURES`` from ``leaves``."""
+    direction = x["z"] if "own" in structure else x["k"]
+    name = structure.split(",")[0]
+    evolutions: dict[str, Callable[[], evolution.Evolution]] = {
+        "identity": evolution.Identity,
+        "scalar": lambda: evolution.Scalar(log_decay=x["g"]),
+        "diagonal": lambda: evolution.Diagonal(log_decay=x["gates"]),
+        "scaled_householder": lambda: evolution.Householder(
+            direction=direction, beta=x["beta"], log_decay=x["g"]
+        ),
+        "diagonal_plus_rank_one": lambda: evolution.DiagonalPlusRankOne(
+            log_decay=x["gates"],
+            left=x["beta"][..., None] * x["z"],
+            right=x["gates"].exp() * x["z"],
+        ),
+    }
+    return CoefficientDynamics(
+        q=x["q"],
+        k=x["k"],
+        evolution=evolutions[name](),
+        scaling=x["beta"] * x["q"].shape[-1] ** -0.5,
+        readout=phi,
+        normalizer=normalizer.One() if phi.is_linear else normalizer.RowSum(),
+        mask=only,
+    )
 
 
 def _call(

@@ -24,11 +24,8 @@ def marks(box: Any) -> list[str]:
     return [fold.get_attribute("data-mark") for fold in box.locator("details").all()]
 
 
-@pytest.mark.parametrize("width", [1280, 360])
-def test_a_wrong_answer_is_marked_explained_and_kept(
-    visit: Callable[..., Visit], width: int
-) -> None:
-    seen, box = opened(visit, width=width)
+def test_a_wrong_answer_is_marked_explained_and_kept(visit: Callable[..., Visit]) -> None:
+    seen, box = opened(visit, width=360)
     assert marks(box) == ["", "", ""] and box.locator("button").is_hidden()
     wrong = box.locator("details:not(.cd-right)").first
     wrong.locator("summary").click()
@@ -60,3 +57,15 @@ def test_an_answer_by_keyboard_can_be_taken_back(visit: Callable[..., Visit]) ->
     seen.page.reload()
     box.locator(".cd-answered").wait_for()
     assert "Choose one" in box.locator(".cd-answered").inner_text()
+
+
+def test_all_questions_of_the_concept_test_are_asked_alike(visit: Callable[..., Visit]) -> None:
+    seen = visit("concept_test.html")
+    boxes = seen.page.locator(".admonition.selfcheck").all()
+    assert len(boxes) == 24
+    for box in boxes:
+        assert marks(box) == [""] * 4
+        box.locator(".cd-right summary").click()
+        assert "“" in box.locator(".cd-right").inner_text() and sorted(marks(box))[-1] == "right"
+        assert box.locator("details a").count() == 4
+    assert not (seen.console or seen.failed or seen.foreign)

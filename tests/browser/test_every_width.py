@@ -100,7 +100,7 @@ def test_nothing_covers_anything_and_pictures_keep_their_aspect(path: str, visit
             button.click()
         for width in WIDTHS:
             page.set_viewport_size({"width": width, "height": 720})
-            page.wait_for_timeout(150)
+            settle(page)
             settle(page)
             if found := [*page.evaluate(RATIOS), *page.evaluate(SQUEEZED), *page.evaluate(COVERED)]:
                 wrong[f"{width}{' lab' if lab else ''}"] = found

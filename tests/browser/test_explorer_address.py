@@ -74,6 +74,7 @@ def test_any_address_gives_settings_that_python_accepts(arithmetic: Any) -> None
         ("q3=1,,2", "point “q3” cannot be read"),
         ("decay=0.9x", "decay “0.9x” is not a number"),
         ("length=12.7", "length 12.7 is not whole; rounded"),
+        ("morph_to=deltanet&morph=7", "morph 7 is outside 0 to 1"),
         ("flip=banana", "flip “banana” is neither true nor false"),
         ("length=10&column=60", "column 60 is beyond the length 10; moved to the end"),
         ("length=10&duplicate=60", "duplicate 60 is beyond the length 10; left out"),

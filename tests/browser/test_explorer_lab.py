@@ -77,25 +77,31 @@ def _with_one_figure() -> nbformat.NotebookNode:
     return notebook
 
 
-@pytest.fixture
-def lab(tmp_path: Path) -> Iterator[str]:
-    """A JupyterLab on a folder with one chapter; nothing of the user's own settings is read."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("lab")
+
+
+@pytest.fixture(scope="module")
+def lab(folder: Path) -> Iterator[str]:
+    """A JupyterLab on a folder of notebooks; nothing of the user's own settings is read."""
     cells = [nbformat.v4.new_code_cell(source) for source in CELLS]
     cells.append(nbformat.v4.new_markdown_cell(PROSE))
     kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
     notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": kernel})
-    work = tmp_path / "work"
+    work = folder / "work"
     (work / "book").mkdir(parents=True)
-    nbformat.write(notebook, work / "book" / "explorer.ipynb")
-    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    for name in ("edited", "explorer"):
+        nbformat.write(notebook, work / "book" / f"{name}.ipynb")
+    own = {f"JUPYTER_{name}_DIR": str(folder / name) for name in ("CONFIG", "DATA", "RUNTIME")}
     saved = _with_one_figure()
     nbformat.write(saved, work / "book" / "saved.ipynb")
-    (tmp_path / "DATA").mkdir()
+    (folder / "DATA").mkdir()
     NotebookNotary(data_dir=own["JUPYTER_DATA_DIR"]).sign(saved)
-    settings = {"JUPYTERLAB_SETTINGS_DIR": str(tmp_path / "s")}
-    settings["JUPYTERLAB_WORKSPACES_DIR"] = str(tmp_path / "w")
+    settings = {"JUPYTERLAB_SETTINGS_DIR": str(folder / "s")}
+    settings["JUPYTERLAB_WORKSPACES_DIR"] = str(folder / "w")
     overrides = {"@jupyterlab/apputils-extension:notification": {"fetchNews": "false"}}
-    place = tmp_path / "s" / "@jupyterlab" / "apputils-extension"
+    place = folder / "s" / "@jupyterlab" / "apputils-extension"
     place.mkdir(parents=True)
     for name, value in overrides.items():
         (place / f"{name.split(':')[1]}.jupyterlab-settings").write_text(json.dumps(value))
@@ -153,8 +159,8 @@ def _run_cell(page: Any, index: int) -> None:
     raise TimeoutError("the kernel did not take the cell")
 
 
-def test_a_chapter_is_drawn_and_saved_as_it_was(lab: str, browser: Any, tmp_path: Path) -> None:
-    page = open_lab(browser, lab)
+def test_a_chapter_is_drawn_and_saved_as_it_was(lab: str, browser: Any, folder: Path) -> None:
+    page = open_lab(browser, lab.replace("explorer.ipynb", "edited.ipynb"))
     prose = page.locator(".jp-MarkdownCell", has_text="Goal")
     prose.locator(".katex").wait_for(timeout=60_000)
     assert "symA" not in prose.locator(".katex-html").inner_text()
@@ -165,7 +171,7 @@ def test_a_chapter_is_drawn_and_saved_as_it_was(lab: str, browser: Any, tmp_path
     page.locator(".jp-Notebook .jp-CodeCell .cm-content").first.click()
     page.keyboard.type("# edited\n")
     page.keyboard.press("Control+s")
-    file = tmp_path / "work" / "book" / "explorer.ipynb"
+    file = folder / "work" / "book" / "edited.ipynb"
     deadline = time.monotonic() + 20
     while "# edited" not in file.read_text() and time.monotonic() < deadline:
         page.wait_for_timeout(200)

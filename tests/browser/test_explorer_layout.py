@@ -31,7 +31,6 @@ BOXES = """(hooks) => {
 }"""
 CARDS = [f".cdx-card-{name}" for name in ("evolution", "scaling", "readout", "normalizer")]
 PICTURES = ["[data-cd=matrix]", "[data-cd=answer]", "[data-cd=plane]", "[data-cd=readout]"]
-QUESTION = {"id": "q", "question": "Which way?", "number": "row-sum", "control": "decay"}
 
 
 @pytest.mark.parametrize("row", ["gated_deltanet", "softmax_attention", "gla", "mlstm"])
@@ -80,15 +79,6 @@ def test_on_a_phone_the_picture_stays_while_a_card_is_used(card: str, phone: Any
         assert box["y"] >= 0
         assert box["y"] + box["height"] <= seen["height"] + 1
     assert last.bounding_box()["y"] > seen["height"]
-
-
-def test_a_question_on_a_phone_has_its_slider_beside_it(phone: Any) -> None:
-    page = phone(Explorer("mamba2", predict=QUESTION))
-    question, slider = (
-        page.locator(hook).bounding_box()
-        for hook in ("[data-cd=predict] strong", "[data-cd=asked-decay]")
-    )
-    assert slider["y"] + slider["height"] - question["y"] < 400
 
 
 def test_nothing_shifts_while_a_slider_moves(open_page: Open) -> None:

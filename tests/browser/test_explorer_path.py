@@ -48,21 +48,6 @@ def test_each_step_changes_one_ingredient_and_says_which(open_page: Open) -> Non
     settle(page)
 
 
-def test_the_path_plays_and_stops(open_page: Open) -> None:
-    page = open_page(Explorer("gated_deltanet"), width=1122, clock=True)
-    hold_time(page)
-    page.click("[data-cd=path-play]")
-    page.clock.run_for(100)
-    assert page.get_attribute("[data-cd=stop-softmax_attention]", "aria-current") == "step"
-    assert text(page, "answer-words").endswith("black 0.50, white 0.50.")
-    page.clock.run_for(3300)
-    assert page.get_attribute("[data-cd=stop-linear_attention]", "aria-current") == "step"
-    for _ in range(8):
-        page.clock.run_for(3300)
-    assert page.get_attribute("[data-cd=stop-gated_deltanet]", "aria-current") == "step"
-    assert text(page, "path-play") == "▶ play the path"
-
-
 def test_any_two_rows_have_a_path(open_page: Open) -> None:
     page = open_page(Explorer("mlstm"), width=1122)
     page.select_option("[data-cd=path-from]", "mlstm")

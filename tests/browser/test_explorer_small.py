@@ -106,27 +106,6 @@ def _film(steps: tuple[int, ...] = (0, 1), provenance: str = "zeros") -> Trainin
     return TrainingFilm(torch.zeros(2, 1, 1, 4, 4), steps=steps, provenance=provenance)
 
 
-def _move(figure: Any, **settings: Any) -> None:
-    figure.settings = settings
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: ScoreVariance(width=0), "between 1 and 128, got 0"),
-        (lambda: ScoreVariance(scaling="inverse_root"), "did you mean 'inverse_sqrt_n'"),
-        (lambda: ChunkView(chunk=99), "between 1 and 48, got 99"),
-        (lambda: _move(ScoreVariance(), width=3.5), "width must be a whole number, got 3.5"),
-        (lambda: _move(CostView(), power="10"), "power must be a whole number, got '10'"),
-        (lambda: _film(steps=(5, 1)), "steps must increase"),
-        (lambda: _film(provenance=" "), "provenance is empty"),
-    ],
-)
-def test_wrong_settings_are_told(make: Any, message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 def test_cost_is_a_roofline(open_page: Open) -> None:
     page = open_page(CostView(power=10, width=32, chunk=64), ready="small")
     length, width, chunk, peak, bandwidth = 1024, 32, 64, 989e12, 4.8e12
@@ -142,22 +121,6 @@ def test_cost_is_a_roofline(open_page: Open) -> None:
     assert number(page, "steps-in-chunks") == count
     slide(page, "power", 20)
     assert number(page, "cost-at-once") > 100 * number(page, "cost-in-chunks")
-
-
-def test_film_shows_each_frame_of_the_run(open_page: Open) -> None:
-    generator = torch.Generator().manual_seed(0)
-    run = torch.randn(3, 2, 2, 6, 6, generator=generator, dtype=torch.float64).tril()
-    film = TrainingFilm(run, steps=[0, 100, 1000], provenance="three drawn matrices, seed 0")
-    page = open_page(film, ready="small")
-    for frame, layer, head in ((2, 1, 1), (0, 2, 1), (1, 2, 2)):
-        for key, value in (("frame", frame), ("layer", layer), ("head", head)):
-            slide(page, key, value)
-        want = run[frame, layer - 1, head - 1]
-        assert number(page, "largest") == pytest.approx(want.abs().max().item(), rel=1e-9)
-        error = 6 * want.abs().max().item() / 254
-        assert number(page, "row-sum-last") == pytest.approx(want[-1].sum().item(), abs=error)
-    assert text(page, "value-frame") == "100"
-    assert text(page, "provenance") == "three drawn matrices, seed 0"
 
 
 def test_one_ingredient_explorer_shows_its_card_only(open_page: Open) -> None:

@@ -40,7 +40,14 @@ DESIGNS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", DESIGNS)
+#: those that compute most
+DEAREST = ("features", "stability", "morph", "stability of a morph", "prediction")
+NIGHTLY = pytest.mark.nightly("the designs that compute most")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=() if one in DEAREST else NIGHTLY) for one in DESIGNS]
+)
 def test_a_frame_is_under_16_ms(name: str, open_page: Open) -> None:
     """Compute and draw after a slider move at L = 64, n = 16.
 

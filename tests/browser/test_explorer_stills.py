@@ -11,8 +11,6 @@ from anywidget import AnyWidget
 from browser.explorer_pages import ASSETS, page_html
 
 from book.tools.stills import add_to_page
-from coefdyn.analysis.selectivity import selectivity
-from coefdyn.lab.films import TrainingFilm
 from coefdyn.widgets import ChunkView, CostView, Explorer, ScoreVariance
 
 pytestmark = pytest.mark.browser
@@ -63,12 +61,6 @@ def visit(browser: Any, tmp_path: Path, store: Path) -> Iterator[Visit]:
         context.close()
 
 
-def _loaded(page: Any) -> bool:
-    return page.evaluate(
-        "() => [...document.querySelectorAll('.cd-still img')].every((i) => i.naturalWidth > 600)"
-    )
-
-
 @pytest.mark.parametrize("name", FIGURES)
 def test_without_scripts_the_still_says_settings_and_numbers(name: str, visit: Visit) -> None:
     explorer = FIGURES[name]()
@@ -86,36 +78,6 @@ def test_without_scripts_the_still_says_settings_and_numbers(name: str, visit: V
     assert f"{shown.near_zero_fraction:.1%} of the coefficients" in words
     assert f"{explorer.settings['length']} tokens of width 2" in words
     assert ("keep per step, a 0.9," in words) is (name == "row")
-
-
-def test_the_still_has_the_numbers_of_the_live_figure(visit: Visit) -> None:
-    for figure in FIGURES.values():
-        explorer = figure()
-        page = visit(explorer)
-        words = page.get_attribute("figure.cd-still img", "alt")
-        read = "h => document.querySelector(`[data-cd=${h}]`).dataset.value"
-        near, total = (float(page.evaluate(read, h)) for h in ("near-zero-fraction", "row-sum"))
-        assert f"{near:.1%} of the coefficients" in words
-        assert f"sums to {total:.3g}; {page.inner_text('[data-cd=class]')} combinations" in words
-
-
-def test_near_zero_of_the_still_is_the_library_s(visit: Visit) -> None:
-    explorer = Explorer("gla", epsilon=0.1)
-    found = selectivity(explorer.dynamics(), 0.1).near_zero_fraction
-    words = visit(explorer, scripts=False).get_attribute("figure.cd-still img", "alt")
-    assert f"{found:.1%} of the coefficients α are near zero (at most 0.1)" in words
-
-
-def test_paper_shows_the_still_and_a_screen_the_figure(visit: Visit) -> None:
-    page = visit(Explorer("gla"), TrainingFilm.load("principle-3"))
-    stills, figures = page.locator("figure.cd-still"), page.locator(".coefdyn-widget")
-    for media, seen in (("screen", figures), ("print", stills), ("screen", figures)):
-        page.emulate_media(media=media)
-        hidden = stills if seen is figures else figures
-        assert [seen.nth(m).is_visible() for m in range(2)] == [True, True], media
-        assert [hidden.nth(m).is_visible() for m in range(2)] == [False, False], media
-    assert _loaded(page)
-    assert "Test accuracy" in stills.nth(1).locator("img").get_attribute("alt")
 
 
 def test_small_figures_say_their_numbers_in_a_sentence(visit: Visit) -> None:
@@ -151,18 +113,4 @@ def test_stills_are_light_and_each_is_put_once(visit: Visit, tmp_path: Path, sto
     assert max(sizes) < HEAVIEST
 
 
-LOOK = """([theme, ink]) => document.documentElement.dataset.theme === theme
-  && ink === getComputedStyle(document.querySelector('.cdx')).getPropertyValue('--cdx-ink').trim()
-"""
 DARK, LIGHT = ["dark", "#e8edf3"], ["light", "#18212b"]
-
-
-def test_a_dark_page_prints_light(visit: Visit) -> None:
-    page = visit(Explorer("gla"), theme="dark")
-    assert page.evaluate(LOOK, DARK)
-    for media, look in (("print", LIGHT), ("screen", DARK)):
-        page.emulate_media(media=media)
-        page.wait_for_function(LOOK, arg=look)
-    for event, look in (("beforeprint", LIGHT), ("afterprint", DARK)):
-        page.evaluate("(name) => dispatchEvent(new Event(name))", event)
-        assert page.evaluate(LOOK, look)

@@ -56,20 +56,6 @@ def test_a_morph_at_its_end_is_named_after_it_and_ends_by_a_cross(open_page: Ope
     assert number(page, "row-sum") == before
 
 
-def test_a_design_of_one_s_own_has_a_name(open_page: Open) -> None:
-    page = open_page(Explorer("deltanet"))
-    page.select_option("[data-cd=control-readout]", "exp")
-    settle(page)
-    want = "Own design: A Householder · b βⱼ/√n · φ exponential · η none; "
-    want += "nearest DeltaNet, which differs in φ"
-    assert text(page, "design-words") == want
-    page.select_option("[data-cd=control-readout]", "identity")
-    page.click("[data-cd=more-evolution] summary")
-    page.select_option("[data-cd=control-direction]", "fixed")
-    settle(page)
-    assert text(page, "design-words").endswith("nearest DeltaNet, which takes the key itself for z")
-
-
 def test_only_the_named_control_moved_as_asked_is_judged(open_page: Open) -> None:
     page = open_page(Explorer("gated_deltanet", length=32, predict=QUESTION))
     press(page, "predict-rises")
@@ -116,16 +102,6 @@ def test_a_waiting_question_locks_everything_that_could_answer_it(open_page: Ope
         assert (number(page, "near-zero-fraction"), number(page, "row-sum")) == before, hook
         waits = "h => document.querySelector(`[data-cd=${h}]`).matches(':disabled, [inert] *')"
         assert page.evaluate(waits, hook), hook
-
-
-def test_a_link_opens_a_figure_that_asks_unlocked(open_page: Open) -> None:
-    page = open_page(
-        Explorer("gated_deltanet", length=32, predict=QUESTION),
-        fragment="#cd?preset=gated_deltanet&beta=2",
-    )
-    assert text(page, "value-beta") == "2"
-    locked = "(e) => e.matches(':disabled, [inert] *')"
-    assert not page.locator("[data-cd=control-beta]").evaluate(locked)
 
 
 def test_back_undoes_a_link_of_the_text(open_page: Open) -> None:

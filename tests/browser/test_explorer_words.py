@@ -26,18 +26,6 @@ def tell(page: Any, words: str) -> None:
     settle(page)
 
 
-def test_softmax_averages_and_deltanet_overwrites(open_page: Open) -> None:
-    page = open_page(Explorer("softmax_attention"))
-    want = "Asked for “cat”, this mixer answers: black 0.50, white 0.50."
-    assert text(page, "answer-words") == want
-    press(page, "preset-deltanet")
-    assert text(page, "answer-words") == "Asked for “cat”, this mixer answers: white 1.00."
-    page.click(".cdx-asks button:has-text('dog')")
-    settle(page)
-    assert text(page, "answer-words") == "Asked for “dog”, this mixer answers: brown 1.00."
-    assert page.input_value("[data-cd=control-text]").endswith("; ask: dog")
-
-
 def test_a_sentence_of_one_s_own(open_page: Open) -> None:
     page = open_page(Explorer("deltanet"))
     tell(page, "the sun is hot. The sun is cold. What is the sun?")
@@ -51,13 +39,9 @@ def test_a_sentence_of_one_s_own(open_page: Open) -> None:
 HOSTILE = {
     "novel": "It was the best of times, it was the worst of times; " * 4000,
     "script": "<img src=x onerror=window.bad=1> is <script>window.bad=1</script>; ask: b",
-    "emoji": "👩‍👩‍👧 is 🎉; 🐈 is 🖤; ask: 🐈",
     "right to left": "\u202eהחתול הוא שחור\u202c ; القط = أسود ؛ ماذا القط؟",
     "halves": "\ud83d is \ude00; ask: x",
-    "controls": "\x00\x07the\u200b cat is\tblack; ask: cat",
-    "one word": "constructor",
     "punctuation and names": "__proto__ is toString; hasOwnProperty is valueOf; ask: __proto__",
-    "quotes": '"; DROP is \'table\' -- ; ask: "DROP"',
 }
 
 
@@ -86,7 +70,7 @@ def test_hostile_words_are_only_words(name: str, open_page: Open) -> None:
     assert page.evaluate("document.querySelector('[data-cd=control-text]').value") == kept
 
 
-@pytest.mark.parametrize("empty", ["", "   ", "\u200b", "; . !", "\x00"])
+@pytest.mark.parametrize("empty", ["", "; . !\x00"])
 def test_an_empty_box_says_so_and_shows_the_example(empty: str, open_page: Open) -> None:
     page = open_page(Explorer("deltanet", text="the sun is hot; ask: sun"))
     tell(page, empty)
@@ -102,7 +86,6 @@ def test_an_empty_box_says_so_and_shows_the_example(empty: str, open_page: Open)
         "text=%3Cscript%3Ewindow.bad%3D1%3C%2Fscript%3E",
         "text=" + "a%20" * 4000,
         "text=%E0%A4%A",
-        "text=",
         "text=%00%ED%A0%80",
         "tokens=facts&length=64&text=x&column=60&row=60&q60=1,2",
     ],

@@ -58,16 +58,6 @@ def test_scrubbing_shows_the_files_numbers(open_page: Open, film: Film) -> None:
         assert f"{film.runs[run].name}: coefficients at training step {film.steps[frame]}" in label
 
 
-def test_the_keyboard_moves_the_scrubber(open_page: Open, film: Film) -> None:
-    page = open_page(TrainingFilm.load(NAME, frame=1), ready="small")
-    assert number(page, "accuracy") == film.runs[0].accuracy[1]
-    page.focus("[data-cd=control-frame]")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_selector(f"[data-cd=value-frame]:text-is('{film.steps[2]}')")
-    assert number(page, "accuracy") == film.runs[0].accuracy[2]
-    assert page.get_attribute("[data-cd=control-frame]", "aria-valuetext") == str(film.steps[2])
-
-
 FRAME_MS = 400
 
 
@@ -87,9 +77,8 @@ def test_play_runs_to_the_end_and_stop_stops(open_page: Open, film: Film) -> Non
     assert (text(page, "value-frame"), text(page, "play")) == (f"{film.steps[-1]:,}", "Play")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits_a_phone_and_axe_finds_nothing_serious(open_page: Open, theme: str) -> None:
-    page = open_page(TrainingFilm.load(NAME), ready="small", width=360, theme=theme)
+def test_it_fits_a_phone_and_axe_finds_nothing_serious(open_page: Open) -> None:
+    page = open_page(TrainingFilm.load(NAME), ready="small", width=360, theme="dark")
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     assert text(page, "provenance").startswith("Recorded: seed 0")
     page.set_viewport_size({"width": 1100, "height": 900})

@@ -105,58 +105,6 @@ def test_a_teacher_opens_a_demonstration_and_presents_it(visit: Open) -> None:
     assert page.evaluate("() => document.activeElement.dataset.cd") == "present"
 
 
-def test_the_deck_opens_from_one_link_and_needs_no_mouse(visit: Open) -> None:
-    page = visit("demonstrations.html").page
-    page.locator("a[href='index.html#deck=1']").focus()
-    page.keyboard.press("Enter")
-    page.wait_for_selector("[data-cd=slide-place]:text-is('1 of 8')")
-    assert page.evaluate("() => document.activeElement.dataset.cd") == "explorer"
-    page.keyboard.press("ArrowRight")
-    page.keyboard.press("ArrowRight")
-    page.wait_for_selector("[data-cd=slide-place]:text-is('2 of 8')")
-    assert page.evaluate("location.hash") == "#deck=2"
-    assert page.locator(EXPLORER).bounding_box()["width"] == 1280
-    page.keyboard.press("Escape")
-    page.wait_for_selector("[data-cd=all-controls]")
-    page.goto(page.url.partition("#")[0] + "#deck=5")
-    page.reload()
-    page.wait_for_selector("[data-cd=slide-place]:text-is('5 of 8')")
-
-
-TARGETS = """() => [...document.querySelector("[data-cd=explorer]").querySelectorAll(
-    "button, select, input, textarea, a, summary, [tabindex='0']")]
-  .filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.disabled).length"""
-
-
-def test_the_landing_s_figure_is_small_and_soon_reached(visit: Open) -> None:
-    page = visit("index.html", width=1280).page
-    assert page.evaluate(TARGETS) <= 16
-    page.keyboard.press("Tab")
-    assert "Skip" in page.evaluate("() => document.activeElement.textContent")
-    page.keyboard.press("Enter")
-    for _ in range(15):
-        page.keyboard.press("Tab")
-        if page.evaluate("() => document.activeElement.dataset.cd") == "matrix":
-            break
-    assert page.evaluate("() => document.activeElement.dataset.cd") == "matrix"
-
-
-@pytest.mark.parametrize("size", [(1280, 720), (360, 740)])
-@pytest.mark.parametrize("path", ["index.html", "architectures/deltanet.html"])
-def test_answer_and_picture_share_one_view(path: str, size: tuple[int, int], visit: Open) -> None:
-    page = visit(path, width=size[0]).page
-    page.set_viewport_size({"width": size[0], "height": size[1]})
-    settle(page)
-    span = """() => {
-      const at = (hook) => document.querySelector(hook).getBoundingClientRect();
-      const hooks = [".cdx-chip", "[data-cd=answer]", "[data-cd=matrix]", ".cdx-first .cdx-slider"];
-      const boxes = hooks.map(at);
-      const bar = document.querySelector(".bd-header-article")?.offsetHeight ?? 0;
-      return bar + Math.max(...boxes.map((b) => b.bottom)) - Math.min(...boxes.map((b) => b.top));
-    }"""
-    assert page.evaluate(span) <= size[1]
-
-
 INSIDE = """(e) => {
   const { top, bottom } = e.getBoundingClientRect();
   return Math.max(0, Math.min(bottom, innerHeight) - Math.max(top, 0)) / (bottom - top);
@@ -172,16 +120,6 @@ def test_training_is_in_sight_when_it_begins(size: tuple[int, int], visit: Open)
     settle(page)
     for part, share in (("train-start", 1), ("train-accuracy", 1), ("train-matrix", 0.5)):
         assert page.locator(f"[data-cd={part}]").evaluate(INSIDE) >= share, part
-
-
-def test_on_a_phone_the_path_of_the_lab_plays_in_sight(visit: Open) -> None:
-    page = visit("index.html", width=360).page
-    page.set_viewport_size({"width": 360, "height": 740})
-    page.click("[data-cd=all-controls] >> nth=0")
-    page.click("[data-cd=path-play] >> nth=0")
-    settle(page)
-    for part in ("matrix", "answer-words", "path-play"):
-        assert page.locator(f"[data-cd={part}] >> nth=0").evaluate(INSIDE) > 0.95, part
 
 
 def test_a_slide_held_upright_has_the_answer_below_its_matrix(visit: Open) -> None:

@@ -66,8 +66,11 @@ def test_every_filled_cell_leads_to_its_row(browser: Any, address: str, site: Pa
         assert [name for name in names if name.lower() not in words] == [], href
 
 
-@pytest.mark.dear("every empty cell is clicked, and the explorer moves to its design")
-@pytest.mark.parametrize(("width", "one_in"), [(1280, 1), (390, 4)])
+NIGHTLY = pytest.mark.nightly("every fourth cell on a phone")
+
+
+@pytest.mark.dear("empty cells are clicked, and the explorer moves to their designs")
+@pytest.mark.parametrize(("width", "one_in"), [(390, 4), pytest.param(1280, 1, marks=NIGHTLY)])
 def test_an_empty_cell_opens_the_explorer_at_its_design(
     width: int, one_in: int, visit: Open
 ) -> None:

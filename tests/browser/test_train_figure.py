@@ -20,9 +20,9 @@ from coefdyn.lab.train.offers import EVERY, ROWS
 pytestmark = pytest.mark.browser
 #: for what waits a fixed time, in which a busy machine may do no step, or trains for many steps
 alone = pytest.mark.alone
+NIGHTLY = pytest.mark.nightly("an easier task is learned, and each contest takes a step")
 
 FADING = {"evolution": "constant", "constant": 0.7}
-GROWING = {**FADING, "constant": 1.05, "normalizer": "one", "scaling": "one"}
 #: a loaded machine may need long for a step; nothing here depends on how long
 PATIENCE_MS = 240_000
 
@@ -151,15 +151,11 @@ def test_the_address_restores_the_figure(open_page: Open) -> None:
 
 
 HOSTILE = [
-    "seed=1e99",
-    "task=__proto__",
+    "seed=1e99&task=__proto__",
     "left=own,constructor,1,exp,row_sum,one",
     "left=own,constant,1e308,exp,row_sum,one",
-    "rate=NaN",
-    "layer=0",
-    "%E0%A4%A=1",
+    "rate=NaN&layer=0&%E0%A4%A=1&speed=toString",
     "right=<img src=x onerror=alert(1)>",
-    "speed=toString",
 ]
 
 
@@ -183,22 +179,6 @@ def test_a_seed_that_is_none_is_refused_in_words(open_page: Open) -> None:
 
 
 @pytest.mark.dear("a model is trained until its coefficients overflow")
-def test_growth_ends_in_the_words_of_principle_6(open_page: Open) -> None:
-    page = open_trainer(
-        open_page, PageTraining(GROWING, task="noisy-recall-32", learning_rate=3e-2)
-    )
-    page.click("[data-cd=train-start]")
-    words = until_words(page, "train-answer", "Principle 6")
-    assert "A = 1.05 I lengthens every stored key" in words
-    assert "the normalizer η must counteract the growth" in words
-    assert "row sum" in words
-    assert page.get_attribute("[data-cd=train-answer]", "role") == "alert"
-    assert page.is_disabled("[data-cd=train-start]")
-    page.click("[data-cd=train-reset]")
-    page.wait_for_selector("[data-cd=train-start]:not([disabled])")
-
-
-@pytest.mark.dear("a model is trained until its coefficients overflow")
 def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
     """exp, A = 1.05 I, eta = 1: the step of the still, and the sentence of the principle."""
     figure = PageTraining.contest("principle_6")
@@ -209,10 +189,15 @@ def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
     words = until_words(page, "train-answer", "Principle 6")
     assert f"Stopped at step {kept.runs[0]['stopped']}:" in words
     assert "A = 1.05 I lengthens every stored key" in words
+    assert page.get_attribute("[data-cd=train-answer]", "role") == "alert"
+    assert page.is_disabled("[data-cd=train-start]")
+    page.click("[data-cd=train-reset]")
+    page.wait_for_selector("[data-cd=train-start]:not([disabled])")
 
 
 @alone
 @pytest.mark.dear("two models are trained for 300 steps")
+@pytest.mark.nightly("losses of test_train_engine.py, and test_it_is_learned")
 def test_the_gap_of_principle_3(open_page: Open) -> None:
     """exp with A = 0.85 I beside exp with A = I, from one seed, where no position is told."""
     page = open_trainer(open_page, PageTraining.contest("principle_3"))
@@ -245,26 +230,9 @@ def test_weights_are_saved_and_loaded(open_page: Open, tmp_path: Path) -> None:
     assert step_of(page) == 0
 
 
-def test_python_reads_the_saved_weights(open_page: Open, tmp_path: Path) -> None:
-    safetensors = pytest.importorskip("safetensors.torch")
-    from coefdyn.models import ModelConfig, SequenceModel
-
+def test_another_file_is_refused_in_words(open_page: Open, tmp_path: Path) -> None:
     page = open_trainer(open_page, PageTraining())
-    page.click("[data-cd=train-more] summary")
-    with page.expect_download() as found:
-        page.click("[data-cd=train-save]")
-    found.value.save_as(tmp_path / "weights.safetensors")
-    config = ModelConfig(
-        width=32, layers=2, mlp=64, options={**ROWS["softmax_attention"]["options"], "n_heads": 4}
-    )
-    model = SequenceModel(config, vocab=8)
-    model.load_state_dict(safetensors.load_file(tmp_path / "weights.safetensors"))
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff" * 64, b"PK\x03\x04" + b"0" * 100])
-def test_another_file_is_refused_in_words(content: bytes, open_page: Open, tmp_path: Path) -> None:
-    page = open_trainer(open_page, PageTraining())
-    (tmp_path / "other.safetensors").write_bytes(content)
+    (tmp_path / "other.safetensors").write_bytes(b"PK\x03\x04" + b"0" * 100)
     page.set_input_files("[data-cd=train-file]", tmp_path / "other.safetensors")
     until_words(page, "train-status", "not loaded")
     steps(page, 1)
@@ -333,10 +301,9 @@ def test_the_film_plays_here_and_in_python(open_page: Open, tmp_path: Path) -> N
     assert page.locator("[data-cd=film]").count() == 0
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_it_fits_a_phone_and_axe_finds_nothing_serious(open_page: Open, theme: str) -> None:
+def test_it_fits_a_phone_and_axe_finds_nothing_serious(open_page: Open) -> None:
     figure = PageTraining(FADING, "softmax_attention")
-    page = open_trainer(open_page, figure, width=360, theme=theme)
+    page = open_trainer(open_page, figure, width=360, theme="dark")
     steps(page, 1)
     assert page.evaluate("document.documentElement.scrollWidth") == 360
     small = page.evaluate(
@@ -362,8 +329,8 @@ def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
 @pytest.mark.parametrize(
     ("width", "figure"),
     [
-        (1440, lambda: PageTraining.contest("index")),
-        (360, lambda: PageTraining.contest("index")),
+        pytest.param(1440, lambda: PageTraining.contest("index"), marks=NIGHTLY),
+        pytest.param(360, lambda: PageTraining.contest("index"), marks=NIGHTLY),
         (1440, lambda: PageTraining(positions="learned")),
     ],
     ids=["landing-1440", "landing-360", "copy-1440"],

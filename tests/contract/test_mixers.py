@@ -11,9 +11,11 @@ from methods import cpu_methods
 from mixer_cases import CASES, build, tokens
 from tolerances import assert_agree
 
-from coefdyn import State
+from coefdyn import State, mixers
 from coefdyn.execution.state import has_finite_state
 from coefdyn.mixers import MesaNet, Mixer, MixerState
+from coefdyn.mixers.offered import offered
+from coefdyn.models.names import own_mixer
 
 F64 = torch.float64
 
@@ -257,3 +259,37 @@ def test_the_coefficients_of_documents_are_blocks(case: str) -> None:
     rows = dynamics.length // 17
     assert alpha[..., 5 * rows :, : 5 * rows].abs().max() == 0
     assert alpha[..., : 5 * rows, : 5 * rows].abs().max() > 0
+
+
+@torch.no_grad()
+def test_shapes_are_known_without_numbers(case: str) -> None:
+    """On the meta device, with a state, padding and packed documents too."""
+    mixer, x = build(case).to("meta"), torch.empty(2, 9, 12, dtype=F64, device="meta")
+    whole = torch.ones(2, 9, dtype=torch.int64, device="meta")
+    y, state = mixer.extend(x)
+    assert y.shape == mixer.extend(x, state)[0].shape == x.shape
+    assert mixer(x, attention_mask=whole).shape == x.shape
+    assert mixer(x[:1], cu_seqlens=torch.empty(3, dtype=torch.int64, device="meta")).shape[1] == 9
+
+
+#: options that bring parameters, or change which of them are read
+OPTIONS: list[dict[str, object]] = [
+    {"bias": True}, {"short_convolution": 3}, {"output_gate": "silu"}, {"output_norm": "rms"},
+    {"query_key_norm": True}, {"position": "rotary"}, {"position": "learned", "max_length": 9},
+    {"learned_direction": True}, {"key_heads": 1}, {"convolution_bias": True},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [one for one in map(own_mixer, mixers.__all__) if one])
+def test_every_parameter_of_an_option_gets_a_gradient(kind: type[Mixer]) -> None:
+    sizes = {"d_model": 8, "n_heads": 2}
+    for option in OPTIONS:
+        if not set(option) <= offered(kind) - set(getattr(kind, "settled", {})):
+            continue
+        given = {name: size for name, size in sizes.items() if name in offered(kind)}
+        mixer = kind(**given, **option)
+        y = mixer(torch.randn(2, 7, 8, generator=torch.Generator().manual_seed(0)))
+        (y * torch.linspace(-1.0, 2.0, y.shape[-1])).sum().backward()
+        assert not [name for name, one in mixer.named_parameters() if one.grad is None], option
+    with pytest.raises(TypeError, match="no option 'learned_direction'"):
+        mixers.ALiBiAttention(**sizes, learned_direction=True)

@@ -8,11 +8,9 @@ import pytest
 import torch
 from chunked_cases import agrees_with_reference, draw_rounded, own_key
 from designs import NORMALIZERS, STRUCTURES, Inputs
-from tolerances import assert_agree
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics
 from coefdyn.execution.chunked.dispatch import apply_chunked
-from coefdyn.execution.chunked.pointwise import PATHS
 
 #: around one chunk of 64 tokens, and three chunks; around one tile of 128 rows, and three tiles
 LENGTHS, ROWS = (1, 63, 64, 65, 150), (1, 65, 128, 129, 300)
@@ -76,11 +74,6 @@ def test_every_normalizer(structure: str, eta: str) -> None:
     check(build, run=in_tiles, may_cancel=eta == "row_sum", length=35)
 
 
-@pytest.mark.parametrize("eta", ["row_sum", "floored"])
-def test_feature_map(eta: str) -> None:
-    check(lambda x: x.dynamics("identity", "elu1", eta), length=100)
-
-
 @pytest.mark.parametrize("length", ROWS)
 @pytest.mark.parametrize("structure", LINEAR)
 def test_pointwise_readout(structure: str, length: int) -> None:
@@ -126,56 +119,3 @@ def test_leading_axes_broadcast_and_may_be_missing() -> None:
 def test_softmax_attention_with_any_value_size(dv: int) -> None:
     check(lambda x: x.dynamics("identity", "exp", "row_sum"), length=40, dv=dv)
     check(lambda x: x.dynamics("identity", "exp", "row_sum"), length=40, n=dv, dv=dv)
-
-
-def test_empty_relu_rows_give_zero() -> None:
-    q = -torch.ones(6, 2)
-    k = torch.ones(6, 2, requires_grad=True)
-    d = CoefficientDynamics(
-        q=q,
-        k=k,
-        evolution=evolution.Identity(),
-        scaling=1.0,
-        readout=readout.relu,
-        normalizer=normalizer.RowSum(),
-    )
-    v = torch.randn(6, 3, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    y = d.apply(v, method="chunked")
-    grads = torch.autograd.grad(y.sum(), [k, v])
-    assert (y == 0).all()
-    assert all((g == 0).all() for g in grads)
-
-
-@pytest.mark.parametrize("log_scaled", [False, True])
-@pytest.mark.parametrize("phi", ["relu", "softplus"])
-def test_rows_that_do_not_fade_pay_for_none_that_would(phi: str, log_scaled: bool, monkeypatch):
-    """Exact rows, and rows shifted by their maximum, are for what leaves the range of the dtype."""
-
-    def refuse(*args: object) -> None:
-        raise AssertionError("the exact path was taken")
-
-    monkeypatch.setattr("coefdyn.execution.chunked.pointwise_tiles.largest", refuse)
-
-    def build(x: Inputs) -> CoefficientDynamics:
-        d = x.dynamics("scalar", phi, "row_sum", log_scaled)
-        assert next(one.name for one in PATHS if one.takes(d, x.v)) == "tiles of the structure"
-        return d
-
-    check(build, length=150)
-
-
-@pytest.mark.parametrize("eta", NORMALIZERS)
-@pytest.mark.parametrize("structure", LINEAR)
-def test_a_prompt_is_stepped_through_in_chunks(structure: str, eta: str) -> None:
-    """A long first piece, three single tokens and another long piece are one sequence."""
-    inputs = Inputs.draw(length=150, seed=23)
-    with torch.no_grad():
-        d, state, outputs = inputs.dynamics(structure, "identity", eta, log_scaled=True), None, []
-        for start, size in ((0, 70), (70, 1), (71, 1), (72, 1), (73, 77)):
-            piece, v = d.narrow(start, size), inputs.v.narrow(-2, start, size)
-            y, state = piece.extend(v, state)
-            outputs.append(y)
-        want = d.apply(inputs.v, "reference")
-    assert_agree(
-        torch.cat(outputs, -2), want, method="chunked", dtype=torch.float64, quantity="step"
-    )

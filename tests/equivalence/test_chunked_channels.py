@@ -49,12 +49,6 @@ def test_every_normalizer(eta: str, log_scaled: bool, runs: list) -> None:
     assert runs, "these shapes run token by token"
 
 
-@pytest.mark.parametrize("length", [1, 4, 5])
-def test_short_sequences(length: int) -> None:
-    _, wide = draw_rounded(torch.float32, batch=CHANNELS, length=length, dv=1, seed=32)
-    agrees_with_reference(chunked, lambda x: x.dynamics("diagonal", "identity", "one"), wide)
-
-
 @pytest.mark.parametrize("nats", [40.0, 1e4])
 def test_no_decay_is_too_strong(nats: float) -> None:
     narrow, _ = draw_rounded(torch.float32, batch=CHANNELS, length=30, dv=1, seed=33)

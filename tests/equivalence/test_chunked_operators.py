@@ -8,14 +8,10 @@ import pytest
 import torch
 from designs import STRUCTURES, Inputs
 
-from coefdyn import CoefficientDynamics, evolution
+from coefdyn import CoefficientDynamics
 from coefdyn.execution.chunked.dispatch import apply_chunked, continue_chunked
-from coefdyn.execution.chunked.householder import householder_kernel
-from coefdyn.execution.chunked.householder_general import householder_general_kernel
-from coefdyn.execution.chunked.linear import KERNELS
 
 LINEAR = tuple(structure for structure in STRUCTURES if structure != "dense")
-ETAS = ("one", "row_sum", "floored")
 CASES = [(s, p) for s in LINEAR for p in ("identity", "exp", "softplus", "tanh")]
 
 
@@ -51,56 +47,6 @@ def test_gradcheck(structure: str, phi: str) -> None:
         fast_mode=True,
         check_undefined_grad=False,
     )
-
-
-@pytest.mark.parametrize(
-    "structure", ["scalar", "diagonal", "householder", "householder_general", "rank_one"]
-)
-def test_gradcheck_of_states(structure: str) -> None:
-    """Initial and final state of every kernel, all optional inputs given."""
-    generator = torch.Generator().manual_seed(22)
-
-    def draw(*shape: int) -> torch.Tensor:
-        return torch.randn(2, *shape, generator=generator, dtype=torch.float64).requires_grad_()
-
-    q, k, v, z, state = draw(7, 3), draw(7, 3), draw(7, 2), draw(7, 3), draw(3, 2)
-    beta, weight, g, gates, right = draw(7), draw(7), draw(7), draw(7, 3), draw(7, 3)
-    tensors = {
-        "scalar": (q, k, v, weight, g, state),
-        "diagonal": (q, k, v, weight, gates, state),
-        "householder": (q, k, v, beta, weight, g, state),
-        "householder_general": (q, k, v, z, beta, weight, g, state),
-        "rank_one": (q, k, v, z, right, weight, gates, state),
-    }[structure]
-    kernel = {
-        "scalar": KERNELS[evolution.Scalar],
-        "diagonal": KERNELS[evolution.Diagonal],
-        "householder": householder_kernel,
-        "householder_general": householder_general_kernel,
-        "rank_one": KERNELS[evolution.DiagonalPlusRankOne],
-    }[structure]
-    assert torch.autograd.gradcheck(lambda *x: kernel(*x, 3, 0.7), tensors, fast_mode=True)
-
-
-@pytest.mark.parametrize("eta", ETAS)
-@pytest.mark.parametrize("structure", LINEAR)
-def test_continuing_equals_the_whole_sequence(structure: str, eta: str) -> None:
-    """In pieces, by chunked and by extend in turn: both use one state. Half with a log scaling."""
-    inputs = Inputs.draw(length=45, seed=23)
-    log_scaled = (LINEAR.index(structure) + ETAS.index(eta)) % 2 == 0
-    d, v = inputs.dynamics(structure, "identity", eta, log_scaled), inputs.v
-    with torch.no_grad():
-        expected = d.apply(v, method="reference")
-        pieces, state, start = [], None, 0
-        for turn, size in enumerate((20, 2, 17, 1, 5)):
-            part, values = d.narrow(start, size), v[..., start : start + size, :]
-            if turn % 2:
-                y, state = part.extend(values, state)
-            else:
-                y, state = continue_chunked(part, values, state, chunk_size=8)
-            pieces.append(y)
-            start += size
-    torch.testing.assert_close(torch.cat(pieces, -2), expected, rtol=1e-8, atol=1e-9)
 
 
 @pytest.mark.parametrize(("structure", "phi"), CASES)

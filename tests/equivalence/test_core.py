@@ -8,7 +8,6 @@ from designs import NORMALIZERS, READOUTS, STRUCTURES, Inputs
 from tolerances import relative_error, tolerance
 
 from coefdyn import CoefficientDynamics, readout
-from coefdyn.execution.state import has_finite_state
 
 OUTPUT, GRADIENT, STEP = (
     tolerance("reference", torch.float64, quantity) for quantity in ("output", "gradient", "step")
@@ -95,32 +94,6 @@ def test_gradients_of_keys_of_length_zero(structure: str, phi: str, log_scaled: 
         for name, got, want in zip(names, found, slopes, strict=True):
             if want is not None:
                 assert relative_error(got, want) < GRADIENT, (method, name)
-
-
-@pytest.mark.parametrize("eta", NORMALIZERS)
-@pytest.mark.parametrize("phi", READOUTS)
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_methods_agree_with_gradients(structure: str, phi: str, eta: str) -> None:
-    """Every triple once; a half with a log scaling and a third with keys of length 0, so that both
-    meet every pair."""
-    inputs = Inputs.draw(seed=2)
-    at = STRUCTURES.index(structure) + list(READOUTS).index(phi) + NORMALIZERS.index(eta)
-    inputs = inputs.with_zero_keys(erased=phi != "relu") if at % 3 == 0 else inputs
-    log_scaled = at % 2 == 0
-    d = inputs.dynamics(structure, phi, eta, log_scaled)
-    leaves = list(inputs.leaves.values())
-    expected = d.apply(inputs.v, "reference")
-    probe = torch.randn(expected.shape, generator=torch.Generator().manual_seed(3)).double()
-    expected_grads = torch.autograd.grad(expected, leaves, probe, allow_unused=True)
-    methods = ["parallel"] + (["recurrent"] if has_finite_state(d) else [])
-    for method in methods:
-        y = d.apply(inputs.v, method)
-        assert relative_error(y, expected) < OUTPUT
-        grads = torch.autograd.grad(y, leaves, probe, allow_unused=True)
-        for got, want in zip(grads, expected_grads, strict=True):
-            assert (got is None) == (want is None)
-            if want is not None:
-                assert relative_error(got, want) < GRADIENT
 
 
 @pytest.mark.parametrize("phi", READOUTS)

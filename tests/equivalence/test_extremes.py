@@ -277,3 +277,30 @@ def test_auto_asks_for_triton_on_a_gpu_where_it_has_a_kernel(monkeypatch) -> Non
 
     monkeypatch.setattr(policy, "check_triton", refuse)
     assert policy.choose(d, value_dim=3) == "chunked"
+
+
+@pytest.mark.parametrize("eta", [normalizer.RowSum(), normalizer.FlooredRowSum(1.0)])
+@pytest.mark.parametrize("phi", [readout.identity, readout.relu], ids=["identity", "relu"])
+@pytest.mark.parametrize("nats", [300.0, 5000.0])
+def test_loud_writes_keep_their_digits_where_a_sequence_is_continued(
+    nats: float, phi: readout.Readout, eta: normalizer.Normalizer
+) -> None:
+    """The scale of a state is hundreds of nats, and float32 holds 5000 of them to 5e-4."""
+    inputs = Inputs.draw((2,), 400, 4, 6)
+    q, k, v = (inputs.leaves[name].detach().float() for name in "qkv")
+    generator = torch.Generator().manual_seed(1)
+    loud, fade = (torch.randn(2, 400, generator=generator) for _ in range(2))
+    d = plain(
+        q.abs(),
+        k.abs(),
+        evolution=evolution.Scalar(log_decay=-0.05 * fade.abs()),
+        log_scaling=nats + 3 * loud,
+        readout=phi,
+        normalizer=eta,
+    )
+    want, state, outputs = d.to(F64).apply(v.double(), "reference"), None, []
+    for t in range(400):
+        y, state = d.narrow(t, 1).extend(v[:, t : t + 1], state)
+        outputs.append(y)
+    for got in (d.apply(v), torch.cat(outputs, -2)):
+        assert ((got.double() - want).norm() / want.norm()).item() < 3e-6

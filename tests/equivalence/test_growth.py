@@ -134,24 +134,6 @@ def test_designs_that_grow(seed: int, dtype: torch.dtype) -> None:
             assert relative_error(got[name], value) <= limit, (method, name, build(x))
 
 
-@pytest.mark.parametrize("eta", [normalizer.One(), normalizer.RowSum()])
-def test_one_growing_channel_of_three(eta: normalizer.Normalizer) -> None:
-    torch.manual_seed(0)
-    length = 128
-    z = normalize(torch.randn(length, 3), dim=-1)
-    q, k = torch.rand(2, length, 3)
-    v, beta, g = torch.randn(length, 3), torch.rand(length), torch.full((length, 3), -0.5)
-    g[:, 0] = 0.5
-    a = evolution.DiagonalPlusRankOne(log_decay=g, left=beta[:, None] * z * g.exp(), right=z)
-    d = CoefficientDynamics(
-        q=q, k=k, evolution=a, scaling=1.0, readout=readout.identity, normalizer=eta
-    )
-    want = d.to(F64).apply(v.double(), "reference")
-    for method in ("auto", "parallel", "chunked", "recurrent"):
-        assert relative_error(d.apply(v, method), want) < 2e-5, method
-    assert relative_error(d.extend(v)[0], want) < 2e-5
-
-
 def test_a_refusal_names_the_horizon_and_auto_goes_on() -> None:
     x = normalize(torch.randn(300, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
     a = evolution.Householder(direction=x, beta=torch.full((300,), 0.9))
@@ -186,7 +168,9 @@ def test_benign_designs_do_not_grow() -> None:
         assert horizon_tokens(d) == 500
 
 
-@pytest.mark.parametrize("dtype", [F32, F64])
+@pytest.mark.parametrize(
+    "dtype", [F32, pytest.param(F64, marks=pytest.mark.nightly("the same in float32"))]
+)
 @pytest.mark.parametrize("eta", [normalizer.RowSum(), normalizer.FlooredRowSum(1.0)])
 @pytest.mark.parametrize("structure", ["diagonal", "rank one"])
 def test_an_outer_growth_out_of_range_beside_decays_per_channel(

@@ -13,9 +13,8 @@ from collections.abc import Callable
 import pytest
 import torch
 from fla.ops.attn.naive import naive_parallel_attn
-from fla.ops.delta_rule.naive import delta_rule_chunkwise, delta_rule_recurrence
+from fla.ops.delta_rule.naive import delta_rule_recurrence
 from fla.ops.gated_delta_rule.naive import (
-    naive_chunk_gated_delta_rule,
     naive_recurrent_gated_delta_rule,
 )
 from fla.ops.generalized_delta_rule.iplr.naive import iplr_recurrence
@@ -23,27 +22,20 @@ from fla.ops.gla.naive import naive_recurrent_gla
 from fla.ops.linear_attn.naive import naive_recurrent_linear_attn
 from fla.ops.path_attn.naive import naive_path_attn
 from fla.ops.retention.naive import naive_retention
-from fla.ops.simple_gla.naive import naive_chunk_simple_gla, naive_recurrent_simple_gla
-from recurrences import elu1
-from rows import ROWS, draw
-from tolerances import assert_agree
+from fla.ops.simple_gla.naive import naive_recurrent_simple_gla
+from rows import ROWS, draw, elu1
 from torch.nn import functional
 from transformers.models.mamba2.modeling_mamba2 import mamba2_chunk_scan
 from transformers.models.qwen3_next.modeling_qwen3_next import (
-    torch_chunk_gated_delta_rule,
     torch_recurrent_gated_delta_rule,
 )
 from transformers.models.xlstm.modeling_xlstm import mlstm_recurrent_sequence_native
+from widened import agrees_with_peer, time_first
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 
 Leaves = dict[str, torch.Tensor]
 LENGTH = 64
-
-
-def time_first(*values: torch.Tensor) -> list[torch.Tensor]:
-    """(B, H, L, ...) to fla's (B, L, H, ...)."""
-    return [value.transpose(1, 2) for value in values]
 
 
 def back(y: torch.Tensor | tuple) -> torch.Tensor:
@@ -86,10 +78,6 @@ def fla_scalar_recurrent(x: Leaves) -> torch.Tensor:
     return _scalar(x, naive_recurrent_simple_gla)
 
 
-def fla_scalar_chunked(x: Leaves) -> torch.Tensor:
-    return _scalar(x, naive_chunk_simple_gla)
-
-
 def transformers_mamba2(x: Leaves) -> torch.Tensor:
     """Its A is one per head; our leaf is one per head and sequence, so sequences go one by one."""
     scan, ys = inspect.unwrap(mamba2_chunk_scan), []
@@ -105,11 +93,6 @@ def fla_deltanet_recurrent(x: Leaves) -> torch.Tensor:
     return delta_rule_recurrence(x["q"], x["k"], x["v"], x["beta"].sigmoid())[0]
 
 
-def fla_deltanet_chunked(x: Leaves) -> torch.Tensor:
-    y = delta_rule_chunkwise(x["q"], x["k"], x["v"], x["beta"].sigmoid())
-    return y[0] if isinstance(y, tuple) else y
-
-
 def _gated(x: Leaves, run: Callable) -> torch.Tensor:
     beta, g = x["beta"].sigmoid(), -functional.softplus(x["delta"])
     q, k, v, beta, g = time_first(x["q"], x["k"], x["v"], beta, g)
@@ -120,16 +103,8 @@ def fla_gated_recurrent(x: Leaves) -> torch.Tensor:
     return _gated(x, naive_recurrent_gated_delta_rule)
 
 
-def fla_gated_chunked(x: Leaves) -> torch.Tensor:
-    return _gated(x, naive_chunk_gated_delta_rule)
-
-
 def transformers_gated_recurrent(x: Leaves) -> torch.Tensor:
     return _gated(x, inspect.unwrap(torch_recurrent_gated_delta_rule))
-
-
-def transformers_gated_chunked(x: Leaves) -> torch.Tensor:
-    return _gated(x, inspect.unwrap(torch_chunk_gated_delta_rule))
 
 
 def transformers_mlstm(x: Leaves) -> torch.Tensor:
@@ -146,40 +121,24 @@ PEERS: dict[Callable[[Leaves], torch.Tensor], str] = {
     fla_normalized_attention: "NormalizedAttention",
     fla_gla: "GLA",
     fla_scalar_recurrent: "Mamba2",
-    fla_scalar_chunked: "Mamba2",
     transformers_mamba2: "Mamba2",
     fla_deltanet_recurrent: "DeltaNet",
-    fla_deltanet_chunked: "DeltaNet",
     fla_gated_recurrent: "GatedDeltaNet",
-    fla_gated_chunked: "GatedDeltaNet",
     transformers_gated_recurrent: "GatedDeltaNet",
-    transformers_gated_chunked: "GatedDeltaNet",
     transformers_mlstm: "MLSTM",
 }
-
-
-def compare(leaves: Leaves, ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    """y and the gradient of every leaf, for a loss without symmetry."""
-    dtype = ours.dtype
-    assert_agree(ours, theirs, method="peer", dtype=dtype, quantity="output")
-    weights = torch.linspace(-1, 2, ours.numel(), dtype=dtype).reshape(ours.shape)
-    values = list(leaves.values())
-    mine = torch.autograd.grad((ours * weights).sum(), values, retain_graph=True)
-    other = torch.autograd.grad((theirs * weights).sum(), values)
-    for name, a, b in zip(leaves, mine, other, strict=True):
-        assert_agree(a, b, method="peer", dtype=dtype, quantity="gradient", what=name)
 
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.__name__)
 def test_row_is_the_peers(peer: Callable[[Leaves], torch.Tensor]) -> None:
     row = PEERS[peer]
     leaves = draw(row, LENGTH, dtype=torch.float32)
-    compare(leaves, ROWS[row](leaves).apply(leaves["v"]), peer(leaves))
+    agrees_with_peer(leaves, ROWS[row](leaves).apply(leaves["v"]), peer(leaves))
 
 
 def test_softmax_is_torchs_attention_in_float64() -> None:
     leaves = draw("SoftmaxAttention", LENGTH)
-    compare(leaves, ROWS["SoftmaxAttention"](leaves).apply(leaves["v"]), sdpa(leaves))
+    agrees_with_peer(leaves, ROWS["SoftmaxAttention"](leaves).apply(leaves["v"]), sdpa(leaves))
 
 
 def with_direction() -> tuple[Leaves, torch.Tensor, evolution.Householder]:
@@ -205,7 +164,7 @@ def test_exp_with_householder_is_path_attention() -> None:
     q, k, v, z, b = time_first(leaves["q"], leaves["k"], leaves["v"], leaves["z"], beta)
     no_gate = torch.zeros_like(b)
     theirs = back(naive_path_attn(q, k, v, z, b, no_gate, scale=8**-0.5, chunk_size=16))
-    compare(leaves, ours, theirs)
+    agrees_with_peer(leaves, ours, theirs)
 
 
 def test_householder_with_its_own_direction_is_a_generalised_delta_rule() -> None:
@@ -221,7 +180,7 @@ def test_householder_with_its_own_direction_is_a_generalised_delta_rule() -> Non
     ).apply(leaves["v"])
     low = -beta[..., None] * leaves["z"]
     q, k, v, z = (leaves[name] for name in ("q", "k", "v", "z"))
-    compare(leaves, ours, iplr_recurrence(q, k, v, z, low)[0])
+    agrees_with_peer(leaves, ours, iplr_recurrence(q, k, v, z, low)[0])
 
 
 def test_constant_decay_per_head_is_retention() -> None:
@@ -235,4 +194,4 @@ def test_constant_decay_per_head_is_retention() -> None:
         readout=readout.identity,
         normalizer=normalizer.One(),
     ).apply(leaves["v"])
-    compare(leaves, ours, naive_retention(leaves["q"], leaves["k"], leaves["v"]))
+    agrees_with_peer(leaves, ours, naive_retention(leaves["q"], leaves["k"], leaves["v"]))

@@ -20,7 +20,7 @@ from mixer_cases import build, tokens
 from tolerances import assert_agree
 from torch.nn import functional
 from transformers.models.kimi_linear.modeling_kimi_linear import chunk_kimi_delta_attention
-from widened import widened
+from widened import agrees_with_peer, fla, widened
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.analysis import probe
@@ -50,13 +50,6 @@ def draw(seed: int = 0) -> Leaves:
         "decay": normal(),
     }
     return {name: value.requires_grad_() for name, value in leaves.items()}
-
-
-def fla(run: Callable, *values: torch.Tensor, **options: object) -> torch.Tensor:
-    """fla's (B, L, H, ...) there and back."""
-    with widened():
-        y = run(*(value.transpose(1, 2) for value in values), **options)
-    return (y[0] if isinstance(y, tuple) else y).transpose(1, 2)
 
 
 def linear(
@@ -157,30 +150,13 @@ ROWS: dict[str, tuple[Callable, Callable]] = {
 }
 
 
-def compare(leaves: Leaves, ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    """y, and the gradient of every leaf that it depends on."""
-    dtype = torch.float64
-    assert ours.dtype == theirs.dtype == dtype
-    assert_agree(ours, theirs, method="peer", dtype=dtype, quantity="output")
-    weights = torch.linspace(-1, 2, ours.numel(), dtype=dtype).reshape(ours.shape)
-    values = list(leaves.values())
-    mine, other = (
-        torch.autograd.grad((y * weights).sum(), values, allow_unused=True, retain_graph=True)
-        for y in (ours, theirs)
-    )
-    for name, a, b in zip(leaves, mine, other, strict=True):
-        assert (a is None) == (b is None), name
-        if a is not None:
-            assert_agree(a, b, method="peer", dtype=dtype, quantity="gradient", what=name)
-
-
 @pytest.mark.parametrize("method", ["chunked", "recurrent"])
 @pytest.mark.parametrize("row", ROWS)
 def test_row_is_its_authors(row: str, method: str) -> None:
     ours, theirs = ROWS[row]
     leaves = draw()
     dynamics, values = ours(leaves)
-    compare(leaves, dynamics.apply(values, method=method), theirs(leaves))
+    agrees_with_peer(leaves, dynamics.apply(values, method=method), theirs(leaves))
 
 
 @pytest.mark.parametrize("row", ["kda-recurrent", "gdn2-recurrent", "rwkv7-without-bonus"])
@@ -237,7 +213,7 @@ def test_delta_product_is_virtual_tokens_read_at_the_last(steps: int, gated: boo
         theirs = naive_recurrent_gated_delta_product(
             q, k, v, g if gated else None, b, ROOT, num_householder=steps
         )[0].transpose(1, 2)
-    compare(x, ours, theirs)
+    agrees_with_peer(x, ours, theirs)
 
 
 def layer_sees(mixer, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -252,7 +228,7 @@ def test_gated_deltanet2_builds_what_its_authors_compute() -> None:
     erase, write = (split_heads(part(x).sigmoid(), 2) for part in (mixer.erase, mixer.write))
     theirs = fla(naive_recurrent_gdn2, q, k, v, mixer.decay(x), erase, write)
     dynamics, values = mixer.dynamics(x)
-    compare(
+    agrees_with_peer(
         {"x": dict(mixer.named_parameters())["project.key.linear.weight"]},
         dynamics.apply(values),
         theirs,
@@ -266,6 +242,6 @@ def test_comba_builds_what_its_authors_compute() -> None:
     p = mixer.feedback.sigmoid()[:, None, None] * k
     theirs = fla(naive_chunk_comba, q, k, v, p, mixer.decay(x)[0], mixer.beta(x), chunk_size=16)
     dynamics, values = mixer.dynamics(x)
-    compare(
+    agrees_with_peer(
         {"feedback": mixer.feedback, "correction": mixer.correction}, dynamics.apply(values), theirs
     )

@@ -10,13 +10,12 @@ import torch
 from fla.ops.forgetting_attn.naive import naive_forgetting_attn
 from fla.ops.rwkv6.recurrent_naive import naive_recurrent_rwkv6
 from mixer_cases import build, tokens
-from tolerances import assert_agree
 from torch import nn
 from torch.nn import functional
 from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 from transformers.models.mamba.modeling_mamba import mamba_selective_scan
 from transformers.models.mamba2.modeling_mamba2 import mamba2_chunk_scan
-from widened import widened
+from widened import agrees_with_peer, fla, widened
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.mixers import Mixer
@@ -37,27 +36,10 @@ def draw(*names: str) -> dict[str, torch.Tensor]:
     }
 
 
-def compare(leaves: dict[str, torch.Tensor], ours: torch.Tensor, theirs: torch.Tensor) -> None:
-    assert ours.dtype == theirs.dtype == F64
-    assert_agree(ours, theirs, method="peer", dtype=F64, quantity="output")
-    weights = torch.linspace(-1, 2, ours.numel(), dtype=F64).reshape(ours.shape)
-    mine, other = (
-        torch.autograd.grad((y * weights).sum(), list(leaves.values()), retain_graph=True)
-        for y in (ours, theirs)
-    )
-    for name, a, b in zip(leaves, mine, other, strict=True):
-        assert_agree(a, b, method="peer", dtype=F64, quantity="gradient", what=name)
-
-
 def parameters(mixer: Mixer) -> dict[str, nn.Parameter]:
     """Those that act before the output stage."""
     named = dict(mixer.named_parameters())
     return {name: value for name, value in named.items() if not name.startswith("output.")}
-
-
-def fla(run, *values: torch.Tensor, **options: object) -> torch.Tensor:
-    with widened():
-        return run(*(value.transpose(1, 2) for value in values), **options).transpose(1, 2)
 
 
 @pytest.mark.parametrize("method", ["parallel", "chunked"])
@@ -66,7 +48,7 @@ def test_forgetting_attention_is_flas(method: str) -> None:
     dynamics, v = mixer.dynamics(x)
     gate = functional.logsigmoid(mixer.forget(x)).transpose(-1, -2)
     theirs = fla(naive_forgetting_attn, dynamics.q, dynamics.k, v, gate)
-    compare(parameters(mixer), dynamics.apply(v, method=method), theirs)
+    agrees_with_peer(parameters(mixer), dynamics.apply(v, method=method), theirs)
 
 
 def test_alibi_adds_a_linear_bias_to_the_scores() -> None:
@@ -77,7 +59,7 @@ def test_alibi_adds_a_linear_bias_to_the_scores() -> None:
     bias = -mixer.slopes()[:, None, None] * gap
     bias = bias.masked_fill(gap < 0, -torch.inf)
     theirs = functional.scaled_dot_product_attention(dynamics.q, dynamics.k, v, attn_mask=bias)
-    compare(parameters(mixer), dynamics.apply(v), theirs)
+    agrees_with_peer(parameters(mixer), dynamics.apply(v), theirs)
 
 
 @pytest.mark.parametrize("method", ["parallel", "chunked"])
@@ -87,7 +69,7 @@ def test_a_window_is_flas(method: str) -> None:
     no_gate = torch.zeros_like(dynamics.q[..., 0])
     size = mixer.mask.size
     theirs = fla(naive_forgetting_attn, dynamics.q, dynamics.k, v, no_gate, window_size=size)
-    compare(parameters(mixer), dynamics.apply(v, method=method), theirs)
+    agrees_with_peer(parameters(mixer), dynamics.apply(v, method=method), theirs)
 
 
 @pytest.mark.parametrize("method", ["parallel", "chunked"])
@@ -97,7 +79,7 @@ def test_sinks_are_those_of_gpt_oss(method: str) -> None:
     layer = SimpleNamespace(num_key_value_groups=1, sinks=mixer.sink, training=False)
     future = torch.full((LENGTH, LENGTH), -torch.inf, dtype=F64).triu(1)
     theirs = eager_attention_forward(layer, dynamics.q, dynamics.k, v, future, mixer.key_dim**-0.5)
-    compare(parameters(mixer), dynamics.apply(v, method=method), theirs[0].transpose(1, 2))
+    agrees_with_peer(parameters(mixer), dynamics.apply(v, method=method), theirs[0].transpose(1, 2))
 
 
 def linear(x: dict, evolved: evolution.Evolution, **ingredients: object) -> CoefficientDynamics:
@@ -121,7 +103,7 @@ def test_mamba2_s_d_is_an_own_term(method: str) -> None:
     with widened():
         a = -x["log_a"].exp()
         theirs = scan(v, dt, a, k, q, chunk_size=16, D=x["D"], dt_softplus=True)
-    compare(x, ours, theirs.transpose(1, 2))
+    agrees_with_peer(x, ours, theirs.transpose(1, 2))
 
 
 @pytest.mark.parametrize("method", ["recurrent", "parallel", "chunked"])
@@ -145,7 +127,7 @@ def test_mamba_s_d_is_an_own_term(method: str) -> None:
     with widened():
         a = -x["log_a"].exp()
         theirs = scan(x["v"], x["delta"], a, k, q, D=x["D"], delta_softplus=True)
-    compare(x, ours, theirs)
+    agrees_with_peer(x, ours, theirs)
 
 
 @pytest.mark.parametrize("method", ["recurrent", "parallel", "chunked"])
@@ -159,7 +141,7 @@ def test_rwkv6_reads_before_its_decay(method: str) -> None:
     d = linear({**x, "q": early}, evolution.Diagonal(log_decay=g), own=own)
     with widened():
         theirs = naive_recurrent_rwkv6(x["q"], x["k"], x["v"], g, u, scale=1.0)[0]
-    compare({**x, "u": u}, d.apply(x["v"], method=method), theirs)
+    agrees_with_peer({**x, "u": u}, d.apply(x["v"], method=method), theirs)
 
 
 @pytest.mark.parametrize("method", ["recurrent", "parallel", "chunked"])
@@ -187,4 +169,4 @@ def test_mamba3_is_a_trapezoid(method: str) -> None:
         written = now
         y = (x["q"][..., t, :, None] * state).sum(-2)
         outputs.append(y + x["skip"][..., t, None] * x["v"][..., t, :])
-    compare(x, d.apply(x["v"], method=method), torch.stack(outputs, -2))
+    agrees_with_peer(x, d.apply(x["v"], method=method), torch.stack(outputs, -2))

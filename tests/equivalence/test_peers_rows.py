@@ -26,7 +26,7 @@ from tolerances import assert_agree
 from torch.nn import functional
 from transformers.models.minimax.configuration_minimax import MiniMaxConfig
 from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
-from widened import widened
+from widened import time_first, widened
 
 from coefdyn.analysis import probe
 from coefdyn.mixers import Mixer
@@ -38,11 +38,6 @@ F64 = torch.float64
 def heads(mixer: Mixer, x: torch.Tensor) -> list[torch.Tensor]:
     """q, k and v as they are projected and convolved, (B, H, L, ...)."""
     return [mixer.project[name](x)[0] for name in ("query", "key", "value")]
-
-
-def time_first(*values: torch.Tensor) -> list[torch.Tensor]:
-    """(B, H, L, ...) to fla's (B, L, H, ...)."""
-    return [value.transpose(1, 2) for value in values]
 
 
 def retnet(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:

@@ -74,20 +74,6 @@ def test_one_channel_of_200_nats_among_calm_ones(chunk: int, phi: str) -> None:
     agrees_with_reference(run, build(phi), inputs, expected)
 
 
-@pytest.mark.parametrize("nats", [-5.0, -10.0, -14.0])
-def test_every_token_decays_strongly(nats: float) -> None:
-    """The gradient of a decay is as small as what it leaves, across edges of pieces as well."""
-    inputs, _ = draw_rounded(torch.float32, length=70, seed=5)
-    g = torch.full_like(inputs.leaves["channel_decay"], nats).requires_grad_()
-    inputs = Inputs({**inputs.leaves, "channel_decay": g}, inputs.signs)
-    expected = agrees_with_reference(
-        lambda d, v: d.apply(v, method="chunked"), build("identity"), in_float64(inputs)
-    )
-    agrees_with_reference(
-        lambda d, v: d.apply(v, method="chunked"), build("identity"), inputs, expected
-    )
-
-
 @pytest.mark.parametrize("phi", ["identity", "softplus"])
 @pytest.mark.parametrize("size", [0.0, 1.0, 1.8])
 def test_left_and_right_of_any_size(size: float, phi: str) -> None:

@@ -6,15 +6,16 @@ import pytest
 from gpu.processes import assert_small
 
 pytestmark = pytest.mark.dear("the compiler of each kernel and device runs to its machine code")
+NIGHTLY = pytest.mark.nightly("kernels of every structure, each for one of the two devices")
 
 
 @pytest.mark.parametrize(
     ("arch", "head", "problems"),
     [
-        (80, 64, ["softmax", "scalar", "row_sums"]),
         (90, 128, ["softmax", "householder", "diagonal", "rank_one"]),
         (80, 256, ["softplus_scalar"]),
-        (90, 256, ["softplus_scalar"]),
+        pytest.param(80, 64, ["softmax", "scalar", "row_sums"], marks=NIGHTLY),
+        pytest.param(90, 256, ["softplus_scalar"], marks=NIGHTLY),
     ],
 )
 def test_kernels_compile_without_large_spills(arch, head, problems):
@@ -22,6 +23,7 @@ def test_kernels_compile_without_large_spills(arch, head, problems):
     assert_small(arch, head, problems)
 
 
+@NIGHTLY
 @pytest.mark.parametrize(
     ("arch", "dtype", "problems"),
     [(80, "float16", ["scalar", "diagonal", "rank_one"]), (90, "float32", ["softplus_scalar"])],

@@ -82,8 +82,8 @@ def rank_one() -> Iterator[dict]:
     yield check(*design, "row_sum", 9)
     yield check(*design, "given", 9, batch=(2, 2))
     yield check(*design, "floored", 34, log_scaled=True, n=20, dv=33)
-    yield check(*design, "one", 40, resets=True)
-    yield check(*design, "one", 40, nats=14.0)
+    yield check(*design, "one", 20, resets=True)
+    yield check(*design, "one", 20, nats=14.0)
     yield continued(design[0])
 
 

@@ -144,6 +144,15 @@ def test_a_sink_is_the_first_tokens_and_not_the_oldest_of_the_model_s_own_window
     torch.testing.assert_close(torch.cat(logits, 1), want, **CLOSE)
 
 
+def test_a_convolution_that_continues_is_named() -> None:
+    model, x = zoo.build("Lfm2ForCausalLM"), zoo.ids(12)
+    with torch.no_grad():
+        cache = model(x[:, :8], use_cache=True).past_key_values
+    for length in (3, 1):  # several tokens, and the step of one
+        seen = trace(model, x[:, 8 : 8 + length], past_key_values=cache)
+        assert "continues an earlier pass" in seen.unsupported["model.layers.0.conv"]
+
+
 @pytest.mark.parametrize("part", [window(4, sink=1), "without decay", "values", "coefficients"])
 def test_the_gradient_through_a_change_is_that_of_the_changed_model(part: object) -> None:
     """Against a difference quotient, in float64."""

@@ -11,7 +11,7 @@ import zoo
 
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.scripts import lens_heads
-from coefdyn.lens import SCORES, effects, head_scores, induction, load_heads, looks, trace
+from coefdyn.lens import SCORES, head_scores, induction, load_heads, looks, trace
 from coefdyn.widgets import Explorer
 
 KEPT = data_folder() / "lens"
@@ -103,35 +103,3 @@ def test_the_kept_files_say_where_they_come_from() -> None:
             row = record["table"][number * record["heads_per_layer"] + head]
             first = row[record["columns"].index("first")]
             assert matrix[1:, 0].mean().item() == pytest.approx(first, abs=1e-3)
-
-
-def test_the_loss_without_each_head_is_that_of_effects() -> None:
-    model, ids = zoo.build("LlamaForCausalLM"), zoo.ids(length=24, batch=1)
-    before, changes = lens_heads.loss_changes(model, ids, progress=False)
-    rows = effects(model, ids, progress=False)
-    assert changes.tolist() == pytest.approx([r["loss_change"] for r in rows], abs=1e-6)
-    assert changes.abs().min() > 1e-4
-    later, _ = lens_heads.loss_changes(model, ids, start=20, progress=False)
-    with torch.no_grad():
-        told = model(ids).logits[0, 20:-1]
-    want = torch.nn.functional.cross_entropy(told, ids[0, 21:]).item()
-    assert later == pytest.approx(want, abs=1e-6) and abs(later - before) > 1e-3
-
-
-def test_effects_stand_beside_the_scores_of_the_same_text(tmp_path: Path) -> None:
-    text = tmp_path / "text.txt"
-    text.write_text("\f".join(["once upon a time " * n for n in (9, 4, 7)]))
-    model = zoo.build("LlamaForCausalLM")
-
-    def letters(words: str) -> list[int]:
-        return [3 + ord(letter) % (zoo.VOCAB - 3) for letter in words]
-
-    found = lens_heads.record(model, letters, 2000 + zoo.VOCAB, text, {"model": "small"}, 40)
-    assert found["tokens"] == 40 and len(found["table"]) == 8
-    ids = torch.tensor([letters("once upon a time " * 4)[:40]])  # the second of the three
-    rows = effects(model, ids, progress=False)
-    seen = head_scores(trace(model, ids))
-    for row, one, score in zip(found["table"], rows, seen.flatten(0, 1), strict=True):
-        told = dict(zip(found["columns"], row, strict=True))
-        assert told["loss_change"] == pytest.approx(one["loss_change"], abs=2e-5)
-        assert [told[name] for name in SCORES] == pytest.approx(score.tolist(), abs=2e-5)

@@ -17,14 +17,8 @@ from torch.nn import functional
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.scripts.lens_plan import (
-    ORDERS,
     TrialConfig,
-    correlations,
     interval,
-    needles,
-    run,
-    split_texts,
-    table,
 )
 from coefdyn.lens import Change, HeadsSeen, plan, replaced, torch_operations, trace, window
 from coefdyn.lens.change.changes import NAMED
@@ -319,89 +313,12 @@ def _letters(text: str) -> list[int]:
     return [3 + ord(letter) % (zoo.VOCAB - 3) for letter in text]
 
 
-SMALL = TrialConfig(
-    length=80,
-    sink=2,
-    window=6,
-    planned=2,
-    held_out=3,
-    needles=2,
-    shares=(0.5, 1.0),
-    orders=tuple(ORDERS),
-    singles=True,
-)
-
-
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
     path = tmp_path / "text.txt"
     lines = [f"{number} " + "once upon a time " * (3 + number) for number in range(12)]
     path.write_text("\f".join(lines))
     return path
-
-
-def test_texts_to_measure_on_are_not_those_planned_on(documents: Path) -> None:
-    to_plan, others = split_texts([documents], _letters, SMALL)
-    assert to_plan.shape == (2, 80) and others.shape == (3, 80)
-    assert len({tuple(row) for row in [*to_plan.tolist(), *others.tolist()]}) == 5
-    with pytest.raises(ValueError, match="20 documents of at least 80 tokens are needed"):
-        split_texts([documents], _letters, replace(SMALL, held_out=18))
-
-
-def test_a_needle_lies_outside_the_window_and_is_asked_for_at_the_end(documents: Path) -> None:
-    _, others = split_texts([documents], _letters, replace(SMALL, length=160))
-    for ids, size in needles(others, _letters, 4, seed=0):
-        assert ids.shape == (1, 160) and size == len(" 12345")
-        text = ids[0].tolist()
-        places = [at for at in range(160 - size + 1) if text[at : at + size] == text[-size:]]
-        assert len(places) == 2 and places[0] < 160 - size - 6
-    with pytest.raises(ValueError, match="take 72 tokens, the texts have 40"):
-        needles(others[:, :40], _letters, 4, seed=0)
-    with pytest.raises(ValueError, match="above 0 and at most 1, got 50"):
-        replace(SMALL, shares=(0.5, 50))
-
-
-def test_the_trial_measures_every_order_and_goes_on_where_it_was(
-    documents: Path, tmp_path: Path
-) -> None:
-    model, out = zoo.build("LlamaForCausalLM"), tmp_path / "plan.json"
-    record = run(model, _letters, [documents], out, SMALL, {"model": "small"}, progress=False)
-    assert json.loads(out.read_text()) == json.loads(json.dumps(record))
-    assert [row["order"] for row in record["rows"]] == [*ORDERS, "predicted"]
-    for row in record["rows"]:
-        assert row["cut"] == (2 if row["share"] == 0.5 else 4)
-        assert row["bytes_measured"] == [record["bytes"]["full"], row["bytes"]]
-        assert row["low"] <= row["rise"] <= row["high"] and len(row["rises"]) == 3
-        assert 0 <= row["needles_right"] <= 2
-    to_plan, others = split_texts([documents], _letters, SMALL)
-    found = plan(model, to_plan, keep=KEEP)
-    everything = replace(found, cut=4).measure(model, others)
-    assert record["rows"][-1]["rises"] == pytest.approx(everything.rise, abs=1e-5)
-    drawn = next(row for row in record["rows"] if row["order"] == "random")
-    orders = [ORDERS["random"](found, number) for number in range(3)]
-    assert len({frozenset(order[:2]) for order in orders}) > 1
-    rises = [
-        replace(found.in_order(order), cut=2).measure(model, text[None]).mean
-        for order, text in zip(orders, others, strict=True)
-    ]
-    assert drawn["rises"] == pytest.approx(rises, abs=1e-5)
-    one = plan(model, to_plan[:1], keep=KEEP)
-    assert len(record["singles"]) == 4
-    for row, head in zip(record["singles"], one.heads, strict=True):
-        assert (row["layer"], row["head"]) == (head.layer, head.head)
-        x, changes = to_plan[:1], {(head.layer, head.queries): KEEP}
-        want = _loss_with(model, x, changes) - loss(model, x)
-        assert row["rise"] == pytest.approx(want, abs=1e-5)
-    record["rows"][0]["rise"] = 7.0  # kept, not measured again
-    del record["rows"][3:]
-    out.write_text(json.dumps(record))
-    again = run(model, _letters, [documents], out, SMALL, {"model": "small"}, progress=False)
-    assert again["rows"][0]["rise"] == 7.0 and len(again["rows"]) == len(ORDERS) + 1
-    assert "predicted" in table(again) and "100%" in table(again)
-    with pytest.raises(ValueError, match="holds other settings"):
-        run(model, _letters, [documents], out, replace(SMALL, sink=1), {"model": "small"})
-    with pytest.raises(ValueError, match="'best' is no order; choose from predicted"):
-        run(model, _letters, [documents], out, replace(SMALL, orders=("best",)), {})
 
 
 def test_the_kept_trial_is_of_the_default_settings_and_agrees_with_itself() -> None:
@@ -442,31 +359,6 @@ def test_plans_are_drawn_a_line_per_order() -> None:
     plt.close("all")
     with pytest.raises(ValueError, match="got rows without order, share, rise"):
         plot_plans(axis, [{"low": 0, "high": 1}])
-
-
-def test_orders_are_what_they_say() -> None:
-    found = plan(llama(), zoo.ids(LENGTH, 2), keep=KEEP)
-    for name, order in ORDERS.items():
-        places = order(found, 0)
-        assert sorted(places) == [0, 1, 2, 3], name
-    heads = [found.heads[place] for place in ORDERS["layers"](found, 0)]
-    assert heads[0].layer == heads[1].layer != heads[2].layer
-    kept = [found.heads[place].kept_share for place in ORDERS["kept share"](found, 0)]
-    assert kept == sorted(kept, reverse=True)
-
-
-def test_correlations_are_those_of_values_and_of_ranks() -> None:
-    rows = [{"a": x, "b": -x, "rise": x**3} for x in (1.0, 2.0, 3.0, 5.0)]
-    pearson, spearman = correlations(rows, "a")
-    assert spearman == pytest.approx(1.0) and pearson == pytest.approx(0.9503, abs=1e-4)
-    assert correlations(rows, "b") == pytest.approx((-pearson, -1.0))
-
-
-def test_the_interval_holds_the_mean() -> None:
-    low, high = interval([0.1, 0.2, 0.3, 0.4])
-    assert 0.1 <= low < 0.25 < high <= 0.4
-    with pytest.raises(ValueError, match="held_out"):
-        TrialConfig(held_out=1)  # one text has no interval
 
 
 def test_the_command_plans_a_model_of_transformers(

@@ -424,6 +424,50 @@ def test_a_metric_overwrites_no_column(name: str) -> None:
     model, ids, _ = facts_model()
     with pytest.raises(ValueError, match=f"'{name}' would overwrite the column"):
         effects(model, ids, metric=lambda output: {name: 0.0}, use_cache=False, progress=False)
+    twice = {"a": 0.0, "a_change": 0.0}
+    with pytest.raises(ValueError, match="'a_change' would overwrite the column"):
+        effects(model, ids, metric=lambda _: twice, use_cache=False, progress=False)
+
+
+#: a head of this class -> changes that find nothing there, and what is said
+NOTHING = {
+    "LlamaForCausalLM": {
+        "no decay in softmax attention": (without_decay, "without decay"),
+        "no erasure in softmax attention": (without_erasure, "without erasure"),
+        "already readout exp in softmax attention": (using(readout=readout.exp),),
+    },
+    "Mamba2ForCausalLM": {
+        "no erasure in mamba-2": (without_erasure, "without erasure"),
+        "already readout identity, normalizer One in mamba-2": (
+            using(readout=readout.identity, normalizer=normalizer.One()),
+        ),
+    },
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_a_change_with_nothing_to_change_is_a_missing_value(name: str) -> None:
+    model, x = zoo.build(name), zoo.ids(12)
+    want = run(model, x)
+    for words, changes in NOTHING[name].items():
+        for change in changes:
+            with pytest.warns(UserWarning, match=f"changed nothing: {words}"):
+                assert torch.equal(run(model, x, {0: change}), want)
+            row = effects(model, x, changes={"set": {(0, 1): change}}, progress=False)[0]
+            assert row["note"] == words
+            assert row["logit_change"] != row["logit_change"] and row["loss_change"] != 0.0
+    row = effects(model, x, changes=changes[0], metric=lambda _: 3.0, layers=[0], progress=False)[0]
+    assert row["metric"] == 3.0 and row["metric_change"] != row["metric_change"]
+    both = {"set": {(0, 1): change, (1, 1): "ablate"}}
+    row = effects(model, x, changes=both, progress=False)[0]
+    assert "note" not in row and row["logit_change"] > 0
+
+
+@pytest.mark.filterwarnings("error::UserWarning")
+def test_a_change_of_all_layers_is_quiet_where_one_has_it() -> None:
+    """A hybrid's softmax layers have no erasure; its others do."""
+    model, x = zoo.build("Qwen3NextForCausalLM"), zoo.ids(12)
+    assert (run(model, x, {"*": "without erasure"}) != run(model, x)).any()
 
 
 def test_effects_leave_padding_out_and_say_what_was_done() -> None:

@@ -282,7 +282,7 @@ _add(
     n_groups=2,
     chunk_size=16,
 )
-_add("Lfm2", layer_types=["conv", "full_attention"])
+_add("Lfm2", {"short convolution", "softmax attention"}, layer_types=["conv", "full_attention"])
 _add("HunYuanDenseV1", head_dim=8)
 _add("HunYuanMoEV1", head_dim=8, num_experts=4, moe_topk=2, moe_intermediate_size=16)
 _add("Glm4", head_dim=8)
@@ -310,10 +310,6 @@ def _qwen2_vl() -> nn.Module:
 MADE["Qwen2VLForConditionalGeneration"] = (_qwen2_vl, {"softmax attention"})
 
 EVERY = (*CLASSES, *MADE)
-#: modules that the lens names instead of showing, and why
-UNREAD = {
-    "Lfm2ForCausalLM": {"model.layers.0.conv": "no known operation ran in this Lfm2ShortConv"}
-}
 
 
 def build(name: str, seed: int = 0, **changed) -> nn.Module:

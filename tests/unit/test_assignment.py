@@ -103,6 +103,7 @@ def test_right_answers_get_all_points_and_unwritten_ones_none(
 
 
 @pytest.mark.dear("a case that does not end takes all the seconds it is given")
+@pytest.mark.nightly("test_cells_that_fail_are_left_out_and_named, with a cell that does not end")
 def test_a_case_that_does_not_end_costs_its_own_points_only(
     tmp_path: Path, installed: Path
 ) -> None:

@@ -120,11 +120,6 @@ def test_verification_by_dtype():
     ]
 
 
-def test_the_page_shows_both():
-    both = f"{verification_markdown(DEVICE)}\n\n{times_markdown(DEVICE, length=2048)}"
-    assert gpu_markdown(DEVICE, length=2048) == both
-
-
 @pytest.mark.parametrize("table", [gpu_markdown, times_markdown, verification_markdown])
 @pytest.mark.parametrize("found", [None, {**DEVICE, "verified": {}, "timed": {}}])
 def test_what_was_not_measured_is_said(table, found):

@@ -8,21 +8,19 @@ from itertools import pairwise
 import pytest
 from made_up_results import made_up
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, headline
-from coefdyn.lab.experiments.claim import (
-    Claim,
-    Diverges,
-    Every,
-    Reaches,
-)
+from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.plan import STANDARD
-from coefdyn.lab.experiments.registration import (
+from coefdyn.lab.experiments.rule import MIN_SEEDS
+from coefdyn.lab.headline.claim import Claim, Diverges, Every, Reaches
+from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.group import (
+    Group,
     changed_since,
     digest,
     registered_in,
     registration,
 )
-from coefdyn.lab.experiments.rule import MIN_SEEDS
+from coefdyn.lab.headline.runs import GROUPS
 from coefdyn.lab.training import ResultFile
 
 REGISTERED = [name for name in EXPERIMENTS if STANDARD in get_experiment(name).profiles]
@@ -53,7 +51,7 @@ def test_an_id_of_another_form_is_refused(name):
 
 def test_a_digest_is_of_what_decides_and_not_of_the_words():
     """Test, threshold, control and the task's settings; not sentence, reason or other variants."""
-    group = headline.Group("recall")
+    group = Group("recall")
     (claim,), plan = group.registered_claims(), group.plan(STANDARD)
     same = replace(claim, sentence="a typo corrected", why="and said otherwise")
     assert digest(same, plan) == digest(claim, plan)
@@ -84,13 +82,13 @@ def test_a_digest_is_of_what_decides_and_not_of_the_words():
 
 
 def test_the_commit_of_the_first_run_is_kept(tmp_path, monkeypatch):
-    group = headline.Group("recall")
+    group = Group("recall")
     claims, file = group.registrations(), ResultFile(tmp_path / "standard.jsonl")
-    first = registration({group.id: claims}, file)
+    first = registration(group.id, claims, file)
     _, run = group.plan(STANDARD).runs()[0]
     file.append({**made_up(run, 0.5), **first})
-    monkeypatch.setattr("coefdyn.lab.experiments.registration.code_revision", lambda: "later")
-    assert registration({group.id: claims}, file) == first
+    monkeypatch.setattr("coefdyn.lab.headline.group.code_revision", lambda: "later")
+    assert registration(group.id, claims, file) == first
     then = registered_in(file.records(), group.id)
     assert changed_since(claims, then) == []
     (name, *_) = claims
@@ -99,10 +97,10 @@ def test_the_commit_of_the_first_run_is_kept(tmp_path, monkeypatch):
     assert changed_since(claims, None) == []
 
 
-@pytest.mark.parametrize("name", headline.GROUPS)
+@pytest.mark.parametrize("name", GROUPS)
 def test_a_headline_claim_that_changed_after_its_first_run_says_so(name):
-    group = headline.Group(name)
+    group = Group(name)
     first = group.registered(group.load(STANDARD))
     assert first is not None
-    told = [one.id for one in headline.HEADLINES if one.group == name and one.changed]
+    told = [one.id for one in HEADLINES if one.group == name and one.changed]
     assert changed_since(group.registrations(), first) == told

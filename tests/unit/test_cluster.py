@@ -9,7 +9,7 @@ import time
 from dataclasses import replace
 
 import pytest
-from faults import Parts, hides, numbers
+from cluster_trial import Parts, apart, numbers
 from training_runs import tiny_model, tiny_run
 
 from coefdyn import mixers
@@ -66,7 +66,7 @@ def test_a_run_that_returns_its_checkpoint_goes_on_to_the_very_numbers(there, pa
     (record,) = train_runs([run], options=options)
     assert numbers(record) == numbers(train_run(run))
     parts_of_it = parts.log.read_text()[begun:].count(run.key)
-    assert parts_of_it == (12 if hides() else 1)
+    assert parts_of_it == (12 if apart() else 1)
     assert not list(parts.hidden.iterdir())
 
 
@@ -82,6 +82,23 @@ def test_a_killed_worker_loses_no_record(there, parts, tmp_path):
     records = train_runs(runs, file, replace(there, should_stop=kill_one))
     assert killed
     assert len(file.records()) == 4
+    assert [numbers(one) for one in records] == [numbers(train_run(run)) for run in runs]
+
+
+def test_runs_whose_workers_all_went_are_offered_to_those_that_come(there, parts, tmp_path):
+    """dask offers a run without a worker to each that comes, and none of them is fit by then."""
+    runs, killed = [tiny_run(seed=seed, steps=60) for seed in range(50, 54)], []
+
+    def kill_all():
+        if not killed and runs[0].key in parts.log.read_text():
+            killed.extend(os.killpg(one.pid, signal.SIGKILL) for one in parts.workers)
+            for one in parts.workers:
+                one.wait()
+            parts.tend()
+        return False
+
+    records = train_runs(runs, options=replace(there, should_stop=kill_all))
+    assert len(killed) == 2
     assert [numbers(one) for one in records] == [numbers(train_run(run)) for run in runs]
 
 

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from coefdyn.lab.__main__ import main
-from coefdyn.lab.cost import cost
+from coefdyn.lab.commands.cost import cost
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.experiments.result import core_hours
 

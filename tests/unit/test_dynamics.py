@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -73,7 +72,7 @@ def test_softmax_with_huge_scores(dtype: torch.dtype) -> None:
     assert torch.allclose(d.coefficients(normalized=True).sum(-1), torch.ones(30, dtype=dtype))
 
 
-@pytest.mark.parametrize("method", ["reference", "parallel"])
+@pytest.mark.parametrize("method", ["reference", "parallel", "chunked"])
 def test_empty_row_gives_zero_and_zero_gradient(method: str) -> None:
     q = torch.ones(3, 2, requires_grad=True)
     d = CoefficientDynamics(
@@ -113,67 +112,6 @@ def test_states_is_the_impulse_response() -> None:
     assert torch.allclose(d.states(1), torch.tensor([[1.0, 1.0], [0.5, 0.5]]))
     with pytest.raises(ValueError, match="0 <= j < L = 3"):
         d.states(3)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        (lambda: {"k": torch.ones(4, 2)}, r"k must have shape .* got \(4, 2\)"),
-        (lambda: {"k": torch.ones(3, 2).double()}, "convert it with k.to"),
-        (lambda: {"q": torch.ones(0, 2), "k": torch.ones(0, 2)}, "L >= 1"),
-        (lambda: {"q": torch.ones(3, 2, dtype=torch.int64)}, "real floating point"),
-        (lambda: {"q": torch.ones(3, 2, dtype=torch.complex64)}, "real floating point"),
-        (lambda: {"q": [[1.0]]}, "must be a torch.Tensor"),
-        (lambda: {"q": torch.full((3, 2), float("nan"))}, "NaN or infinite"),
-        (lambda: {"normalizer": normalizer.RowSum}, r"did you mean RowSum\(\)"),
-        (lambda: {"readout": torch.exp}, "coefdyn.readout"),
-        (lambda: {"scaling": "1"}, "scaling must be a number"),
-        (lambda: {"scaling": torch.ones(1)}, "Trailing axes are not broadcast"),
-        (lambda: {"evolution": evolution.Scalar(log_decay=torch.ones(1))}, "evolution.log_decay"),
-        (lambda: {"evolution": evolution.Dense(matrix=torch.ones(3, 2, 3))}, "L, n, n"),
-        (
-            lambda: {
-                "evolution": evolution.Scalar(log_decay=torch.ones(3), sign=torch.full((3,), 0.5))
-            },
-            r"only \+1 and -1",
-        ),
-        (lambda: {"normalizer": normalizer.Given(torch.ones(2))}, "normalizer.eta"),
-        (
-            lambda: {
-                "q": torch.ones(4, 2, 3, 2),
-                "k": torch.ones(4, 2, 3, 2),
-                "scaling": torch.ones(2, 3),
-            },
-            "Give all of them",
-        ),
-        (lambda: {"q": torch.ones(4, 3, 2), "k": torch.ones(5, 3, 2)}, "do not broadcast"),
-    ],
-)
-def test_bad_input_is_explained(
-    no_shape_checks: None, changes: Callable[[], dict[str, object]], message: str
-) -> None:
-    with pytest.raises(ValueError, match=message):
-        build(**changes())
-
-
-@pytest.mark.parametrize(
-    ("v", "method", "message"),
-    [
-        (torch.ones(2, 1), "auto", "v must have shape"),
-        (torch.ones(3, 1).double(), "auto", "convert it with v.to"),
-        (torch.ones(3, 1), "fast", "method must be one of"),
-        (torch.ones(2, 3, 1), "auto", None),
-    ],
-)
-def test_values_are_checked(
-    no_shape_checks: None, v: torch.Tensor, method: str, message: str | None
-) -> None:
-    d = build(q=torch.ones(2, 3, 2))
-    if message is None:
-        assert d.apply(v, method).shape == (2, 3, 1)
-        return
-    with pytest.raises(ValueError, match=message):
-        d.apply(v, method)
 
 
 def test_recurrent_explains_lemma_1(no_shape_checks: None) -> None:
@@ -255,22 +193,3 @@ def test_numbers_are_judged_where_no_training_runs(wrong: dict[str, object]) -> 
 )
 def test_shapes_broadcast_as_torch_does(shapes: list[tuple[int, ...]]) -> None:
     assert broadcast_shapes(*shapes) == tuple(torch.broadcast_shapes(*shapes))
-
-
-@pytest.mark.parametrize("shapes", [[(2,), (3,)], [(0,), (2,)], [(2, 1), (3, 1)]])
-def test_shapes_that_do_not_broadcast_are_told(shapes: list[tuple[int, ...]]) -> None:
-    with pytest.raises(ValueError, match="do not broadcast"):
-        broadcast_shapes(*shapes)
-
-
-def test_the_old_name_of_a_householder_step_with_a_decay() -> None:
-    with pytest.warns(DeprecationWarning, match="use Householder, whose log_decay may be given"):
-        from coefdyn.dynamics.evolution import ScaledHouseholder
-    with pytest.warns(DeprecationWarning, match="ScaledHouseholder is deprecated"):
-        assert evolution.ScaledHouseholder is ScaledHouseholder
-    g, z, beta = torch.full((3,), -0.1), torch.ones(3, 2), torch.ones(3)
-    a = ScaledHouseholder(direction=z, beta=beta, log_decay=g)
-    assert isinstance(a, ScaledHouseholder) and a.common_log_decay is g
-    assert evolution.Householder(direction=z, beta=beta).common_log_decay is None
-    with pytest.raises(AttributeError, match="ScaledReflection"):
-        _ = evolution.ScaledReflection

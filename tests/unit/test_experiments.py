@@ -13,17 +13,14 @@ import pytest
 import torch
 from made_up_results import made_up, result_of
 
-from coefdyn.lab import arguments
 from coefdyn.lab.__main__ import main
+from coefdyn.lab.commands import arguments
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, ledger, principle_3
 from coefdyn.lab.experiments.baselines import frequent_value_accuracy
 from coefdyn.lab.experiments.plan import PROFILES
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.experiments.timing import growth
-from coefdyn.lab.pages.throughput import throughput_markdown
 from coefdyn.lab.scripts.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat, draw
-from coefdyn.lab.scripts.throughput import PlainModel, core_seconds, core_table
-from coefdyn.lab.scripts.throughput import _counted_run as core_seconds_run
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
 from coefdyn.lab.tasks.base import sample, split_generator
 from coefdyn.lab.training import RunOptions, train_run
@@ -311,18 +308,6 @@ def test_a_gpu_that_is_not_there_is_named(name, monkeypatch):
         get_experiment(name).run("quick", device="cuda", options=RunOptions(progress=False))
 
 
-def test_running_needs_no_matplotlib():
-    import subprocess
-    import sys
-
-    code = (
-        "import sys; sys.modules['matplotlib'] = None\n"
-        "from coefdyn.lab.experiments import EXPERIMENTS, get_experiment\n"
-        "[get_experiment(name).plan('standard').runs() for name in EXPERIMENTS]\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
-
-
 def test_equal_runs_of_another_experiment_are_taken_over(tmp_path):
     """Principle 2.1's lines (exp, identity) are models of Principle 2's figure."""
     first, second = get_experiment("principle-2"), get_experiment("principle-2.1")
@@ -460,61 +445,6 @@ def test_values_of_a_facet_that_is_named_twice_add_up_and_may_hold_commas():
     assert found == {"model": ("SSD", "S6", "qLSTM, sigmoid"), "n": ("16",)}
 
 
-@pytest.fixture(scope="module")
-def few_core_seconds():
-    return core_seconds(3, compiled=False)
-
-
-def test_core_seconds_stand_beside_a_plain_torch_model(few_core_seconds):
-    rows = few_core_seconds
-    assert [row.name for row in rows][-1] == "plain torch, fused attention"
-    assert all(row.steps > 0 and row.start >= 0 for row in rows)
-    assert rows[0].steps / rows[-1].steps == pytest.approx(
-        float(core_table(rows).splitlines()[1].split()[-2]), abs=0.006
-    )
-
-
-def test_the_yardstick_has_the_parameters_of_the_run_that_it_stands_beside():
-    run = core_seconds_run(1)
-    task = run.task
-    ours = SequenceModel(
-        run.model, vocab=task.vocab_size, classes=task.num_classes, length=task.input_length
-    )
-    plain = PlainModel(task.vocab_size, task.input_length)
-    counts = [sum(one.numel() for one in model.parameters()) for model in (ours, plain)]
-    assert counts[0] == counts[1] > 0
-
-
-@pytest.mark.dear("models are trained side by side and one after another")
-def test_the_throughput_table_compares_with_runs_in_sequence(
-    tmp_path, capsys, monkeypatch, few_core_seconds
-):
-    asked = []
-
-    def kept(steps, *, compiled, rounds):
-        asked.append((steps, compiled, rounds))
-        return few_core_seconds
-
-    monkeypatch.setattr("coefdyn.lab.scripts.throughput.core_seconds", kept)
-    monkeypatch.setattr("coefdyn.lab.scripts.throughput.usable_cores", lambda: 2)
-    command = ["throughput", "--device", "cpu", "--steps", "2", "--runs", "2", "--no-compile"]
-    assert main([*command, "--rounds", "3", "--keep", str(tmp_path / "kept")]) == 0
-    runs, cores = capsys.readouterr().out.split("\n\n")
-    assert asked == [(2, False, 3)]
-    written = json.loads((tmp_path / "kept" / "throughput.json").read_text())
-    assert [row["name"] for row in written["core_seconds"]] == [x.name for x in few_core_seconds]
-    assert written["core_seconds"][-1]["steps"] == few_core_seconds[-1].steps
-    assert (written["steps"], written["rounds"], len(written["ways"])) == (2, 3, 2)
-    assert {"device", "torch", "revision", "cores", "threads"} <= set(written["provenance"])
-    told = throughput_markdown(written)
-    assert "of a core" in told and "plain torch" in told
-    assert "s per 1500 steps" in cores and "plain torch, fused attention" in cores
-    head, first, *others = runs.splitlines()
-    assert head.split() == ["way", "seconds", "steps/s", "factor"]
-    assert first.split()[-1] == "1.00"
-    assert len(others) == 1
-
-
 @pytest.mark.parametrize(
     ("command", "words"),
     [
@@ -539,35 +469,6 @@ def test_wrong_arguments_are_refused_in_one_line(command, words, tmp_path, capsy
         main(command.format(folder=tmp_path, file=tmp_path / "file").split())
     said = capsys.readouterr().err.strip().splitlines()[-1]
     assert re.search(words, said)
-
-
-@pytest.mark.parametrize("command", ["run principle-3 --profile quick", "film principle-3"])
-def test_a_folder_that_cannot_be_made_is_told_before_training(command, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert main([*command.split(), "--out", str(tmp_path / "file" / "deep")]) == 1
-    said = capsys.readouterr().err
-    assert "nothing can be written to" in said and "choose another folder" in said
-    assert len(said.splitlines()) == 1
-
-
-def test_what_a_command_cannot_do_is_one_line(tmp_path, capsys):
-    """A method for a GPU on a CPU, and a damaged result file."""
-    (tmp_path / "principle-3").mkdir()
-    command = [
-        "run",
-        "principle-3",
-        "--profile",
-        "quick",
-        "--device",
-        "cpu",
-        "--out",
-        str(tmp_path),
-    ]
-    assert main([*command, "--workers", "1", "--method", "triton", "--quiet"]) == 1
-    assert "needs tensors on a CUDA device" in capsys.readouterr().err
-    (tmp_path / "principle-3" / "standard.jsonl").write_text("7\n")
-    assert main(["show", "principle-3", "--out", str(tmp_path)]) == 1
-    assert "damaged: line 1 is" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["run principle-3", "show principle-3", "repeat"])

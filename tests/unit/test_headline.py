@@ -11,23 +11,24 @@ from made_up_results import made_up, result_of
 from coefdyn.lab.experiments import (
     EXPERIMENTS,
     get_experiment,
-    headline,
-    judgement,
     ledger,
     rates,
     rule,
 )
-from coefdyn.lab.experiments.headline_claim import KINDS
-from coefdyn.lab.experiments.headline_claims import HEADLINES
-from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT, SEEDS
 from coefdyn.lab.experiments.plan import STANDARD, Plan, standard_training
+from coefdyn.lab.headline.__main__ import main
+from coefdyn.lab.headline.claim import KINDS
+from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.group import Group
+from coefdyn.lab.headline.judge import NOT_BRACKETED
+from coefdyn.lab.headline.runs import GROUPS, PILOT, SEEDS
 from coefdyn.lab.tasks import IGNORE, sample, split_generator
 from coefdyn.lab.training import ResultFile, RunConfig, RunOptions
 from coefdyn.lab.training.diagnostics import LONGER, without_heads
 from coefdyn.lab.training.loop import initial_model
 
 TRAINED = [one for one in HEADLINES if one.kind == "trained"]
-RECALL = GROUPS["recall"]().plan()
+RECALL = GROUPS["recall"]()
 
 
 def searched(plan: Plan, score) -> tuple[dict, Plan]:
@@ -65,10 +66,10 @@ def test_a_best_rate_that_stays_at_the_edge_is_not_bracketed_and_decides_nothing
     assert len(rates_of(records)) == rates.MOST_RATES
     assert not settled.search(plan.variants[0], records)[1].bracketed
 
-    group = headline.Group("recall")
+    group = Group("recall")
     result = result_of(group, STANDARD, lambda _, run: (min(0.8, run.train.learning_rate), None))
     (found,) = group.claims(result)
-    assert (found.status, found.numbers) == (rule.NO_TEST, judgement.NOT_BRACKETED)
+    assert (found.status, found.numbers) == (rule.NO_TEST, NOT_BRACKETED)
 
 
 def test_a_rate_that_solves_the_task_ends_the_search():
@@ -82,7 +83,7 @@ def test_judged_runs_wait_for_the_pilot_and_pilot_seeds_are_never_judged():
     assert {run.seed for _, run in plan.runs()} == set(PILOT)
     _, settled = searched(plan, lambda run: 0.5)
     assert {run.seed for _, run in settled.runs()} == {*PILOT, *SEEDS}
-    result = result_of(headline.Group("recall"), STANDARD, lambda *_: (0.5, None))
+    result = result_of(Group("recall"), STANDARD, lambda *_: (0.5, None))
     assert all(one.seeds == list(SEEDS) for one in result.outcomes())
 
 
@@ -94,7 +95,7 @@ def test_a_pilot_that_is_judged_is_refused():
 
 
 def test_loading_takes_the_pilot_seeds_for_no_further_ones(tmp_path):
-    group = headline.Group("heads")
+    group = Group("heads")
     kept = result_of(group, STANDARD, lambda *_: (0.5, None))
     file = group.file(STANDARD, tmp_path)
     for record in kept.records:
@@ -128,7 +129,7 @@ def test_every_headline_has_what_its_kind_needs():
 
 @pytest.mark.parametrize("one", TRAINED, ids=lambda one: one.id)
 def test_a_claim_names_variants_that_are_trained(one):
-    plan = GROUPS[one.group]().plan()
+    plan = GROUPS[one.group]()
     for facets in one.claim.compared:
         assert len(plan.those_with([facets])) == 1, facets
     assert len(plan.seeds) == 12
@@ -138,7 +139,7 @@ def test_a_claim_names_variants_that_are_trained(one):
 
 @pytest.mark.parametrize("name", GROUPS)
 def test_eleven_seeds_decide_nothing_and_twelve_do(name):
-    group = headline.Group(name)
+    group = Group(name)
     # every design solves what it is asked, so that no search is cut
     result = result_of(group, STANDARD, lambda facets, run: (0.95 - run.seed / 1e5, None))
     assert all(one.status != rule.NOT_RUN for one in group.claims(result))
@@ -148,7 +149,7 @@ def test_eleven_seeds_decide_nothing_and_twelve_do(name):
 
 
 def test_a_sign_is_held_by_ten_seeds_and_open_with_nine():
-    group = headline.Group("parity")
+    group = Group("parity")
 
     def result(right: int):
         def score(facets, run):
@@ -167,7 +168,7 @@ def test_a_sign_is_held_by_ten_seeds_and_open_with_nine():
 
 
 def test_the_head_that_the_map_points_at_is_the_one_with_the_largest_map():
-    group = headline.Group("heads")
+    group = Group("heads")
     result = result_of(group, STANDARD, lambda *_: (0.95, None))
     assert group.claims(result)[0].status == rule.HELD
     for record in result.records:
@@ -177,10 +178,11 @@ def test_the_head_that_the_map_points_at_is_the_one_with_the_largest_map():
 
 
 @pytest.mark.dear("a run of a claim is trained as it is judged")
+@pytest.mark.nightly("test_the_pilot_chooses_the_setting_of_the_other_seeds, on a short run")
 def test_one_run_of_a_group_is_trained_resumed_and_its_weights_kept(tmp_path, monkeypatch):
     """A tiny budget of steps; the second call trains nothing."""
-    group = headline.Group("parity")
-    plan = GROUPS["parity"]().plan()
+    group = Group("parity")
+    plan = GROUPS["parity"]()
     short = replace(
         plan,
         variants=(replace(plan.variants[2], keep=True),),
@@ -205,11 +207,11 @@ def test_one_run_of_a_group_is_trained_resumed_and_its_weights_kept(tmp_path, mo
 
 
 def test_the_command_shows_every_claim(tmp_path, capsys):
-    assert headline.main(["show", "--out", str(tmp_path)]) == 0
+    assert main(["show", "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert all(f"{one.id} ({one.kind})" in printed for one in HEADLINES)
     assert printed.count(": not run\n") == len(TRAINED)
-    assert headline.main(["show", "sign/beyand", "--out", str(tmp_path)]) == 1
+    assert main(["show", "sign/beyand", "--out", str(tmp_path)]) == 1
     assert "sign/beyond" in capsys.readouterr().err
 
 

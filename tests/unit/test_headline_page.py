@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 from made_up_results import result_of
 
-from coefdyn.lab.experiments import headline, intervals, rule, spectra
-from coefdyn.lab.experiments.headline_claims import HEADLINES
-from coefdyn.lab.experiments.headline_runs import GROUPS, PILOT
-from coefdyn.lab.experiments.judgement import effects
+from coefdyn.lab.experiments import intervals, rule, spectra
 from coefdyn.lab.experiments.measure import Measure, metric
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.group import Group
+from coefdyn.lab.headline.judge import as_judged, effects
+from coefdyn.lab.headline.runs import GROUPS, PILOT
 from coefdyn.lab.pages.headlines import (
     CHAPTERS,
     WORDS,
@@ -24,7 +25,7 @@ from coefdyn.lab.places import checkout
 
 
 def made(name: str, level=lambda facets, run: 0.95 - run.seed / 1e5):
-    group = headline.Group(name)
+    group = Group(name)
     return group, result_of(group, STANDARD, lambda facets, run: (level(facets, run), None))
 
 
@@ -40,7 +41,7 @@ def test_without_runs_every_trained_claim_says_so(tmp_path):
 def test_the_bars_agree_with_the_verdict(name):
     """All on the claimed side where it is held; some not where it is not."""
     group, result = made(name)
-    judged = headline.as_judged(result)
+    judged = as_judged(result)
     for claim, verdict in zip(group.registered_claims(), group.claims(result), strict=True):
         found = {one.status for one in effects(claim.test, judged)}
         if verdict.status == rule.HELD:
@@ -55,7 +56,7 @@ def test_a_lead_of_shares_is_drawn_from_its_threshold():
 
     group, result = made("overwrite", level)
     (claim,) = group.registered_claims()
-    judged = headline.as_judged(result)
+    judged = as_judged(result)
     first, second = effects(claim.test, judged)
     assert first.counts == ((12, 12), (0, 12))
     assert first.found.mean == second.found.mean == 1.0 and first.status == rule.HELD
@@ -88,7 +89,7 @@ def test_every_claim_stands_in_one_chapter_that_there_is(tmp_path):
 
 def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     """Sentences beside the lines: the pilot seed, and the perplexities of the text."""
-    positions = headline.Group("positions").load(STANDARD)
+    positions = Group("positions").load(STANDARD)
     tried = [
         run["final"]["accuracy"] > 0.9
         for run in positions.records
@@ -98,7 +99,7 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     ]
     assert sorted(tried) == [False, True], "one of the two pilot seeds that chose its rate"
 
-    text = headline.as_judged(headline.Group("text").load(STANDARD))
+    text = as_judged(Group("text").load(STANDARD))
     names = ("softmax", "linear", "normalized")
     found = (text.one(task="bytes", design=name) for name in names)
     told = ", ".join(f"{np.mean(metric('perplexity').values(one)):.1f}" for one in found)
@@ -108,7 +109,7 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
                      r"normalized attention (\d+\.\d)", page)  # fmt: skip
     assert said is not None and ", ".join(said.groups()) == told
 
-    eigenvalues = headline.as_judged(headline.Group("spectra").load(STANDARD))
+    eigenvalues = as_judged(Group("spectra").load(STANDARD))
     page = " ".join((checkout() / "book/second_view/spectra.md").read_text().split())
 
     def first(model: str) -> list[np.ndarray]:
@@ -131,7 +132,7 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     solve = intervals.solved(bare.values())
     assert f"the 0.003 that a wider search chose, {solve} of 12 solve the task" in page
 
-    language = headline.as_judged(headline.Group("language").load(STANDARD))
+    language = as_judged(Group("language").load(STANDARD))
     page = " ".join((checkout() / "book/principles/principle_5.md").read_text().split())
 
     def gain(b: str, model: str, eps: str) -> float:
@@ -149,7 +150,7 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     assert f"Mamba-2 gains {gain('delta', 'mamba2', '1e-5'):.1f} by" in page
     assert gain("delta", "mamba2", "0") < 0
 
-    zeros = headline.as_judged(headline.Group("zeros").load(STANDARD))
+    zeros = as_judged(Group("zeros").load(STANDARD))
     page = " ".join((checkout() / "book/principles/principle_2.md").read_text().split())
 
     def memorized(readout: str, what: Measure) -> float:
@@ -158,7 +159,7 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     bare = memorized("identity, eta = 1", metric("accuracy"))
     assert f"than before, it memorizes {100 * bare:.0f} %" in page
 
-    growth = headline.as_judged(headline.Group("growth").load(STANDARD))
+    growth = as_judged(Group("growth").load(STANDARD))
     page = " ".join((checkout() / "book/principles/principle_6.md").read_text().split())
 
     def broke(eta: str) -> list[int | None]:
@@ -198,7 +199,7 @@ def test_a_chapter_without_a_claim_is_refused():
 
 def page_of(name: str, folder, level=lambda facets, run: (0.95 - run.seed / 1e5, None)) -> str:
     """The claims' lines of a group, from made-up runs; all other claims are not run."""
-    group = headline.Group(name)
+    group = Group(name)
     for record in result_of(group, STANDARD, level).records:
         group.file(STANDARD, folder).append(record)
     lines = re.findall("<details.*?</details>", headlines_html(folder), re.DOTALL)

@@ -13,14 +13,15 @@ import pytest
 from made_up_results import result_of
 
 from coefdyn.analysis.spectra import EDGES
-from coefdyn.lab.experiments import headline, rule
-from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Reaches, Test
-from coefdyn.lab.experiments.headline_claims import HEADLINES
-from coefdyn.lab.experiments.headline_runs import SEEDS
-from coefdyn.lab.experiments.judgement import parts
+from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.measure import OTHERS, POINTED
 from coefdyn.lab.experiments.moduli import NEAR_ONE, share
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.headline.claim import Ahead, Claim, Diverges, Every, Reaches, Test, parts
+from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.group import Group
+from coefdyn.lab.headline.judge import as_judged, judge
+from coefdyn.lab.headline.runs import SEEDS
 
 TRAINED = [one for one in HEADLINES if one.kind == "trained"]
 CLAIMED, REFUTED, ALIKE = "claimed", "refuted", "alike"
@@ -103,7 +104,7 @@ def _write(record: dict, name: str, levels: dict[tuple[str, str], float]) -> Non
             raise AssertionError(f"no made-up value for {measure!r}: say how a run records it")
 
 
-def status_in(world: str, group: headline.Group, claim: Claim) -> str:
+def status_in(world: str, group: Group, claim: Claim) -> str:
     """The verdict on a claim in a world in which its control holds."""
     control = [] if claim.control is None else parts(claim.control)
     fixed = {} if claim.control is None else _levels(control, CLAIMED)
@@ -112,7 +113,7 @@ def status_in(world: str, group: headline.Group, claim: Claim) -> str:
     for record in result.records:
         record["world"] = world
         _write(record, ", ".join(record["config_of"].values()), levels)
-    return headline.judge(claim, headline.as_judged(result))[0]
+    return judge(claim, as_judged(result))[0]
 
 
 @pytest.fixture(autouse=True)
@@ -130,7 +131,7 @@ def named_records(monkeypatch):
 
 @pytest.mark.parametrize("one", TRAINED, ids=lambda one: one.id)
 def test_some_outcome_bears_a_claim_out_and_another_refutes_it(one):
-    group = headline.Group(one.group)
+    group = Group(one.group)
     assert status_in(CLAIMED, group, one.claim) == rule.HELD
     assert status_in(REFUTED, group, one.claim) == rule.NOT_HELD
 
@@ -139,7 +140,7 @@ def test_some_outcome_bears_a_claim_out_and_another_refutes_it(one):
 def test_a_claim_is_not_held_where_nothing_differs(one):
     if one.id == "prose/eps":
         pytest.skip("it claims that nothing much differs, and its control that something did")
-    assert status_in(ALIKE, headline.Group(one.group), one.claim) != rule.HELD
+    assert status_in(ALIKE, Group(one.group), one.claim) != rule.HELD
 
 
 def test_a_threshold_below_what_untrained_networks_have_is_refused():
@@ -151,4 +152,4 @@ def test_a_threshold_below_what_untrained_networks_have_is_refused():
         if not test.measure.name.endswith("untrained")
     )
     empty = replace(one.claim, test=Every(first))
-    assert status_in(ALIKE, headline.Group(one.group), empty) == rule.HELD
+    assert status_in(ALIKE, Group(one.group), empty) == rule.HELD

@@ -505,14 +505,83 @@ def test_no_private_name_is_used() -> None:
             assert not [name for name in names if re.match(r"_(?!_)", name)], path
 
 
+@pytest.mark.parametrize("made", [MADE["hybrid"], MADE["Llama, sdpa"]], ids=["own", "Llama"])
+def test_lora_merged_is_lora_unmerged(made, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="the extra test is not installed")
+    ids, mask = prompts()
+    whole = ["mixer"] if made is MADE["Llama, sdpa"] else None
+    config = {"task_type": "CAUSAL_LM", "r": 4, "target_modules": "all-linear"}
+    tuned = peft.get_peft_model(made(), peft.LoraConfig(**config, modules_to_save=whole))
+    learn = [weight for weight in tuned.parameters() if weight.requires_grad]
+    optimizer, losses = torch.optim.Adam(learn, lr=1e-2), []
+    for _ in range(3):
+        loss = tuned.train()(ids, attention_mask=mask, labels=ids).loss
+        optimizer.zero_grad()
+        loss.backward()
+        assert all(weight.grad is not None for weight in learn)
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses == sorted(losses, reverse=True)
+    want = tuned.eval()(ids, attention_mask=mask).logits
+    tuned.save_pretrained(tmp_path)
+    back = peft.PeftModel.from_pretrained(made(), tmp_path).eval()
+    assert torch.equal(back(ids, attention_mask=mask).logits, want)
+    tokens = generate(tuned, ids, attention_mask=mask)
+    merged = tuned.merge_and_unload()
+    torch.testing.assert_close(merged(ids, attention_mask=mask).logits, want, **CLOSE)
+    assert torch.equal(generate(merged, ids, attention_mask=mask), tokens)
+
+
+@pytest.mark.compile
+@pytest.mark.dear("torch.compile of a model of two layers, which compiles each for a length")
+def test_a_compiled_model_has_the_logits_of_the_model() -> None:
+    model, (ids, _) = build(), prompts()
+    with torch.no_grad():
+        got = torch.compile(model)(ids, use_cache=False).logits
+    torch.testing.assert_close(got, model(ids).logits, **CLOSE)
+
+
+@pytest.mark.compile
+def test_a_graph_of_a_model_serves_any_length() -> None:
+    model, (ids, _) = build(), prompts()
+    free = {"input_ids": {1: torch.export.Dim("L", min=2, max=500)}, "use_cache": None}
+    how = {"use_cache": False}
+    program = torch.export.export(model, (ids,), how, dynamic_shapes=free, strict=False)
+    for x in (ids[:, :2], ids.repeat(1, 20)):
+        got = program.module()(x, **how).logits
+        torch.testing.assert_close(got, model(x, **how).logits, **CLOSE)
+
+
+@pytest.mark.dear("a decoder of four layers is trained and tuned, as the page says")
 def test_the_page_runs_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("peft", reason="the extra test is not installed")
     monkeypatch.chdir(tmp_path)
     found: dict = {"__name__": "page"}
     blocks, first = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL), {}
     for block in blocks:
         exec(block, found)
         first = first or {"loss": found["loss"]}
-    assert len(blocks) == 6
+    assert len(blocks) == 8
     assert first["loss"].item() == pytest.approx(torch.tensor(256.0).log().item(), rel=0.05)
     assert found["greedy"].shape == found["beams"].shape == (2, 20)
-    assert type(found["llama"].model.layers[0].self_attn) is MixerAttention
+    lost = [found[name] for name in ("before", "exchanged", "after")]
+    assert lost == pytest.approx([1.78, 2.16, 1.61], abs=0.05)  # as the page says
+    assert found["loss_of"](found["merged"]) == pytest.approx(found["after"], abs=1e-5)
+
+
+@pytest.mark.dear("two processes import torch and transformers")
+def test_two_processes_train_as_one() -> None:
+    """FSDP2 and accelerate, over gloo: the gradients and the step of one process."""
+    pytest.importorskip("accelerate", reason="the extra test is not installed")
+    script = Path(__file__).parents[1] / "two_processes.py"
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    run = subprocess.run(
+        [*launch, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    assert run.returncode == 0, run.stderr[-2000:]
+    found = re.findall(r"process \d of 2: FSDP2 (\S+), accelerate (\S+)", run.stdout)
+    assert len(found) == 2 and all(float(gap) < 1e-6 for one in found for gap in one)

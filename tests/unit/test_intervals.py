@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from coefdyn.lab.experiments import intervals, judgement, kept_results, rates
+from coefdyn.lab.experiments import intervals, kept_results, rates
 from coefdyn.lab.experiments.plan import STANDARD, Plan
+from coefdyn.lab.headline.claim import SOLVED_OR_NOT
 
 
 @pytest.mark.parametrize(("k", "n"), [(0, 12), (1, 12), (6, 12), (11, 12), (12, 12), (2, 3)])
@@ -81,7 +82,7 @@ def coverage(population, rng, n=12, draws=4000):
 def test_a_mean_covers_too_little_where_a_seed_solves_or_not():
     """Coverage of the mean's interval at twelve seeds is as low as 70 %, so seeds are counted."""
     rng = np.random.default_rng(0)
-    bimodal = [values for task, values in kept_populations() if task in judgement.SOLVED_OR_NOT]
+    bimodal = [values for task, values in kept_populations() if task in SOLVED_OR_NOT]
     assert min(coverage(values, rng) for values in bimodal) < 0.75
 
 

@@ -19,12 +19,13 @@ from torch import nn
 
 from book.tools.chapters import ROOT
 from coefdyn.lab.__main__ import main
-from coefdyn.lab.admit import check_design, find_task, frame
 from coefdyn.lab.experiments.board import board_cell, row_model, tasks_of
-from coefdyn.lab.experiments.headline import as_judged
-from coefdyn.lab.experiments.headline_runs import PILOT, SEEDS
 from coefdyn.lab.experiments.plan import STANDARD, standard_training
-from coefdyn.lab.judge import DESCRIBED, Comparison, _Judgement, compare_designs
+from coefdyn.lab.headline.judge import as_judged
+from coefdyn.lab.headline.runs import PILOT, SEEDS
+from coefdyn.lab.judge import DESCRIBED, Comparison, compare_designs
+from coefdyn.lab.judge.admit import check_design, find_task, frame
+from coefdyn.lab.judge.compare import _Judgement
 from coefdyn.lab.tasks import TASKS, Batch, TaskConfig, explanation, make_config
 from coefdyn.lab.tasks import register_task as register
 from coefdyn.lab.training import RunConfig, RunOptions, runs, train_runs
@@ -163,6 +164,7 @@ def test_the_page_needs_nothing_else(judged: Path) -> None:
     assert "not known" in page, "the state of a module that is no Mixer"
 
 
+@pytest.mark.nightly("the package alone in test_wheel.py, a whole judgement here")
 def test_it_works_without_the_repository(folder: Path, tmp_path: Path) -> None:
     """The package alone, as a wheel brings it, from another folder."""
     ignore = shutil.ignore_patterns("__pycache__")

@@ -7,11 +7,14 @@ from dataclasses import replace
 import pytest
 from made_up_results import result_of
 
-from coefdyn.lab.experiments import headline, judgement, rule
-from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Reaches
+from coefdyn.lab.experiments import rule
 from coefdyn.lab.experiments.measure import accuracy, metric
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.rule import HELD, NO_TEST, NOT_HELD, NOT_RUN, UNDECIDED
+from coefdyn.lab.headline import judge
+from coefdyn.lab.headline.claim import Ahead, Claim, Diverges, Every, Reaches
+from coefdyn.lab.headline.group import Group
+from coefdyn.lab.headline.judge import as_judged
 
 WITH, WITHOUT = ({"task": "2 layers", "design": one} for one in ("decay", "nothing"))
 SOFTMAX, LINEAR = ({"task": "bytes", "design": one} for one in ("softmax", "linear"))
@@ -25,7 +28,7 @@ def solved_by(high: int, low: int):
         right = run.seed - FIRST < (high if facets["design"] == "decay" else low)
         return (0.95 if right and run.seed >= FIRST else 0.5), None
 
-    return headline.as_judged(result_of(headline.Group("positions"), STANDARD, score))
+    return as_judged(result_of(Group("positions"), STANDARD, score))
 
 
 def read(gap: float, wave: float = 0.0):
@@ -35,18 +38,18 @@ def read(gap: float, wave: float = 0.0):
         ahead = gap + wave * (-1) ** run.seed if facets["design"] == "softmax" else 0.0
         return 0.5 + 0.02 * (run.seed % 4) + ahead, None
 
-    return headline.as_judged(result_of(headline.Group("text"), STANDARD, score))
+    return as_judged(result_of(Group("text"), STANDARD, score))
 
 
 @pytest.fixture(autouse=True)
 def bracketed(monkeypatch):
     """The made-up pilots rank no rates."""
-    monkeypatch.setattr(judgement.Judged, "unbracketed", lambda self, variant: False)
+    monkeypatch.setattr(judge.Judged, "unbracketed", lambda self, variant: False)
 
 
 def judged(test, result, control=None) -> tuple[str, str]:
     claim = Claim(id="t/c", sentence="s", test=test, control=control, why="w")
-    return judgement.judge(claim, result)
+    return judge.judge(claim, result)
 
 
 @pytest.mark.parametrize(
@@ -61,10 +64,10 @@ def test_a_lead_is_a_difference_of_shares_where_a_task_is_solved_or_not(high, lo
 
 def test_there_is_no_test_where_no_seed_or_every_seed_solved_the_task():
     lead = Ahead(a=WITH, b=WITHOUT)
-    assert judged(lead, solved_by(0, 0)) == (NO_TEST, judgement.NONE_SOLVED)
+    assert judged(lead, solved_by(0, 0)) == (NO_TEST, judge.NONE_SOLVED)
     turned = Ahead(a=WITH, b=WITHOUT, less=True)
     assert judged(turned, solved_by(12, 12)) == (NO_TEST, rule.ALL_SOLVED)
-    assert judged(replace(lead, by=0.5), solved_by(12, 6)) == (NO_TEST, judgement.NO_ROOM)
+    assert judged(replace(lead, by=0.5), solved_by(12, 6)) == (NO_TEST, judge.NO_ROOM)
 
 
 def test_a_paired_difference_of_means_ignores_what_the_seeds_share():
@@ -95,8 +98,8 @@ def test_a_bound_of_a_mean_and_training_that_ends_in_nan():
     assert judged(level, read(0.0))[0] == HELD
     assert judged(replace(level, bound=0.6), read(0.0))[0] == NOT_HELD
     assert judged(replace(level, bound=0.53), read(0.0))[0] == UNDECIDED
-    group = headline.Group("growth")
-    result = headline.as_judged(
+    group = Group("growth")
+    result = as_judged(
         result_of(
             group, STANDARD, lambda facets, run: (0.5, 7 if facets["design"] == "one" else None)
         )
@@ -136,7 +139,7 @@ def test_a_missing_seed_is_named():
 
 
 def test_a_rate_that_is_not_bracketed_decides_nothing_but_overflow(monkeypatch):
-    monkeypatch.setattr(judgement.Judged, "unbracketed", lambda self, variant: True)
+    monkeypatch.setattr(judge.Judged, "unbracketed", lambda self, variant: True)
     result = solved_by(12, 0)
-    assert judged(Ahead(a=WITH, b=WITHOUT), result) == (NO_TEST, judgement.NOT_BRACKETED)
+    assert judged(Ahead(a=WITH, b=WITHOUT), result) == (NO_TEST, judge.NOT_BRACKETED)
     assert judged(Diverges(a=WITH, never=True), result)[0] == HELD

@@ -166,15 +166,6 @@ def stopped(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_a_stopped_execution_says_one_line(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(execute, "plan", lambda chapters, options: chapters[:1])
-    monkeypatch.setattr(execute, "execute", stopped)
-    assert execute.main(["--force"]) == 130
-    assert capsys.readouterr().err.splitlines() == [
-        "interrupted; what is finished is kept, the same command goes on"
-    ]
-
-
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch) -> Path:
     """The folder of the pages, with one page from before, and nothing that finishes pages."""
@@ -205,14 +196,6 @@ def test_pages_stay_until_new_ones_are_whole(
     assert (site / "index.html").read_text() == "the pages before"
     assert len(capsys.readouterr().err.splitlines()) <= 2
     assert pages_of(site.parent) == ["html", "lock", "log"]
-
-
-def test_pages_that_are_not_finished_are_neither_shown_nor_stamped(site: Path, monkeypatch) -> None:
-    monkeypatch.setattr(html, "COMMAND", [sys.executable, "-c", WRITER, "1", "nothing"])
-    monkeypatch.setattr(html, "add_stills", stopped)
-    assert html.main([]) == 130
-    assert pages_of(site) == ["index.html"]
-    assert not html.up_to_date("new")
 
 
 def test_pages_made_while_a_source_changed_carry_no_stamp(site: Path, monkeypatch) -> None:

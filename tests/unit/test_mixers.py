@@ -329,3 +329,27 @@ def test_a_class_derived_from_a_row_offers_the_rows_options() -> None:
             self.extra = extra
 
     assert Mine(**SIZES, direction="learned", extra=2).extra == 2
+
+
+def exported(name: str) -> tuple[mixers.Mixer, torch.export.ExportedProgram]:
+    """A layer, and its graph for any number of tokens."""
+    mixer = getattr(mixers, name)(d_model=8, n_heads=2)
+    free = ({1: torch.export.Dim("L", min=2, max=4096)},)
+    with torch.no_grad():
+        x = torch.randn(2, 64, 8)
+        return mixer, torch.export.export(mixer, (x,), dynamic_shapes=free, strict=False)
+
+
+@pytest.mark.compile
+@pytest.mark.parametrize("name", ["SoftmaxAttention", "GatedDeltaNet", "Mamba2", "RetNet"])
+def test_a_graph_serves_any_length(name: str) -> None:
+    mixer, program = exported(name)
+    for length in (2, 65, 300):
+        x = torch.randn(2, length, 8)
+        torch.testing.assert_close(program.module()(x), mixer(x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["GLA", "KDA"])
+def test_a_graph_of_one_length_says_so(name: str) -> None:
+    with pytest.raises(ValueError, match=r"records one length for Diagonal.*free length is for"):
+        exported(name)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from coefdyn.lab.needed_heads import REACH, _read, needed_heads
+from coefdyn.lab.headline.needed_heads import REACH, _read, needed_heads
 
 HEADS = Path(__file__).resolve().parents[2] / "data/results/headline/heads"
 

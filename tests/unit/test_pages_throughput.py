@@ -24,7 +24,7 @@ def measured(**steps: float) -> dict:
         "device": "cpu (a)", "cores": 2, "threads": 1, "load": 0.1, "torch": "2.13", "python": "3",
         "revision": "abc", "timestamp": "2026-11-24T10:00:00+00:00",
     }  # fmt: skip
-    return {"provenance": kept, "steps": 100, "rounds": 3, "core_seconds": rows, "ways": []}
+    return {"provenance": kept, "steps": 100, "rounds": 3, "core_seconds": rows}
 
 
 def test_without_a_measurement_the_command_stands_there(tmp_path):

@@ -93,7 +93,7 @@ def test_no_row_is_far_above_its_room():
 
 
 def test_rooms_are_told_apart():
-    assert room_of("coefdyn/lab/judge.py") == "lab"
+    assert room_of("coefdyn/lab/places.py") == "lab"
     assert room_of("coefdyn/lens/run/trace.py") == "library"
     assert room_of("coefdyn/widgets/js/model.js") == "JavaScript and CSS"
     assert room_of("README.md") is None

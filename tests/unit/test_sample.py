@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -47,32 +45,6 @@ def test_every_function_and_every_value_of_a_file_occurs() -> None:
         asked = {value for one in cases if one.file == file for value in one.values}
         assert asked == {v for one in cases if one.file == file and one.name in kept
                          for v in one.values}  # fmt: skip
-
-
-def test_small_functions_are_whole_and_large_ones_are_not() -> None:
-    kept = sample.sampled(suite())
-    assert {one.name for one in product("a.py", "test_few", METHODS)} <= kept
-    assert sum("test_methods" in name for name in kept) == 40  # one in six of 240
-    assert 10 <= sum("test_causal" in name for name in kept) < 60
-
-
-def test_the_order_of_the_tests_decides_nothing() -> None:
-    cases = suite()
-    kept = sample.sampled(cases)
-    for seed in range(5):
-        random.Random(seed).shuffle(cases)
-        assert sample.sampled(cases) == kept
-
-
-def test_items_of_pytest_become_cases() -> None:
-    item = SimpleNamespace(
-        nodeid="t/a.py::Some::test_it[x-1]", callspec=SimpleNamespace(_idlist=["x", "1"])
-    )
-    plain = SimpleNamespace(nodeid="t/a.py::test_plain")
-    assert sample.cases_of([item, plain]) == [
-        Case("t/a.py", "Some::test_it", item.nodeid, ("x", "1")),
-        Case("t/a.py", "test_plain", plain.nodeid),
-    ]
 
 
 def report(name: str, seconds: float = 6.0, **more: Any) -> SimpleNamespace:
@@ -123,13 +95,3 @@ def test_a_dear_case_without_a_reason_fails_the_run(tmp_path: Path) -> None:
     assert told.returncode == 1
     assert "FAILED dear takes 12.0 s" in told.stdout
     assert told.stdout.count("FAILED") == 1
-
-
-def test_seconds_of_processors_are_those_of_work_and_of_children() -> None:
-    before = price.processor_seconds(with_children=True)
-    busy = "import time\nwhile time.process_time() < 0.3: pass"
-    with subprocess.Popen([sys.executable, "-c", busy + "\ninput()"], stdin=subprocess.PIPE) as one:
-        while price.processor_seconds(with_children=True) - before < 0.3:
-            time.sleep(0.01)
-        one.communicate(b"\n")
-    assert price.processor_seconds(with_children=False) - before >= 0.3, "waited for, it is ours"

@@ -7,8 +7,9 @@ import re
 import pytest
 import torch
 
-from coefdyn.lab.experiments import headline, own_designs
-from coefdyn.lab.experiments.headline_claims import HEADLINES
+from coefdyn.lab.experiments import own_designs
+from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.group import verdict_of
 from coefdyn.lab.places import checkout
 from coefdyn.lab.tasks import PermutationConfig, sample, split_generator
 from coefdyn.mixers.registry import REGISTERED
@@ -70,7 +71,7 @@ def test_a_page_of_verdicts_says_what_the_judge_says(page, told):
     said = 0
     for ids, status in re.findall(r"((?:`[\w/-]+`(?:, | and )?)+): ([\w ]+?)[.,;]", text):
         for id_ in re.findall(r"`([\w/-]+)`", ids):
-            verdict = headline.verdict_of(by_id[id_])
+            verdict = verdict_of(by_id[id_])
             assert status == (by_id[id_].kind if verdict is None else verdict.status), id_
             said += 1
     assert said >= told

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import inspect
 import sys
 from pathlib import Path
 
@@ -81,13 +80,6 @@ def test_wrong_shapes_are_refused_wherever_they_are_written(checked) -> None:
             call()
     assert checked.Kept(right).q is right
     assert checked.paired(right, right, 1, 2) == 2
-
-
-def test_functions_without_shapes_stay_as_they_are(checked) -> None:
-    assert checked.__doc__ == "A module with a docstring."
-    assert not hasattr(checked.plain, "__wrapped__")
-    assert hasattr(checked.doubled, "__wrapped__")
-    assert inspect.getsource(checked.paired).startswith("def paired(")
 
 
 def test_the_library_is_checked() -> None:

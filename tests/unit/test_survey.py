@@ -16,7 +16,6 @@ from book.tools.survey import (
     main,
     missing,
     repeated_sentences,
-    sentences,
     survey,
     teaches,
 )
@@ -98,11 +97,6 @@ def test_the_checks_of_every_row_stand_on_one_page() -> None:
         assert source.count("](checks.ipynb)") == 1 and "check_row(" not in source
 
 
-def test_an_exercise_of_the_core_keeps_its_kind(tmp_path: Path) -> None:
-    text = "::::{admonition} Exercise 1 · ★ · 3 min · open · core\n::::\n"
-    assert survey(chapter_of(tmp_path, "part/x", text)).exercises["open"] == 1
-
-
 def test_every_graded_exercise_has_a_place() -> None:
     asked = {
         name
@@ -152,19 +146,3 @@ def test_a_sentence_in_three_chapters_is_named(
     assert repeated_sentences(book[:2]) == {}
     assert main(["--book", str(tmp_path)]) == 1
     assert told in capsys.readouterr().out
-
-
-def test_code_formulas_and_tables_are_no_sentences() -> None:
-    words = "one two three four five six seven eight nine ten."
-    text = f"| {words} |\n\n```python\n{words}\n```\n\n$$\n{words}\n$$\n\n# {words}\n\n{words}\n"
-    assert sentences(text) == [words]
-
-
-def test_a_damaged_chapter_is_named_and_the_others_are_counted(
-    tmp_path: Path, capsys: pytest.CaptureFixture
-) -> None:
-    chapter_of(tmp_path, "part/good", "Text.\n")
-    chapter_of(tmp_path, "part/bad", "Text.\n").source.write_bytes("café".encode("latin-1"))
-    assert main(["--book", str(tmp_path)]) == 1
-    said = capsys.readouterr().out
-    assert "| part/good |" in said and f"{tmp_path / 'part' / 'bad.md'} is not UTF-8" in said

@@ -9,8 +9,6 @@ import json
 import re
 import sys
 import types
-from collections import Counter
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -51,7 +49,6 @@ from coefdyn.lab.tasks.text import (
     text_ids,
     topics_of,
 )
-from coefdyn.lab.training.results import config_key
 
 
 def draw(config, n, split="test", seed=0):
@@ -132,6 +129,7 @@ def test_windows_that_stand_in_another_text_by_hand():
 
 
 @pytest.mark.dear("a million tokens of text are searched for each other's pieces")
+@pytest.mark.nightly("the text by its sha256, the search by the repeats of the topics")
 def test_less_than_one_percent_of_the_held_out_prose_stands_in_the_training_text():
     assert overlap(prose("validation"), prose("train")) < 0.01
     assert overlap(prose("test"), prose("train")) < 0.01
@@ -167,15 +165,6 @@ def test_the_prose_is_a_million_tokens_that_decode_to_it():
     assert len(text_ids("token-prose", "train")) > 1_000_000
 
 
-def test_the_first_merges_of_the_prose_are_learned_from_its_training_documents():
-    counted = Counter(words(prose("train")))
-    pairs = Counter()
-    for word, number in counted.items():
-        for pair in pairwise(word):
-            pairs[pair] += number
-    assert embedded.public_prose_merges()[0] == pairs.most_common(1)[0][0]
-
-
 def test_training_sequences_of_the_prose_do_not_overlap():
     config = TokenProseConfig.quick()
     ids = text_ids("token-prose", "train")
@@ -203,15 +192,6 @@ def _first_cut(ids, inputs):
             assert _rows(ids[first : first + count * length].view(count, length)) >= _rows(inputs)
             return first
     raise AssertionError("no window of the text")
-
-
-def test_kept_runs_on_the_topics_keep_their_keys():
-    """Of records that were made before there was another text."""
-    for config, key in (
-        (ByteTextConfig.quick(), "1b1f02a3d9ac619a"),
-        (TokenTextConfig.quick().with_changes({"validation_topics": True}), "04144d051dea6d23"),
-    ):
-        assert config_key(config.to_dict()) == key
 
 
 @pytest.mark.parametrize(
@@ -419,11 +399,3 @@ def test_wikitext_is_encoded_once_and_kept(cold, tmp_path):
     commit = REVISIONS["Salesforce/wikitext"]
     assert loads == [("Salesforce/wikitext", "wikitext-103-raw-v1", "test", commit)]
     assert [p.name for p in (tmp_path / "coefdyn").iterdir()] == ["wikitext-103-raw-gpt2-test.npy"]
-
-
-@pytest.mark.parametrize("folder", ["digits", "text"])
-def test_data_folders_state_source_and_licence(folder):
-    root = Path(embedded.__file__).parents[3]
-    readme = (root / "data" / folder / "README.md").read_text()
-    assert "icence" in readme
-    assert f"data/{folder}/build.py" in readme

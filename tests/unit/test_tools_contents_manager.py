@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import jupytext
@@ -12,7 +11,7 @@ import pytest
 pytest.importorskip("jupyter_server")
 
 from book.tools.chapters import BOOK
-from book.tools.contents_manager import CITATION, TAG, ChapterContents, lend, macros, take_back
+from book.tools.contents_manager import CITATION, ChapterContents, lend, macros, take_back
 from book.tools.download_note import is_note
 from book.tools.normalize import normalize
 from book.tools.programs import carried, models_of
@@ -48,42 +47,6 @@ def test_what_is_lent_comes_back_unchanged(path):
     assert sources(notebook) == before
 
 
-def test_a_citation_reads_as_on_the_page():
-    text = "{cite:t}`sieber2025coefficient` and {cite}`press2022alibi,gu2023mamba`; {cite}`nobody`"
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
-    lend(notebook)
-    shown = notebook.cells[1].source
-    assert shown.startswith("[Sieber et al. (2025)](https://arxiv.org/abs/2510.09389 ")
-    assert "[(Press et al., 2022; Gu and Dao, 2023)](https://arxiv.org/abs/2108.12409 " in shown
-    assert shown.endswith("{cite}`nobody`")
-
-
-def test_a_link_of_the_readers_own_stays_a_link():
-    text = '[mine](https://x.org "cite x"), [also](https://x.org "cite gu2023mamba")'
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(text)])
-    lend(notebook)
-    take_back(notebook)
-    assert sources(notebook) == [text]
-
-
-def test_the_server_lends_and_the_file_stays_free(tmp_path):
-    (tmp_path / "book").mkdir()
-    path = tmp_path / "book" / "x.ipynb"
-    cell = nbformat.v4.new_markdown_cell("See {cite:t}`gu2023mamba`: $\\symA{t}$.")
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
-    contents = ChapterContents(root_dir=str(tmp_path))
-    model = contents.get("book/x.ipynb")
-    assert model["content"]["cells"][0]["metadata"]["tags"] == [TAG]
-    model["content"]["cells"][1]["source"] += " Edited."
-    contents.save(
-        {"type": "notebook", "format": "json", "content": model["content"]}, "book/x.ipynb"
-    )
-    saved = json.loads(path.read_text())["cells"]
-    assert ["".join(cell["source"]) for cell in saved] == [
-        "See {cite:t}`gu2023mamba`: $\\symA{t}$. Edited."
-    ]
-
-
 def test_a_figure_is_alive_when_opened_and_named_when_saved(tmp_path):
     chapter = BOOK / "since" / "many_heads.ipynb"
     committed = chapter.read_text(encoding="utf-8")
@@ -109,13 +72,3 @@ def test_a_figure_is_alive_when_opened_and_named_when_saved(tmp_path):
     before = nbformat.reads(committed, as_version=4)
     assert normalize(saved).cells == before.cells
     assert saved.metadata.widgets == before.metadata.widgets
-
-
-def test_a_figure_of_a_class_that_is_gone_keeps_its_line(tmp_path):
-    (tmp_path / "book").mkdir()
-    path = tmp_path / "book" / "x.ipynb"
-    text = (BOOK / "since" / "many_heads.ipynb").read_text(encoding="utf-8")
-    path.write_text(text.replace("coefdyn.widgets.explorer.", "coefdyn.widgets.gone."))
-    opened = ChapterContents(root_dir=str(tmp_path)).get("book/x.ipynb")["content"]
-    modules = [r["state"]["_esm"] for r in models_of(opened).values() if "_esm" in r["state"]]
-    assert modules and all(module.startswith("// coefdyn.widgets.gone.") for module in modules)

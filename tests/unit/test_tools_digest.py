@@ -187,15 +187,6 @@ def test_records_written_beside_each_other_all_stay(project: Path) -> None:
     assert recorded(chapters[1], file) is None, "a chapter that is gone is taken out"
 
 
-def test_meaning_leaves_out_comments_docstrings_and_layout() -> None:
-    plain = "class A:\n    def f(self): return f'{1:.2f}'\n"
-    dressed = (
-        '"""M."""\nclass A:\n    """D."""\n    # c\n    def f(self):\n        return f"{1:.2f}"\n'
-    )
-    assert meaning(ast.parse(plain)) == meaning(ast.parse(dressed))
-    assert meaning(ast.parse("x = 1")) != meaning(ast.parse("x = 1.0"))
-
-
 def test_meaning_is_the_same_text_on_every_python() -> None:
     told = (
         "Module(body=[FunctionDef(name='f',args=arguments(posonlyargs=[arg(arg='x')],"

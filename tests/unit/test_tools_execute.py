@@ -112,32 +112,24 @@ def test_a_run_a_second_run_a_forced_one_and_new_text(book: Path, capsys) -> Non
 
 
 def test_failing_chapters_stop_no_other_keep_what_was_and_are_named(book: Path, capsys) -> None:
+    """One that raises, one that kills its kernel, one that warns its readers; progress is none."""
     bad, dead = add(book, "bad", BAD), add(book, "dead", cell("import os\nos._exit(3)"))
-    good = add(book, "good", cell("print(2)"))
+    warns = add(book, "warns", cell("import warnings\nwarnings.warn('no artists')"))
+    bar = cell("import sys\nsys.stderr.write('\\r 50%')\nsys.stderr.write('\\r    \\r')")
+    good = add(book, "good", cell("print(2)") + bar)
     bad.notebook.write_text(COMMITTED)
     assert execute.main([]) == 1
-    assert printed(good) == "2\n"
+    assert "2\n" in printed(good)
     assert bad.notebook.read_text() == COMMITTED
-    assert not dead.notebook.exists()
+    assert not dead.notebook.exists() and not warns.notebook.exists()
     partial = nbformat.read(book / "_build" / "failed" / "bad.ipynb", as_version=4)
     assert any(o.get("text") == "so far\n" for c in partial.cells for o in c.get("outputs", []))
     said = capsys.readouterr()
     assert "failed: bad, code cell 2 (one = 1): ZeroDivisionError: division by zero" in said.err
     assert "failed: dead, code cell 1 (import os): " in said.err
-    assert "DeadKernelError" in said.err
+    assert "failed: warns, code cell 1 (import warnings): warned: " in said.err
+    assert "DeadKernelError" in said.err and "UserWarning: no artists" in said.err
     assert "bad: FAILED" in said.out
-
-
-def test_a_chapter_that_warns_its_readers_fails_and_progress_does_not(book: Path, capsys) -> None:
-    warns = add(book, "warns", cell("import warnings\nwarnings.warn('no artists')"))
-    bar = cell("import sys\nsys.stderr.write('\\r 50%')\nsys.stderr.write('\\r    \\r')")
-    shows = add(book, "shows", bar)
-    assert execute.main([]) == 1
-    assert not warns.notebook.exists()
-    assert shows.notebook.exists()
-    said = capsys.readouterr().err
-    assert "failed: warns, code cell 1 (import warnings): warned: " in said
-    assert "UserWarning: no artists" in said
 
 
 def test_another_profile_is_written_apart(book: Path, capsys) -> None:
@@ -166,20 +158,12 @@ def test_the_record_is_of_the_source_that_ran(book: Path, monkeypatch) -> None:
     assert "code" in execute.changed_parts(chapter)
 
 
-def test_a_file_that_the_library_opens_is_recorded(book: Path) -> None:
-    """No cell names the folder of what was trained; the kernel tells what is read there."""
+def test_what_the_library_and_a_worker_open_is_recorded(book: Path) -> None:
+    """No cell names the folder of what was trained; the kernel tells what is read there. A pool may
+    start new processes, as the training's does, or fork."""
     asked = "dict.fromkeys(('task', 'left', 'right', 'rate', 'seed', 'positions'))"
     code = f"from coefdyn.lab.train.kept_runs import kept_run\nprint(kept_run({asked}))"
-    chapter = add(book, "chapter", cell(code))
-    assert execute.main([]) == 0
-    names = record_of(chapter).files.values()
-    assert {"data/trained/gla.json", "coefdyn/lab/train/kept_runs.py"} <= set(names)
-    assert not execute.changed_parts(chapter)
-
-
-def test_a_module_that_only_a_worker_loads_is_recorded(book: Path) -> None:
-    """A pool that starts new processes, as the training's does, and one that forks."""
-    code = """
+    pools = """
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
 from multiprocessing import get_context
@@ -187,10 +171,13 @@ for way, name in (("spawn", "coefdyn.options"), ("fork", "coefdyn.progress")):
     with ProcessPoolExecutor(1, mp_context=get_context(way)) as pool:
         pool.submit(import_module, name).exception()
 """
-    chapter = add(book, "chapter", cell(code.strip()))
+    opens, starts = add(book, "opens", cell(code)), add(book, "starts", cell(pools.strip()))
     assert execute.main([]) == 0
-    names = record_of(chapter).files.values()
-    assert {"coefdyn/options.py", "coefdyn/progress.py"} <= set(names)
+    names = set(record_of(opens).files.values())
+    assert {"data/trained/gla.json", "coefdyn/lab/train/kept_runs.py"} <= names
+    names = set(record_of(starts).files.values())
+    assert {"coefdyn/options.py", "coefdyn/progress.py"} <= names
+    assert not execute.changed_parts(opens) and not execute.changed_parts(starts)
 
 
 def test_a_repetition_leaves_the_notebook_where_only_a_picture_or_a_time_differs(
@@ -253,20 +240,56 @@ def test_a_number_of_jobs_is_refused_in_words(book: Path, capsys) -> None:
     assert "a whole number from 0 on; got '-1'" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("harm", ["<<<<<<< HEAD\n", ""])
-def test_a_file_that_is_no_notebook_is_named_and_written_anew(
-    book: Path, capsys, harm: str
+TWIN = nbformat.v4.new_notebook(
+    cells=[nbformat.v4.new_markdown_cell("caf\u00e9")], metadata={"coefdyn": []}
+)
+#: what stands in place of a notebook: a merge's marks, a torn file, other letters, no record
+HARM = {
+    "merged": ("<<<<<<< HEAD\n" + COMMITTED[:20]).encode(),
+    "torn": COMMITTED[:20].encode(),
+    "latin": nbformat.writes(TWIN).encode("latin-1"),
+    "wide": nbformat.writes(TWIN).encode("utf-16"),
+    "listed": nbformat.writes(TWIN).encode(),
+}
+#: what stands in place of a chapter, and what is said of it
+DAMAGED = {
+    "head": (b"---\nkernelspec: [\n---\n", "its head is no YAML in line 2"),
+    "kernel": (
+        ("---\nkernelspec:\n  name: python3\n---\n" + cell("1")).encode(),
+        "'display_name'",
+    ),
+    "tags": (
+        (HEAD + "\n```{code-cell}\n:tags: [\n```\n").encode(),
+        "tags.md is no readable chapter",
+    ),
+    "letters": ((HEAD + "caf\u00e9").encode("latin-1"), "letters.md is not UTF-8"),
+}
+
+
+@pytest.mark.nightly("chapters that fail, and twins that were changed")
+def test_what_cannot_be_read_is_named_and_every_other_chapter_is_written(
+    book: Path, capsys
 ) -> None:
-    """A merge's marks or a torn file stop no other chapter, and `make execute` mends them."""
-    good = add(book, "good", cell("print(2)"))
-    good.notebook.write_text(harm + COMMITTED[:20])
-    assert normalize_main([str(good.notebook)]) == 1
-    assert f"{good.notebook}: no readable notebook" in capsys.readouterr().out
+    """`make execute` mends notebooks; a chapter, or a folder in a notebook's place, is left out."""
+    chapters = [add(book, name, cell("print(2)")) for name in HARM]
+    for chapter in chapters:
+        chapter.notebook.write_bytes(HARM[chapter.name])
+    for name, (content, _) in DAMAGED.items():
+        (book / f"{name}.md").write_bytes(content)
+    folder = add(book, "folder", cell("print(1)"))
+    folder.notebook.mkdir()
+    assert normalize_main([str(chapters[0].notebook)]) == 1
+    assert f"{chapters[0].notebook}: no readable notebook" in capsys.readouterr().out
     assert execute.main(["--check"]) == 1
-    assert "good: older than its unreadable" in capsys.readouterr().out
-    assert execute.main([]) == 0
-    assert printed(good) == "2\n"
-    assert "in place of a file that was no notebook" in capsys.readouterr().out
+    assert "merged: older than its unreadable" in capsys.readouterr().out
+    assert execute.main([]) == 1
+    assert [printed(chapter) for chapter in chapters] == ["2\n"] * len(HARM)
+    told = capsys.readouterr()
+    assert told.out.count("in place of a file that was no notebook") >= 2
+    for name, (_, said) in DAMAGED.items():
+        (line,) = [one for one in told.err.splitlines() if f"{book / name}.md" in one]
+        assert line.startswith("left out: ") and said in line
+    assert f"left out: {folder.notebook} is a folder" in told.err
 
 
 def test_a_notebook_changed_behind_its_record_is_told(book: Path) -> None:
@@ -295,49 +318,6 @@ def test_a_chapter_whose_name_has_a_blank_can_be_named(book: Path) -> None:
     chapters = find_chapters(book)
     assert [c.name for c in select(chapters, "c,a b")] == ["c", "a b"]
     assert [c.name for c in select(chapters, "c a, a b.md")] == ["c", "a", "a b"]
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("---\nkernelspec: [\n---\n", "its head is no YAML in line 2"),
-        ("---\nkernelspec:\n  name: python3\n---\n" + cell("1"), "'display_name'"),
-        (HEAD + "\n```{code-cell}\n:tags: [\n```\n", "bad.md is no readable chapter"),
-        ((HEAD + "caf\u00e9").encode("latin-1"), "bad.md is not UTF-8"),
-        ((HEAD + "text").encode("utf-16"), "bad.md is not UTF-8"),
-    ],
-)
-def test_a_damaged_chapter_is_named_and_the_others_go_on(
-    book: Path, capsys, text: str | bytes, said: str
-) -> None:
-    good = add(book, "good", cell("print(2)"))
-    (book / "bad.md").write_bytes(text if isinstance(text, bytes) else text.encode())
-    assert execute.main([]) == 1
-    assert printed(good) == "2\n"
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"left out: {book / 'bad.md'}") and said in line
-    assert execute.main(["--check"]) == 1
-    assert said in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("harm", ["latin-1", "utf-16", "null", "no digest", "a list"])
-def test_a_damaged_twin_is_written_anew(book: Path, harm: str) -> None:
-    good = add(book, "good", cell("print(2)"))
-    twin = nbformat.v4.new_notebook()
-    twin.metadata["coefdyn"] = {"null": None, "no digest": {"digest": None}}.get(harm, [])
-    twin.cells = [nbformat.v4.new_markdown_cell("caf\u00e9")]
-    coding = harm if "-" in harm else "utf-8"
-    good.notebook.write_bytes(nbformat.writes(twin).encode(coding))
-    assert execute.main([]) == 0
-    assert printed(good) == "2\n"
-
-
-def test_a_folder_in_place_of_a_twin_is_named_before_anything_runs(book: Path, capsys) -> None:
-    bad, good = add(book, "bad", cell("print(1)")), add(book, "good", cell("print(2)"))
-    bad.notebook.mkdir()
-    assert execute.main([]) == 1
-    assert printed(good) == "2\n"
-    assert f"left out: {bad.notebook} is a folder" in capsys.readouterr().err
 
 
 def test_a_cell_that_was_not_executed_is_neither_kept_nor_current(
@@ -376,6 +356,7 @@ sys.exit(execute.main(["--force"]))
 """
 
 
+@pytest.mark.nightly("test_two_builds_never_mix_their_pages, of the pages")
 def test_two_executions_of_a_chapter_never_mix(book: Path) -> None:
     """The second begins while the first is at work, and is stopped when the first has ended."""
     going = [book / "going", book / "second"]
@@ -405,6 +386,7 @@ def test_two_executions_of_a_chapter_never_mix(book: Path) -> None:
         second.wait()
 
 
+@pytest.mark.nightly("test_wheel.py: a package beside another one")
 def test_a_copied_checkout_runs_its_own_library(tmp_path: Path) -> None:
     """Though the environment was installed from another one, and the kernel runs elsewhere."""
     copy = tmp_path / "copy"

@@ -10,8 +10,6 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from book.tools.figure_states import pack, pack_states, records_of, unpack
 from book.tools.postprocess import STATE, _modules_once
 
@@ -84,13 +82,3 @@ def test_a_page_is_packed_once_and_read_either_way(tmp_path: Path) -> None:
     pack_states(tmp_path)
     assert path.read_text(encoding="utf-8") == packed
     assert STATE.sub(_modules_once, packed) == packed, "nothing is left to do for the last touches"
-
-
-def test_a_page_without_figures_has_no_records() -> None:
-    assert records_of("<p>a</p>") == {}
-
-
-def test_a_damaged_page_is_not_read() -> None:
-    text = page(json.dumps({"packed": {"text": base64.b64encode(b"no gzip").decode("ascii")}}))
-    with pytest.raises(OSError, match="gzip"):
-        records_of(text)

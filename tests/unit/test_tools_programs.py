@@ -15,7 +15,7 @@ import pytest
 from nbformat import v4
 
 from book.tools import download_note, programs
-from book.tools.chapters import ROOT, Chapter, find_chapters
+from book.tools.chapters import Chapter, find_chapters
 from book.tools.digest import read_source, text_digest
 from book.tools.normalize import main, normalize, to_text
 from book.tools.postprocess import STATE as STATE_SCRIPT
@@ -57,12 +57,6 @@ def page_of(notebook: nbformat.NotebookNode) -> str:
     text = json.dumps(notebook.metadata.get("widgets", {}).get(STATE, {"state": {}}))
     script = f'<script type="{STATE}">' + text.replace("</", "<\\/") + "</script>"
     return STATE_SCRIPT.sub(_modules_once, script)
-
-
-@pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.name)
-def test_a_committed_notebook_carries_no_program(chapter: Chapter) -> None:
-    assert not carried(nbformat.reads(committed(chapter), as_version=4))
-    assert not PROGRAM.search(committed(chapter))
 
 
 @pytest.mark.parametrize("chapter", CHAPTERS, ids=lambda chapter: chapter.name)
@@ -135,29 +129,6 @@ def test_figures_of_one_module_share_it_in_a_page() -> None:
     assert [record["state"]["_css"][:6] for record in saved][1:] == ["@same:"] * 2
 
 
-def test_a_view_says_what_it_is_and_where() -> None:
-    notebook = normalize(executed(Explorer("gla"), heading='# A "quoted" page'))
-    text = notebook.cells[2].outputs[0].data["text/plain"]
-    assert text.startswith("Explorer(preset='gla'): an interactive figure")
-    assert 'the page "A "quoted" page" of the book' in text and "\n" not in text
-    module = models_of(notebook)[f"{1:032x}"]["state"]["_esm"]
-    name, line = module.split("\n")
-    assert name == "// coefdyn.widgets.explorer.Explorer"
-    assert 'the page \\"A \\"quoted\\" page\\" of the book' in line
-    renamed = executed(Explorer("gla"), heading="# Another page")
-    notebook.cells[1].source = "# Another page"
-    assert to_text(normalize(notebook)) == to_text(normalize(renamed)), "with a new title as well"
-
-
-def test_an_execution_agrees_with_what_a_view_says() -> None:
-    plugin = pytest.importorskip("nbval.plugin")
-    rules = (ROOT / "book" / "tools" / "nbval.cfg").read_text(encoding="utf-8")
-    text = normalize(executed(Explorer("gla"))).cells[2].outputs[0].data["text/plain"]
-    for pattern, replacement in plugin.get_sanitize_patterns(rules):
-        text = re.sub(pattern, replacement, text)
-    assert text == repr(Explorer("gla"))
-
-
 def test_the_check_refuses_a_program_by_name(tmp_path: Path, capsys) -> None:
     path = tmp_path / "n.ipynb"
     path.write_text(to_text(normalize(executed(Explorer("gla")))), encoding="utf-8")
@@ -201,13 +172,3 @@ def test_a_notebook_says_first_what_it_needs_and_its_source_does_not(chapter: Ch
     assert [download_note.is_note(cell) for cell in notebook.cells].count(True) == 1
     assert not any(map(download_note.is_note, read_source(chapter).cells))
     assert text_digest(notebook) == text_digest(read_source(chapter))
-
-
-def test_the_address_stands_in_the_first_cell_where_one_is_configured(
-    tmp_path: Path, monkeypatch
-) -> None:
-    monkeypatch.setattr(download_note, "ROOT", tmp_path)
-    for urls, said in (("", "repository: get"), ('Repository = "https://a.org/b"', "a.org/b: get")):
-        text = f'[project]\nname = "coefdyn"\n[project.urls]\n{urls}\n'
-        (tmp_path / "pyproject.toml").write_text(text, encoding="utf-8")
-        assert said in download_note.note().source

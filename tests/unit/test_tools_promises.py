@@ -36,20 +36,6 @@ def test_every_sentence_of_the_book_about_a_figure_has_its_record() -> None:
     assert tool.problems() == []
 
 
-def test_every_record_has_a_figure_and_sees_something() -> None:
-    performed = [promise for promise in tool.promises() if not promise.exempt]
-    assert len(performed) > 100
-    for promise in performed:
-        assert tool.figure_of(promise).code, promise.name
-        assert any(step.seen for step in promise.steps), promise.name
-
-
-def test_the_eight_demonstrations_and_the_landing_have_records() -> None:
-    pages = [promise.page for promise in tool.promises() if not promise.exempt]
-    assert pages.count("demonstrations") == 8
-    assert pages.count("index") >= 3
-
-
 def test_a_record_is_read_line_by_line(tmp_path: Path) -> None:
     promise = only(
         tmp_path,

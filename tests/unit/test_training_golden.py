@@ -24,7 +24,11 @@ pytestmark = pytest.mark.dear("whole runs are trained, here and in a worker proc
 #: losses, gradient norms and weights of the loop that trained the records kept before this one: one
 #: flat row per run, an AdamW of its own; commit and torch stand in the file
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "training_loop.json").read_text())
-MIXERS = ["SoftmaxAttention", "GatedDeltaNet", "Mamba2", "MLSTM"]
+NIGHTLY = pytest.mark.nightly("the same of GatedDeltaNet")
+MIXERS = [
+    "GatedDeltaNet",
+    *(pytest.param(name, marks=NIGHTLY) for name in ("SoftmaxAttention", "Mamba2", "MLSTM")),
+]
 
 
 @pytest.mark.parametrize(

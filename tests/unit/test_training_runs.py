@@ -34,6 +34,8 @@ pytestmark = pytest.mark.dear(
 )
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
+NIGHTLY = pytest.mark.nightly("the same in one process, and a killed worker of two")
+ONE_OR_TWO = [1, pytest.param(2, marks=NIGHTLY)]
 
 #: Trains and is killed five steps after the first finished run.
 KILLED = """
@@ -53,13 +55,6 @@ train_runs(runs, file, options)
 """
 
 
-def test_processes_give_the_very_numbers_of_this_process():
-    runs = [tiny_run(seed=seed) for seed in (0, 1)]
-    here = train_runs(runs, options=QUIET)
-    there = train_runs(runs, options=RunOptions(device="cpu", workers=2, progress=False))
-    assert [one["metrics"] for one in here] == [one["metrics"] for one in there]
-
-
 #: Trains runs into a file and says which of them it trained.
 SHARING = """
 import json, sys
@@ -70,6 +65,7 @@ print(len(train_runs(runs, ResultFile(sys.argv[1]), options)))
 """
 
 
+@pytest.mark.nightly("test_a_run_that_another_process_trains_is_waited_for")
 def test_two_processes_on_one_file_share_the_runs_instead_of_repeating_them(tmp_path):
     path, runs = tmp_path / "r.jsonl", [tiny_run(seed=seed, steps=60) for seed in range(4)]
     arguments = [sys.executable, "-c", SHARING, str(path), json.dumps([r.to_dict() for r in runs])]
@@ -109,7 +105,7 @@ def test_finished_runs_are_not_trained_again(tmp_path):
     assert len(file.records()) == 3
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", ONE_OR_TWO)
 def test_kill_minus_nine_and_resume(tmp_path, workers):
     """SIGKILL after the first finished run; the rest is trained by a second call, nothing twice."""
     path = tmp_path / "r.jsonl"
@@ -172,7 +168,7 @@ def test_the_budget_starts_no_further_run():
     assert records == []
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", ONE_OR_TWO)
 def test_stop_really_stops(workers):
     started = time.monotonic()
     options = RunOptions(
@@ -232,7 +228,7 @@ def test_a_worker_that_is_killed_loses_nothing_but_its_run_which_another_trains(
     assert len(ResultFile(tmp_path / "r.jsonl").records()) == 3
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", ONE_OR_TWO)
 def test_stopped_runs_go_on_from_their_checkpoints(tmp_path, workers):
     """In this process or in workers: what a stop left is read, and gone when the run is done."""
     runs, looks = [tiny_run(seed=seed) for seed in (0, 1)], iter([False] * 7 + [True])

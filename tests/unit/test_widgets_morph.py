@@ -7,10 +7,7 @@ import itertools
 import pytest
 import torch
 
-from coefdyn.analysis.selectivity import selectivity
-from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.widgets import Explorer
-from coefdyn.widgets.ingredients import READOUTS
 from coefdyn.widgets.settings import ROWS
 
 #: each pair once, every second one from its later row to its earlier
@@ -19,7 +16,6 @@ PAIRS = [
     for a, b in itertools.combinations(range(len(ROWS)), 2)
 ]
 SMALL = {"length": 6, "width": 3}
-STATELESS = ("exp", "relu", "softplus")
 
 
 def _explorer(start: str, end: str, share: float) -> Explorer:
@@ -44,23 +40,6 @@ def test_every_pair_has_numbers_and_most_have_dynamics(start: str, end: str) -> 
     )
 
 
-@pytest.mark.parametrize("readout", READOUTS)
-@pytest.mark.parametrize("end", ["linear_attention", "softmax_attention", "deltanet"])
-def test_only_a_feature_map_and_a_readout_without_state_do_not_mix(readout: str, end: str) -> None:
-    explorer = Explorer("mamba2", readout=readout, morph_to=end, morph=0.5, **SMALL)
-    first = READOUTS[readout]
-    last = READOUTS[Explorer(end).settings["readout"]]
-    features = [isinstance(phi, FeatureMap) for phi in (first, last)]
-    pair = (readout, Explorer(end).settings["readout"])
-    impossible = any(features) and any(name in STATELESS for name in pair)
-    if impossible:
-        with pytest.raises(ValueError, match="no CoefficientDynamics has it"):
-            explorer.dynamics()
-    else:
-        got = explorer.dynamics().coefficients()
-        torch.testing.assert_close(got, explorer.coefficients(), rtol=1e-9, atol=1e-12)
-
-
 @pytest.mark.parametrize(("start", "end"), [("softmax_attention", "linear_attention"), *PAIRS[:3]])
 def test_the_ends_are_the_designs_themselves(start: str, end: str) -> None:
     for share, row in ((0, start), (1, end)):
@@ -76,20 +55,6 @@ def test_an_end_that_overflows_does_not_count_at_the_other() -> None:
         length=64, width=16, morph_to="gla", morph=1.0,
     )  # fmt: skip
     assert bool(explorer.coefficients().isfinite().all())
-
-
-@pytest.mark.parametrize("row", ROWS)
-def test_numbers_are_the_library_s(row: str) -> None:
-    explorer = Explorer(row, length=8)
-    shown, dynamics = explorer.shown(), explorer.dynamics()
-    found = selectivity(
-        dynamics, explorer.settings["epsilon"], normalized=explorer.settings["view"] == "normalized"
-    )
-    assert shown.near_zero_fraction == pytest.approx(found.near_zero_fraction)
-    matrix = dynamics.evolution.dense(shown.row, dynamics.key_dim)
-    want = sorted(torch.linalg.eigvals(matrix.double()).abs().tolist())
-    assert sorted(map(abs, shown.eigenvalues)) == pytest.approx(want)
-    assert f"{shown.near_zero_fraction:.1%}" in shown.words()
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.99, 1.0])

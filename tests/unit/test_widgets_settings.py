@@ -102,8 +102,3 @@ def test_schema_defaults_are_valid() -> None:
     assert validate(default_settings()) == default_settings()
     for row in schema()["rows"].values():
         validate({**row["start"], **row["kinds"]})
-
-
-def test_a_retired_choice_still_opens_and_says_what_it_has_become() -> None:
-    with pytest.warns(DeprecationWarning, match="'morph' is retired; 'none' is used"):
-        assert validate({"panel": "morph"})["panel"] == "none"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
+from coefdyn.lab.experiments.baselines import frequent_class_accuracy
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import numbered
 from coefdyn.lab.tasks import IGNORE, TaskConfig, splits, task_of
@@ -295,9 +295,7 @@ def sequence_labels(config: RunConfig, sequence: int = 0) -> tuple[list[str], li
 
 def guessing(task: TaskConfig) -> float:
     """Test accuracy of the constant answer that is most frequent."""
-    targets = splits(task, 0).test.targets
-    counts = Counter(targets[targets != IGNORE].tolist())
-    return max(counts.values()) / sum(counts.values())
+    return frequent_class_accuracy(task)
 
 
 def _trained(done: list[tuple[Record, SequenceModel]]) -> Trained:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from coefdyn.lab import arguments as given
+from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.exercises import autograder
-from coefdyn.lab.exercises.catalogue import EXERCISES
+from coefdyn.lab.exercises.exercise import EXERCISES
 from coefdyn.lab.places import checkout
 from coefdyn.options import did_you_mean
 

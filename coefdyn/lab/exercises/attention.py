@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 
-from coefdyn.lab.exercises.exercise import Exercise
-from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.lab.exercises.demands import one_pass
+from coefdyn.lab.exercises.exercise import Exercise, Twist, register
+from coefdyn.lab.exercises.hidden import (
+    SIZES,
+    Arguments,
+    draw,
+    numbers,
+    on,
+    put,
+    replaced_at,
+    tokens_of,
+)
 from coefdyn.shapes import Tensor
-
-__all__ = ["ATTENTION"]
 
 # -- coefficient dynamics --------------------------------------------------------------------------
 
@@ -34,10 +43,6 @@ def _scores(
                 product = A[i] @ product if left else product @ A[i]
             alpha[i, j] = q[i] @ product @ (b[j] * k[j])
     return alpha
-
-
-def _without_scaling(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
-    return _scores(q, k, A, torch.ones_like(b))
 
 
 def _scaled_by_reader(q: Tensor, k: Tensor, A: Tensor, b: Tensor) -> Tensor:
@@ -177,24 +182,48 @@ def _channels_first(alpha: Tensor, v: Tensor, W: Tensor) -> Tensor:
     return (alpha @ v).permute(1, 2, 0).flatten(1) @ W
 
 
-ATTENTION = (
+# -- hard cases
+
+
+def _low_scores(x: Arguments) -> Arguments:
+    """Queries and keys whose scores are all near -800."""
+    q, k = x["q"].clone(), x["k"].clone()
+    q[:, 0], k[:, 0] = -800.0, 1.0
+    return {**x, "q": q, "k": k}
+
+
+def _long_row(length: int) -> Arguments:
+    return tokens_of(length, 2, scores=1, v=2)
+
+
+register(
     Exercise(
         name="coefficients",
         inputs=_coefficient_inputs,
         solution=_scores,
         returns="a tensor alpha of shape (L, L), zero above the diagonal",
         mistakes={
-            "A_j itself acts on the key of token j; the first matrix is A_{j+1}.": lambda **x: (
-                _scores(**x, first=0)
+            "A_j itself acts on the key of token j; the first matrix is A_{j+1}.": (
+                partial(_scores, first=0)
             ),
-            "a later matrix stands to the left of an earlier one: A_i ... A_{j+1}.": lambda **x: (
-                _scores(**x, left=False)
+            "a later matrix stands to the left of an earlier one: A_i ... A_{j+1}.": (
+                partial(_scores, left=False)
             ),
-            "the scaling b is missing.": _without_scaling,
+            "the scaling b is missing.": on(_scores, b=lambda x: torch.ones_like(x["b"])),
             "b belongs to the token that is written, j, and not to the one that reads.": (
                 _scaled_by_reader
             ),
             "entries above the diagonal are the future; they are 0.": _acausal,
+        },
+        hard={
+            "an evolution of 0 and a negative scaling": Twist(
+                change=put(
+                    A=lambda x: replaced_at(x["A"], 4, 0.0),
+                    b=lambda x: replaced_at(x["b"], 2, -1.5),
+                ),
+                hint="after A = 0 nothing older is left; no inverse undoes it, and b keeps its "
+                "sign.",
+            ),
         },
     ),
     Exercise(
@@ -207,6 +236,21 @@ ATTENTION = (
             "when the maximum rises, what was summed before has to be rescaled.": _stale_row,
             "exp of a raw score overflows; subtract the largest score so far.": _overflowing_row,
         },
+        hard={
+            "scores near -800": Twist(
+                change=put(scores=lambda x: x["scores"] - 800),
+                hint="the running maximum starts at minus infinity or the first score, not at 0.",
+            ),
+            "scores that rise from -700 to 900": Twist(
+                change=put(scores=lambda x: torch.linspace(-700, 900, 9, dtype=torch.float64)),
+                hint="subtract the largest score so far, not the first one or a mean.",
+            ),
+            "equal scores": Twist(
+                change=put(scores=numbers(1, 2, 2, 0, 2, 1, 2, 0, 1)),
+                hint="equal scores have equal weights; the largest may come twice.",
+            ),
+        },
+        demands={"the way through the row": one_pass(_long_row, "scores")},
     ),
     Exercise(
         name="linear attention",
@@ -217,6 +261,12 @@ ATTENTION = (
             "the row sum of row i ends at token i, like the sum above it.": _divides_by_all,
             "row i may not read tokens after i.": _not_causal,
             "the division by the row sum is missing.": _undivided,
+        },
+        hard={
+            "features of size 1e-9": Twist(
+                change=put(q=lambda x: x["q"] * 1e-9, k=lambda x: x["k"] * 1e-9),
+                hint="the row sum may be tiny; divide by it as it is, without an epsilon.",
+            ),
         },
     ),
     Exercise(
@@ -229,6 +279,22 @@ ATTENTION = (
             "the decay is added to the score, or multiplies exp of it; it is not a factor of "
             "the score.": _fades_inside,
             "the row is divided by the sum of the faded coefficients.": _fades_after_dividing,
+        },
+        hard={
+            "log_f = -90 at every token": Twist(
+                change=put(log_f=lambda x: torch.full_like(x["log_f"], -90.0)),
+                hint="add the logarithms before exp; a quotient of products is 0/0 or overflows.",
+                case=3,
+            ),
+            "scores of several hundred": Twist(
+                change=put(q=lambda x: 400 * x["q"]),
+                hint="exp of a raw score overflows; subtract the largest of the row, as softmax "
+                "does.",
+            ),
+            "scores near -800": Twist(
+                change=_low_scores,
+                hint="exp(-800) is 0 in float64; subtract the largest of the row, as softmax does.",
+            ),
         },
     ),
     Exercise(
@@ -245,6 +311,18 @@ ATTENTION = (
             ),
             "the channels of one head stay together: head by head, then channel by channel.": (
                 _channels_first
+            ),
+        },
+        hard={
+            "one head": Twist(
+                change=put(
+                    alpha=lambda x: x["alpha"][:1], v=lambda x: x["v"][:1], W=lambda x: x["W"][:3]
+                ),
+                hint="axes of length 1 stay axes; with H = 1 there is still a head to go through.",
+            ),
+            "a row of 0": Twist(
+                change=put(alpha=lambda x: x["alpha"].index_fill(1, torch.tensor([3]), 0.0)),
+                hint="coefficients are taken as they are; a row of 0 gives an output of 0.",
             ),
         },
     ),

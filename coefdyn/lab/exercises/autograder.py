@@ -4,33 +4,41 @@ Prints a table of points per submission and writes them, case by case, as JSON. 
 installed coefdyn and nothing beside itself. ``python -m coefdyn.lab exercises export`` writes it
 with the questions of one assignment; their points and seconds may be edited here.
 
-Each submission runs in a process of its own. A case that exceeds its time ends this process and
-gets no points; the next case starts a new one. A submission runs with your rights: grade the work
-of people you do not know in a container.
+Each submission runs in a process of its own, which returns numbers and judges nothing: they are
+compared in the process of the autograder, so a submission that replaces a checker replaces its own
+copy. Only the checks of how a function computes, such as "no loop", have to be made where it runs.
+A case that exceeds its time ends this process and gets no points; the next case starts a new one. A
+submission runs with your rights: grade the work of people you do not know in a container.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-__all__ = ["QUESTIONS", "Submission", "grade_submission", "main", "table"]
+__all__ = ["QUESTIONS", "Asked", "Submission", "grade_cells", "grade_submission", "main", "table"]
 
 #: name of the exercise, of the function, its points, and seconds per case
+Asked = tuple[str, str, float, float]
+
 QUESTIONS: tuple[tuple[str, str, int, float], ...] = ()
 
 #: seconds that a cell of a submission may take before it is left out
 CELL_SECONDS = 60.0
 #: seconds that Python and torch may take to start
 START_SECONDS = 300.0
+#: the longest message that a submission may return, in bytes
+LONGEST = 2**26
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,35 +83,58 @@ def code_cells(path: Path) -> list[str]:
     ]
 
 
-def work(pipe: Connection, cells: list[str], left_out: list[int]) -> None:
-    """Run the cells of a submission, then grade one case per message; runs in its own process."""
+def say(pipe: Connection, *told: Any) -> None:
+    """Send words, numbers and tensors to another process, and nothing that could be run there."""
     import torch
 
-    from coefdyn.lab.exercises import grade
+    message = io.BytesIO()
+    torch.save(told, message)
+    pipe.send_bytes(message.getvalue())
+
+
+def hear(pipe: Connection) -> tuple[Any, ...]:
+    """Return what was said.
+
+    Raises:
+        EOFError, OSError: if the other process has ended, or says too much.
+        Exception: for a message that is no tuple of words, numbers and tensors.
+    """
+    import torch
+
+    return torch.load(io.BytesIO(pipe.recv_bytes(LONGEST)), weights_only=True)
+
+
+def work(pipe: Connection, cells: list[str], left_out: list[int]) -> None:
+    """Run the cells of a submission, then compute one case per message; in its own process."""
+    import torch
+
+    from coefdyn.lab.exercises import EXERCISES
 
     sys.stdout = sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     torch.set_default_dtype(torch.float64)
     names: dict[str, Any] = {"__name__": "submission"}
-    pipe.send(("started", 0, ""))
+    say(pipe, "started", 0, "")
     for number, source in enumerate(cells, 1):
         if number in left_out:
             continue
-        pipe.send(("cell", number, ""))
+        say(pipe, "cell", number, "")
         try:
             exec(compile(source, f"cell {number}", "exec"), names)
         except BaseException as error:
-            pipe.send(("left out", number, f"{type(error).__name__}: {error}"))
-    pipe.send(("ready", 0, ""))
+            say(pipe, "left out", number, f"{type(error).__name__}: {error}")
+    say(pipe, "ready", 0, "")
     while True:
-        exercise, function, case = pipe.recv()
+        exercise, function, case = hear(pipe)
         if not callable(names.get(function)):
-            pipe.send((False, f"no function is called {function}"))
+            say(pipe, "missing", None, f"no function is called {function}")
             continue
+        asked = EXERCISES[exercise].cases[case - 1]
         try:
-            found = grade(exercise, names[function], case=case)
-            pipe.send((found.right, found.words))
+            found = names[function](**asked.inputs())
+            lacks = asked.demand(names[function]) if asked.demand else None
+            say(pipe, "found", found, lacks)
         except BaseException as error:
-            pipe.send((False, f"{type(error).__name__}: {error}"))
+            say(pipe, "raised", type(error).__name__, str(error))
 
 
 @dataclass
@@ -139,8 +170,8 @@ class Worker:
         limit, cell = START_SECONDS, 0
         while True:
             try:
-                kind, number, why = self.pipe.recv() if self.pipe.poll(limit) else ("late", 0, "")
-            except (EOFError, OSError):
+                kind, number, why = hear(self.pipe) if self.pipe.poll(limit) else ("late", 0, "")
+            except Exception:  # it has ended, or says what cannot be read
                 kind = "late"
             limit = CELL_SECONDS
             if kind == "ready":
@@ -163,11 +194,11 @@ class Worker:
         begun = time.monotonic()
         right, words, answered = False, f"time limit of {seconds:g} s", False
         try:
-            self.pipe.send((exercise, function, case))
+            say(self.pipe, exercise, function, case)
             if self.pipe.poll(seconds):
-                right, words = self.pipe.recv()
+                right, words = judge(exercise, case, *hear(self.pipe))
                 answered = True
-        except (EOFError, OSError):
+        except Exception:
             words = "the submission ended the process"
         if not answered:
             self.stop()
@@ -175,13 +206,37 @@ class Worker:
         return CaseGrade(case=case, right=right, words=words, seconds=took)
 
 
+def judge(exercise: str, case: int, kind: str, found: Any, lacks: str | None) -> tuple[bool, str]:
+    """Return whether what a submission found is right, and what is said of it."""
+    from coefdyn.lab.exercises import grade
+
+    if kind == "missing":
+        return False, str(lacks)
+
+    def again(**_: Any) -> Any:
+        """Return or raise what the submission returned or raised."""
+        if kind == "raised":
+            raise type(str(found), (Exception,), {})(lacks)
+        return found
+
+    judged = grade(exercise, again, case=case)
+    if judged.right and lacks is not None:
+        return False, str(lacks)
+    return judged.right, judged.words
+
+
 def grade_submission(path: Path) -> Submission:
     """Grade all questions of one submitted notebook."""
+    return grade_cells(path.name, code_cells(path), QUESTIONS)
+
+
+def grade_cells(file: str, cells: list[str], asked: Sequence[Asked]) -> Submission:
+    """Grade questions of a submission of which the code cells are given."""
     from coefdyn.lab.exercises import EXERCISES
 
-    worker, questions = Worker(code_cells(path)), []
+    worker, questions = Worker(cells), []
     try:
-        for exercise, function, points, seconds in QUESTIONS:
+        for exercise, function, points, seconds in asked:
             numbers = range(1, len(EXERCISES[exercise].cases) + 1)
             cases = [worker.grade(exercise, function, number, seconds) for number in numbers]
             share = sum(one.right for one in cases) / len(cases)
@@ -197,7 +252,7 @@ def grade_submission(path: Path) -> Submission:
     finally:
         worker.stop()
     return Submission(
-        file=path.name,
+        file=file,
         points=round(sum(one.points for one in questions), 2),
         of=sum(one.of for one in questions),
         questions=questions,

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-__all__ = ["Case", "Demand", "Exercise", "Function", "Twist"]
+from coefdyn.first_use import Registry
+from coefdyn.lab.exercises.hidden import Arguments
+
+__all__ = ["EXERCISES", "Case", "Demand", "Exercise", "Function", "Twist", "register"]
 
 Function = Callable[..., Any]
 #: function to what its way of computing lacks, in words; None where it does as asked
@@ -29,7 +32,7 @@ class Case:
     """
 
     words: str
-    inputs: Callable[[], dict[str, Any]]
+    inputs: Callable[[], Arguments]
     hint: str = ""
     demand: Demand | None = None
 
@@ -44,7 +47,7 @@ class Twist:
         case: number of the drawn case.
     """
 
-    change: Callable[[dict[str, Any]], dict[str, Any]]
+    change: Callable[[Arguments], Arguments]
     hint: str
     case: int = 2
 
@@ -65,7 +68,7 @@ class Exercise:
     """
 
     name: str
-    inputs: Callable[[int], dict[str, Any]]
+    inputs: Callable[[int], Arguments]
     solution: Function
     returns: str
     mistakes: Mapping[str, Function]
@@ -91,3 +94,14 @@ class Exercise:
 
     def _twisted(self, twist: Twist) -> dict[str, Any]:
         return twist.change(self.inputs(twist.case))
+
+
+#: name -> exercise; the package says in which module each is
+EXERCISES: Registry[Exercise] = Registry(__package__)
+
+
+def register(*exercises: Exercise) -> None:
+    """Add exercises to the table under the names that it knows."""
+    for one in exercises:
+        assert one.name in EXERCISES.waiting, f"{one.name!r} has no module in the package's HOMES"
+        EXERCISES[one.name] = one

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from coefdyn.lab.exercises.catalogue import EXERCISES
-from coefdyn.lab.exercises.exercise import Case, Exercise, Function
+from coefdyn.lab.exercises.exercise import EXERCISES, Case, Exercise, Function
 from coefdyn.options import check_choice
 from coefdyn.shapes import Tensor
 

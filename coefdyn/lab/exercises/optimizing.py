@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from coefdyn.lab.exercises.exercise import Exercise
-from coefdyn.lab.exercises.hidden import SIZES, draw
+import torch
+
+from coefdyn.lab.exercises.exercise import Exercise, Twist, register
+from coefdyn.lab.exercises.hidden import SIZES, Arguments, draw
 from coefdyn.shapes import Tensor
 
-__all__ = ["OPTIMIZING"]
-
 Moments = tuple[Tensor, Tensor, Tensor]
+
+
 SLOW, SLOWER, LEAST = 0.9, 0.98, 1e-8
 
 
@@ -41,18 +44,6 @@ def _adam(
     return (p + step if uphill else p - step), m, v
 
 
-def _adam_uncorrected(p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float) -> Moments:
-    return _adam(p, g, m, v, t, rate, corrected=False)
-
-
-def _adam_unrooted(p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float) -> Moments:
-    return _adam(p, g, m, v, t, rate, rooted=False)
-
-
-def _adam_uphill(p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float) -> Moments:
-    return _adam(p, g, m, v, t, rate, uphill=True)
-
-
 def _adam_keeps_corrected(
     p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: float
 ) -> Moments:
@@ -65,24 +56,39 @@ def _plain_descent(p: Tensor, g: Tensor, m: Tensor, v: Tensor, t: int, rate: flo
     return (p - rate * g, *_adam(p, g, m, v, t, rate)[1:])
 
 
-OPTIMIZING = (
+# -- hard cases
+
+
+def _tiny_slopes(x: Arguments) -> Arguments:
+    """A first step with slopes of 1e-9 and of exactly 0."""
+    zero = torch.zeros_like(x["g"])
+    return {**x, "g": x["g"].new_tensor([1e-9, 0.0, -1e-9, 1.0]), "m": zero, "v": +zero, "t": 1}
+
+
+register(
     Exercise(
         name="optimizer step",
         inputs=_adam_inputs,
         solution=_adam,
         returns="(p, m, v): the new parameters and the two new means, each of shape (n,)",
         mistakes={
-            "both means start at 0, so early ones are too small: divide by 1 - beta^t.": (
-                _adam_uncorrected
+            "both means start at 0, so early ones are too small: divide by 1 - beta^t.": partial(
+                _adam, corrected=False
             ),
-            "divide by the root of the mean square, which has the unit of the slope.": (
-                _adam_unrooted
+            "divide by the root of the mean square, which has the unit of the slope.": partial(
+                _adam, rooted=False
             ),
-            "the slope points uphill; the loss is to fall.": _adam_uphill,
+            "the slope points uphill; the loss is to fall.": partial(_adam, uphill=True),
             "hand on the means as they are; the correction is for this step only.": (
                 _adam_keeps_corrected
             ),
             "the step follows the mean of the slopes, not the slope itself.": _plain_descent,
+        },
+        hard={
+            "a first step with slopes of 1e-9 and exactly 0": Twist(
+                change=_tiny_slopes,
+                hint="1e-8 is added to the root, neither below it nor left out.",
+            ),
         },
     ),
 )

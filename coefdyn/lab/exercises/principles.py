@@ -1,4 +1,4 @@
-"""Exercises of the chapters on principles: silencing readouts, steps, divisors."""
+"""Exercises of the chapters on the Principles 1 to 3."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from typing import Any
 
 import torch
 
-from coefdyn.lab.exercises.exercise import Exercise
-from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.lab.exercises.exercise import Exercise, Twist, register
+from coefdyn.lab.exercises.hidden import SIZES, draw, numbers, on, put, replaced_at
 from coefdyn.shapes import Tensor
 
-__all__ = ["PRINCIPLES"]
+ENDS = "gates of exactly 0 and exactly 1"
+ZERO = "a gate of 0 empties its channel and a gate of 1 keeps it; take no logarithm or quotient."
+
 
 Step = tuple[Tensor, Tensor, Tensor]
 
@@ -150,14 +152,6 @@ def _apart(A: Tensor, h: Tensor, j: int, later: int) -> Tensor:
     return old - h
 
 
-def _apart_from_own_step(A: Tensor, h: Tensor, j: int, later: int) -> Tensor:
-    return _apart(A, h, j - 1, later)
-
-
-def _apart_too_early(A: Tensor, h: Tensor, j: int, later: int) -> Tensor:
-    return _apart(A, h, j, later - 1)
-
-
 def _apart_backwards(A: Tensor, h: Tensor, j: int, later: int) -> Tensor:
     old = h
     for t in range(later, j, -1):
@@ -169,104 +163,7 @@ def _only_moved(A: Tensor, h: Tensor, j: int, later: int) -> Tensor:
     return _apart(A, h, j, later) + h
 
 
-# -- principle 4: the mirror between two keys
-
-
-def _mirror_inputs(case: int) -> dict[str, Any]:
-    _, n, _ = SIZES[case]
-    a, b = draw(case, (n,), (n,))
-    return {"a": a, "b": b * (a.norm() / b.norm())}
-
-
-def _mirror_of(z: Tensor, beta: float = 2.0) -> Tensor:
-    return torch.eye(len(z), dtype=z.dtype) - beta * torch.outer(z, z) / (z @ z)
-
-
-def _mirror(a: Tensor, b: Tensor) -> Tensor:
-    return _mirror_of(a - b)
-
-
-def _mirror_of_sum(a: Tensor, b: Tensor) -> Tensor:
-    return _mirror_of(a + b)
-
-
-def _mirror_unnormalized(a: Tensor, b: Tensor) -> Tensor:
-    return torch.eye(len(a), dtype=a.dtype) - 2 * torch.outer(a - b, a - b)
-
-
-def _projects(a: Tensor, b: Tensor) -> Tensor:
-    return _mirror_of(a - b, 1.0)
-
-
-# -- principle 5: the scaling that gives variance 1
-
-
-def _variance_inputs(case: int) -> dict[str, Any]:
-    _, n, d_v = SIZES[case]
-    T_q, T_k = draw(case, (n, n + d_v), (n, n + d_v))
-    return {"T_q": T_q, "T_k": T_k}
-
-
-def _unit_variance(T_q: Tensor, T_k: Tensor) -> Tensor:
-    return (T_q @ T_q.T @ T_k @ T_k.T).trace() ** -0.5
-
-
-def _unit_covariance(T_q: Tensor, T_k: Tensor) -> Tensor:
-    return torch.tensor(len(T_q), dtype=T_q.dtype) ** -0.5
-
-
-def _without_root(T_q: Tensor, T_k: Tensor) -> Tensor:
-    return 1 / (T_q @ T_q.T @ T_k @ T_k.T).trace()
-
-
-def _product_of_traces(T_q: Tensor, T_k: Tensor) -> Tensor:
-    return 1 / (T_q.norm() * T_k.norm())
-
-
-def _same_input(T_q: Tensor, T_k: Tensor) -> Tensor:
-    return 1 / (T_q * T_k).sum().abs()
-
-
-# -- principle 6: keys that grow, exp, and the row sum
-
-
-def _growing_inputs(case: int) -> dict[str, Any]:
-    """Inputs whose last case has a score beyond 709, where exp overflows in float64."""
-    L, _, _ = SIZES[case]
-    (s,) = draw(case, (L,))
-    return {"s": s, "growth": torch.tensor((1.1, 1.2, 1.3, 1.6)[case], dtype=s.dtype)}
-
-
-def _grown(s: Tensor, growth: Tensor, *, first: int = 0) -> Tensor:
-    steps = torch.arange(len(s), dtype=s.dtype)
-    return growth ** (steps[:, None] - steps + first) * s
-
-
-def _growing(s: Tensor, growth: Tensor, *, first: int = 0) -> Tensor:
-    above = torch.ones(len(s), len(s)).triu(1).bool()
-    return _grown(s, growth, first=first).masked_fill(above, -torch.inf).softmax(-1)
-
-
-def _grows_at_once(s: Tensor, growth: Tensor) -> Tensor:
-    return _growing(s, growth, first=1)
-
-
-def _growing_overflows(s: Tensor, growth: Tensor) -> Tensor:
-    alpha = _grown(s, growth).exp().tril()
-    return alpha / alpha.sum(-1, keepdim=True)
-
-
-def _growing_sees_ahead(s: Tensor, growth: Tensor) -> Tensor:
-    return _grown(s, growth).softmax(-1).tril()
-
-
-def _grows_outside(s: Tensor, growth: Tensor) -> Tensor:
-    steps = torch.arange(len(s), dtype=s.dtype)
-    alpha = (growth ** (steps[:, None] - steps) * s.exp()).tril()
-    return alpha / alpha.sum(-1, keepdim=True)
-
-
-PRINCIPLES = (
+register(
     Exercise(
         name="affine readout",
         inputs=_affine_inputs,
@@ -281,6 +178,9 @@ PRINCIPLES = (
             ),
             "each value gets the weight 1, the output is not raised by 1: add z.": _adds_one,
             "token t reads the state that already holds it.": _affine_reads_before,
+        },
+        hard={
+            ENDS: Twist(change=put(a=numbers(0, 1, 0.5, 0)), hint=ZERO),
         },
     ),
     Exercise(
@@ -297,6 +197,18 @@ PRINCIPLES = (
             ),
             "the worst drift points along the query, not along the key.": _along_the_key,
         },
+        hard={
+            "a key of 0 and a key at a right angle to q": Twist(
+                change=put(
+                    q=numbers(2, 0, 0, 0), k=lambda x: torch.diag(x["q"].new_tensor([1, 0, -3, 1]))
+                ),
+                hint="a score of 0 can still be raised, a key of 0 cannot; divide by neither.",
+            ),
+            "a query of 0": Twist(
+                change=put(q=lambda x: 0 * x["q"]),
+                hint="a query of 0 has the score 0 on every key, without a division.",
+            ),
+        },
     ),
     Exercise(
         name="zeros of features",
@@ -308,6 +220,15 @@ PRINCIPLES = (
             "p + r counts the cases in which both factors are zero twice.": _counts_twice,
             "a sum of nonnegative products is zero only if all of them are, not one.": _some_zero,
             "that is one channel; all n have to be zero at the same time.": _one_channel,
+        },
+        hard={
+            "p = 0 and r = 0": Twist(
+                change=put(p=numbers(0.0), r=numbers(0.0)),
+                hint="features that are never zero give a probability of 0.",
+            ),
+            "p = 1": Twist(
+                change=put(p=numbers(1.0)), hint="a query without features has the score 0, surely."
+            ),
         },
     ),
     Exercise(
@@ -325,6 +246,16 @@ PRINCIPLES = (
                 _what_is_removed
             ),
         },
+        hard={
+            "a key of 0": Twist(
+                change=put(k=lambda x: replaced_at(x["k"], 1, 0.0)),
+                hint="a key of 0 is silent already; do not divide by its length.",
+            ),
+            "keys that leave no direction": Twist(
+                change=put(k=lambda x: torch.cat([x["k"], torch.eye(4, dtype=torch.float64)])),
+                hint="where the keys span everything, only the query 0 silences them all.",
+            ),
+        },
     ),
     Exercise(
         name="two copies",
@@ -332,53 +263,24 @@ PRINCIPLES = (
         solution=_apart,
         returns="the difference of the two stored keys at step `later`, a tensor of shape (n,)",
         mistakes={
-            "a key is not moved in its own step; the product begins at j + 1.": (
-                _apart_from_own_step
+            "a key is not moved in its own step; the product begins at j + 1.": on(
+                _apart, j=lambda x: x["j"] - 1
             ),
-            "the step in which the later copy arrives moves the older one too.": _apart_too_early,
+            "the step in which the later copy arrives moves the older one too.": on(
+                _apart, later=lambda x: x["later"] - 1
+            ),
             "the step j + 1 acts first, so it stands rightmost in the product.": _apart_backwards,
             "that is the older copy alone; subtract the newer one.": _only_moved,
         },
-    ),
-    Exercise(
-        name="mirror",
-        inputs=_mirror_inputs,
-        solution=_mirror,
-        returns="the step, a tensor of shape (n, n)",
-        mistakes={
-            "this sends a to -b: the mirror stands at a right angle to a - b.": _mirror_of_sum,
-            "z has to have length 1, or divide by its square.": _mirror_unnormalized,
-            "beta = 1 projects both keys onto the mirror; a reflection has beta = 2.": _projects,
-        },
-    ),
-    Exercise(
-        name="unit variance",
-        inputs=_variance_inputs,
-        solution=_unit_variance,
-        returns="the scaling b, as a tensor without axes",
-        mistakes={
-            "1/sqrt(n) is right where both covariances are I; these are not.": _unit_covariance,
-            "the variance grows with b squared, so a root is missing.": _without_root,
-            "the trace of a product is not the product of the traces.": _product_of_traces,
-            "the two tokens are different and independent; that is a token that reads itself.": (
-                _same_input
+        hard={
+            "an evolution of 0 before the older copy": Twist(
+                change=put(A=lambda x: replaced_at(x["A"], 1, 0.0)),
+                hint="steps up to j do not matter; form none of them, and no inverse to undo them.",
             ),
-        },
-    ),
-    Exercise(
-        name="growing keys",
-        inputs=_growing_inputs,
-        solution=_growing,
-        returns="the normalized coefficients, a tensor of shape (L, L), zero above the diagonal",
-        mistakes={
-            "a key does not grow in its own step: the diagonal has the scores s.": _grows_at_once,
-            "exp overflows before the division; subtract the largest score of each row first.": (
-                _growing_overflows
+            "evolutions of I": Twist(
+                change=put(A=lambda x: torch.eye(4, dtype=torch.float64).expand(9, 4, 4).clone()),
+                hint="where nothing moves, the copies are the same and the difference is 0.",
             ),
-            "the row sum holds tokens of the future; mask before you normalize.": (
-                _growing_sees_ahead
-            ),
-            "the keys grow, so the growth is inside of exp.": _grows_outside,
         },
     ),
 )

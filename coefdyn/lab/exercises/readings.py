@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
 
-from coefdyn.lab.exercises.exercise import Exercise
-from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.lab.exercises.demands import no_loop
+from coefdyn.lab.exercises.exercise import Exercise, Twist, register
+from coefdyn.lab.exercises.hidden import (
+    SIZES,
+    Arguments,
+    draw,
+    numbers,
+    on,
+    put,
+    replaced_at,
+    tokens_of,
+)
 from coefdyn.shapes import Tensor
-
-__all__ = ["READINGS"]
 
 Step = tuple[Tensor, Tensor]
 
@@ -32,10 +41,6 @@ def _divided_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, log_eta: Tensor) -
 def _divides_the_state(S: Tensor, q: Tensor, k: Tensor, v: Tensor, log_eta: Tensor) -> Step:
     S = (S + torch.outer(k, v)) / log_eta.exp()
     return S, q @ S
-
-
-def _multiplies(S: Tensor, q: Tensor, k: Tensor, v: Tensor, log_eta: Tensor) -> Step:
-    return _divided_step(S, q, k, v, -log_eta)
 
 
 def _divides_by_log(S: Tensor, q: Tensor, k: Tensor, v: Tensor, log_eta: Tensor) -> Step:
@@ -64,10 +69,6 @@ def _epsilon_outside(y: Tensor, epsilon: Tensor) -> Tensor:
     return y / (y.square().mean(-1, keepdim=True).sqrt() + epsilon)
 
 
-def _layer_norm(y: Tensor, epsilon: Tensor) -> Tensor:
-    return _rms(y - y.mean(-1, keepdim=True), epsilon)
-
-
 def _across_tokens(y: Tensor, epsilon: Tensor) -> Tensor:
     return y / (y.square().mean() + epsilon).sqrt()
 
@@ -85,10 +86,6 @@ def _retention(q: Tensor, k: Tensor, gamma: Tensor, *, least: int = 0) -> Tensor
     steps = torch.arange(len(q), dtype=q.dtype)
     distance = (steps[:, None] - steps).clamp(min=0) + least
     return (gamma**distance * (q @ k.T)).tril()
-
-
-def _decays_the_diagonal(q: Tensor, k: Tensor, gamma: Tensor) -> Tensor:
-    return _retention(q, k, gamma, least=1)
 
 
 def _reads_the_future(q: Tensor, k: Tensor, gamma: Tensor) -> Tensor:
@@ -167,7 +164,29 @@ def _leaves_the_diagonal(alpha: Tensor, epsilon: Tensor) -> Tensor:
     return (alpha[past].abs() <= epsilon).double().mean()
 
 
-READINGS = (
+# -- hard cases
+
+
+def _nearly_whole(x: Arguments) -> Tensor:
+    """Rows that sum to 1 up to rounding, to 1.001 and to 0."""
+    rng = torch.Generator().manual_seed(0)
+    whole = torch.randn(40, 23, generator=rng, dtype=torch.float64).softmax(-1)
+    near = replaced_at(whole[:1], 0, whole[0] + 0.001 / 23)
+    return torch.cat([whole, near, torch.zeros_like(near)])
+
+
+def _ties(x: Arguments) -> Tensor:
+    """Coefficients of exactly plus and minus epsilon among the drawn ones."""
+    alpha = x["alpha"].clone()
+    alpha[2, 0], alpha[4, 1], alpha[5, 5] = x["epsilon"], -x["epsilon"], x["epsilon"]
+    return alpha
+
+
+def _long_retention(length: int) -> Arguments:
+    return {**tokens_of(length, 3, q=2, k=2), "gamma": torch.tensor(0.9, dtype=torch.float64)}
+
+
+register(
     Exercise(
         name="divided step",
         inputs=_divided_inputs,
@@ -177,8 +196,20 @@ READINGS = (
             "the divisor belongs to the token that reads; the state goes on undivided.": (
                 _divides_the_state
             ),
-            "eta stands below the line: divide, do not multiply.": _multiplies,
+            "eta stands below the line: divide, do not multiply.": on(
+                _divided_step, log_eta=lambda x: -x["log_eta"]
+            ),
             "log_eta is a logarithm; the divisor is its exponential.": _divides_by_log,
+        },
+        hard={
+            "log_eta = -5": Twist(
+                change=put(log_eta=numbers(-5.0)),
+                hint="the divisor may be below 1; it is exp(log_eta) whatever its size.",
+            ),
+            "nothing stored and nothing written": Twist(
+                change=put(S=lambda x: 0 * x["S"], k=lambda x: 0 * x["k"]),
+                hint="an empty state reads 0; divide by exp(log_eta) alone.",
+            ),
         },
     ),
     Exercise(
@@ -189,8 +220,20 @@ READINGS = (
         mistakes={
             "it is the root of the *mean* square, not of the sum.": _rms_of_the_sum,
             "epsilon stands under the root.": _epsilon_outside,
-            "no mean is subtracted; that would be a layer norm.": _layer_norm,
+            "no mean is subtracted; that would be a layer norm.": on(
+                _rms, y=lambda x: x["y"] - x["y"].mean(-1, keepdim=True)
+            ),
             "each token has a norm of its own.": _across_tokens,
+        },
+        hard={
+            "a token whose channels are all 0": Twist(
+                change=put(y=lambda x: replaced_at(x["y"], 1, 0.0)),
+                hint="epsilon keeps 0 at 0: divide by the root of (mean square + epsilon).",
+            ),
+            "epsilon = 0": Twist(
+                change=put(epsilon=numbers(0.0)),
+                hint="epsilon is an argument; nothing else is added to the mean square.",
+            ),
         },
     ),
     Exercise(
@@ -199,12 +242,24 @@ READINGS = (
         solution=_retention,
         returns="a tensor alpha of shape (L, L), zero above the diagonal",
         mistakes={
-            "a token is not decayed in its own step: the diagonal has no gamma.": (
-                _decays_the_diagonal
+            "a token is not decayed in its own step: the diagonal has no gamma.": partial(
+                _retention, least=1
             ),
             "entries above the diagonal are the future; they are 0.": _reads_the_future,
             "gamma acts once per step: its power is the distance.": _one_decay_for_all,
         },
+        hard={
+            "gamma = 1e-20 with 24 tokens": Twist(
+                change=put(gamma=numbers(1e-20)),
+                hint="gamma^i / gamma^j is 0/0 here; take the power of the distance i - j.",
+                case=3,
+            ),
+            "gamma = 1": Twist(
+                change=put(gamma=numbers(1.0)),
+                hint="with gamma = 1 nothing fades, and the future is still 0.",
+            ),
+        },
+        demands={"the number of operations": no_loop(_long_retention)},
     ),
     Exercise(
         name="kinds of weights",
@@ -215,6 +270,13 @@ READINGS = (
             "a weight of exactly 0 is not negative.": _strictly_positive,
             "every weight of the row has to be at least 0, not one of them.": _any_positive,
             "the weights add up with their signs.": _sum_of_sizes,
+        },
+        hard={
+            "sums of 1 up to rounding, of 1.001 and of 0": Twist(
+                change=put(w=_nearly_whole),
+                hint="a sum is 1 up to rounding, about 1e-15, not to the last bit nor to a "
+                "thousandth.",
+            ),
         },
     ),
     Exercise(
@@ -228,6 +290,15 @@ READINGS = (
             ),
             "a coefficient of -3 is not near zero.": _forgets_the_sign,
             "the token itself is part of its past; the diagonal counts.": _leaves_the_diagonal,
+        },
+        hard={
+            "coefficients of ReLU": Twist(
+                change=put(alpha=lambda x: x["alpha"].relu()),
+                hint="a coefficient of exactly 0 is near zero; only the future is left out.",
+            ),
+            "coefficients of exactly epsilon": Twist(
+                change=put(alpha=_ties), hint="epsilon itself counts: |alpha| <= epsilon."
+            ),
         },
     ),
 )

@@ -1,115 +1,23 @@
-"""Exercises on recurrences: steps, a stabiliser, a chunk, a discretisation, an average."""
+"""Exercises on recurrences: a stabiliser, a chunk, several steps, a discretisation, an average."""
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn.functional import normalize
 
-from coefdyn.lab.exercises.exercise import Exercise
-from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.lab.exercises.demands import no_large_tensor, no_loop
+from coefdyn.lab.exercises.exercise import Exercise, Twist, register
+from coefdyn.lab.exercises.hidden import SIZES, Arguments, draw, numbers, put, tokens_of
 from coefdyn.shapes import Tensor
-
-__all__ = ["RECURRENCES"]
 
 # -- recurrences: one step (S, q, k, v, gates) -> (S, y) -------------------------------------------
 
+
 Step = tuple[Tensor, Tensor]
-
-
-def _memory(case: int, gates: int) -> tuple[dict[str, Any], Tensor]:
-    """S, q, a unit key, v, and ``gates`` numbers in (0, 1)."""
-    _, n, d_v = SIZES[case]
-    S, q, k, v, g = draw(case, (n, d_v), (n,), (n,), (d_v,), (gates,))
-    return {"S": S, "q": q, "k": normalize(k, dim=-1), "v": v}, g.sigmoid()
-
-
-def _gla_inputs(case: int) -> dict[str, Any]:
-    tensors, _ = _memory(case, 1)
-    return {**tensors, "a": draw(50 + case, tuple(tensors["q"].shape))[0].sigmoid()}
-
-
-def _gla_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Step:
-    S = a[:, None] * S + torch.outer(k, v)
-    return S, q @ S
-
-
-def _gla_decays_the_new(S: Tensor, q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Step:
-    S = a[:, None] * (S + torch.outer(k, v))
-    return S, q @ S
-
-
-def _gla_reads_before(S: Tensor, q: Tensor, k: Tensor, v: Tensor, a: Tensor) -> Step:
-    return a[:, None] * S + torch.outer(k, v), q @ S
-
-
-def _mamba_inputs(case: int) -> dict[str, Any]:
-    tensors, g = _memory(case, 2)
-    return {**tensors, "delta": g[0], "a": 1 + 3 * g[1]}
-
-
-def _mamba_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, delta: Tensor, a: Tensor) -> Step:
-    S = (-delta * a).exp() * S + delta * torch.outer(k, v)
-    return S, q @ S
-
-
-def _mamba_grows(S: Tensor, q: Tensor, k: Tensor, v: Tensor, delta: Tensor, a: Tensor) -> Step:
-    S = (delta * a).exp() * S + delta * torch.outer(k, v)
-    return S, q @ S
-
-
-def _mamba_untied(S: Tensor, q: Tensor, k: Tensor, v: Tensor, delta: Tensor, a: Tensor) -> Step:
-    S = (-delta * a).exp() * S + torch.outer(k, v)
-    return S, q @ S
-
-
-def _delta_inputs(case: int) -> dict[str, Any]:
-    tensors, g = _memory(case, 1)
-    return {**tensors, "beta": g[0]}
-
-
-def _delta_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Step:
-    S = S + beta * torch.outer(k, v - k @ S)
-    return S, q @ S
-
-
-def _delta_adds(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Step:
-    S = S + beta * torch.outer(k, v)
-    return S, q @ S
-
-
-def _delta_erases_all(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Step:
-    S = S - torch.outer(k, k @ S) + beta * torch.outer(k, v)
-    return S, q @ S
-
-
-def _delta_writes_all(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor) -> Step:
-    S = S - beta * torch.outer(k, k @ S) + torch.outer(k, v)
-    return S, q @ S
-
-
-def _gated_inputs(case: int) -> dict[str, Any]:
-    tensors, g = _memory(case, 2)
-    return {**tensors, "beta": g[0], "a": g[1]}
-
-
-def _gated_step(S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor) -> Step:
-    return _delta_step(a * S, q, k, v, beta)
-
-
-def _gated_decays_after(
-    S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor
-) -> Step:
-    S = a * _delta_step(S, q, k, v, beta)[0]
-    return S, q @ S
-
-
-def _gated_looks_up_undecayed(
-    S: Tensor, q: Tensor, k: Tensor, v: Tensor, beta: Tensor, a: Tensor
-) -> Step:
-    S = a * S + beta * torch.outer(k, v - k @ S)
-    return S, q @ S
 
 
 # -- mLSTM: the stabiliser -------------------------------------------------------------------------
@@ -265,65 +173,25 @@ def _leaky(
     return torch.stack(found)
 
 
-def _leaky_sum(x: Tensor, a: Tensor) -> Tensor:
-    return _leaky(x, a, weighed=False)
+# -- hard cases
 
 
-def _leaky_swapped(x: Tensor, a: Tensor) -> Tensor:
-    return _leaky(x, a, swapped=True)
+def _same_keys(x: Arguments) -> Tensor:
+    keys = x["keys"].clone()
+    keys[1] = keys[0]
+    return keys
 
 
-def _leaky_early(x: Tensor, a: Tensor) -> Tensor:
-    return _leaky(x, a, early=True)
+def _long_chunk(length: int) -> Arguments:
+    found = tokens_of(length, 3, q=2, k=2, v=2, g=1)
+    return {"S": found["k"][:3] * 1.0, **found, "g": -found["g"].abs()}
 
 
-RECURRENCES = (
-    Exercise(
-        name="fading step",
-        inputs=_gla_inputs,
-        solution=_gla_step,
-        returns=_PAIR,
-        mistakes={
-            "the decay of step t acts on what was stored before; the new token is whole.": (
-                _gla_decays_the_new
-            ),
-            "token t reads the state that already holds it.": _gla_reads_before,
-        },
-    ),
-    Exercise(
-        name="discretized step",
-        inputs=_mamba_inputs,
-        solution=_mamba_step,
-        returns=_PAIR,
-        mistakes={
-            "the state grows; the exponent is -delta a.": _mamba_grows,
-            "a long step also writes more: the key is scaled by delta.": _mamba_untied,
-        },
-    ),
-    Exercise(
-        name="delta rule",
-        inputs=_delta_inputs,
-        solution=_delta_step,
-        returns=_PAIR,
-        mistakes={
-            "that adds; look up what is stored under k and write the difference.": _delta_adds,
-            "the old value is removed whole; beta scales the removal too.": _delta_erases_all,
-            "beta scales the writing as well as the removal.": _delta_writes_all,
-        },
-    ),
-    Exercise(
-        name="gated delta rule",
-        inputs=_gated_inputs,
-        solution=_gated_step,
-        returns=_PAIR,
-        mistakes={
-            "the decay comes first; the new token is not decayed in its own step.": (
-                _gated_decays_after
-            ),
-            "the look-up reads the memory after it has decayed.": _gated_looks_up_undecayed,
-            "the decay is missing.": lambda S, q, k, v, beta, a: _delta_step(S, q, k, v, beta),
-        },
-    ),
+def _long_average(length: int) -> Arguments:
+    return {**tokens_of(length, 2, x=2), "a": torch.tensor([0.5, 0.9], dtype=torch.float64)}
+
+
+register(
     Exercise(
         name="stabilizer",
         inputs=_stable_inputs,
@@ -332,6 +200,20 @@ RECURRENCES = (
         mistakes={
             "the old maximum fades with the forget gate before it is compared.": _no_forgetting,
             "the chain starts from m_0 = 0.": _starts_empty,
+        },
+        hard={
+            "a forget gate of exactly 0, whose logarithm is -inf": Twist(
+                change=put(f=lambda x: x["f"].index_fill(0, torch.tensor([4]), -math.inf)),
+                hint="-inf - (-inf) is no number; go from token to token instead of through a sum.",
+            ),
+            "inputs near -200 and strong forgetting": Twist(
+                change=put(f=lambda x: x["f"] - 40, i=lambda x: x["i"] - 200),
+                hint="m has no floor: it falls with the forget gates, below 0.",
+            ),
+            "forget gates of exactly 1": Twist(
+                change=put(f=lambda x: 0 * x["f"]),
+                hint="log f = 0 fades nothing: m is the running maximum of 0 and the inputs.",
+            ),
         },
     ),
     Exercise(
@@ -346,6 +228,18 @@ RECURRENCES = (
             ),
             "a key written early in the chunk has faded by the end of it.": _chunk_keys_undecayed,
         },
+        hard={
+            "g = -60 at every token": Twist(
+                change=put(g=lambda x: torch.full_like(x["g"], -60.0)),
+                hint="an exponent above 0 overflows: subtract inside exp, so that none is above 0.",
+                case=3,
+            ),
+            "g = 0": Twist(
+                change=put(g=lambda x: 0 * x["g"]),
+                hint="with g = 0 nothing fades; divide by no logarithm.",
+            ),
+        },
+        demands={"the number of operations": no_loop(_long_chunk)},
     ),
     Exercise(
         name="delta product",
@@ -356,6 +250,16 @@ RECURRENCES = (
             "every step looks up in the state that the step before it left.": _product_at_once,
             "the first key acts first; later factors stand on the left.": _product_backwards,
             "the token reads after its last step.": _product_read_first,
+        },
+        hard={
+            "the same key twice, beta = 2": Twist(
+                change=put(keys=_same_keys, beta=lambda x: torch.full_like(x["beta"], 2.0)),
+                hint="each step looks up what the one before left; beta is not limited to 1.",
+            ),
+            "one beta of 0": Twist(
+                change=put(beta=lambda x: x["beta"].index_fill(0, torch.tensor([3]), 0.0)),
+                hint="a step with beta = 0 leaves the state as it is; divide by no beta.",
+            ),
         },
     ),
     Exercise(
@@ -371,6 +275,16 @@ RECURRENCES = (
             "the inverse multiplies B as well.": _bilinear_plain_write,
             "that is the exact step for a held input; the bilinear rule has no exponential.": _held,
         },
+        hard={
+            "an A that has one eigenvector, to the eigenvalue 0": Twist(
+                change=put(A=lambda x: torch.ones_like(x["A"][0, :-1]).diag(1)),
+                hint="A may have no inverse and too few eigenvectors; solve with I - delta/2 A.",
+            ),
+            "A = 0": Twist(
+                change=put(A=lambda x: 0 * x["A"]),
+                hint="with A = 0 the state is kept and delta B is added.",
+            ),
+        },
     ),
     Exercise(
         name="leaky average",
@@ -378,9 +292,18 @@ RECURRENCES = (
         solution=_leaky,
         returns="the states of all tokens, of shape (L, d)",
         mistakes={
-            "that is a sum that fades; an average weighs the new token by 1 - a.": _leaky_sum,
-            "a is what is kept, and 1 - a what is written.": _leaky_swapped,
-            "the token is written before it is read.": _leaky_early,
+            "that is a sum that fades; an average weighs the new token by 1 - a.": partial(
+                _leaky, weighed=False
+            ),
+            "a is what is kept, and 1 - a what is written.": partial(_leaky, swapped=True),
+            "the token is written before it is read.": partial(_leaky, early=True),
         },
+        hard={
+            "a of exactly 0, exactly 1 and 1e-40": Twist(
+                change=put(a=numbers(0, 1, 0.5, 1e-40)),
+                hint="a power of a is 0 soon; go from state to state and divide by none.",
+            ),
+        },
+        demands={"the numbers that are kept": no_large_tensor(_long_average, 512)},
     ),
 )

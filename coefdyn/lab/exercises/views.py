@@ -1,19 +1,18 @@
-"""Exercises of the second view, of designs and of trained models."""
+"""Exercises of the second view and of designs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn.functional import normalize
 
-from coefdyn.lab.exercises.exercise import Exercise
-from coefdyn.lab.exercises.hidden import SIZES, draw
+from coefdyn.lab.exercises.demands import no_eigensolver, no_large_tensor
+from coefdyn.lab.exercises.exercise import Exercise, Twist, register
+from coefdyn.lab.exercises.hidden import SIZES, Arguments, draw, numbers, on, put, tokens_of
 from coefdyn.shapes import Tensor
-
-__all__ = ["VIEWS"]
-
 
 # -- one state instead of many keys: a step with the divisor inside
 
@@ -67,14 +66,6 @@ def _eigenvalues(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
     return ratio * a * torch.cat([along[None], torch.ones(len(z) - 1, dtype=z.dtype)])
 
 
-def _unit_direction(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
-    return _eigenvalues(normalize(z, dim=0), beta, a, ratio)
-
-
-def _without_ratio(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
-    return _eigenvalues(z, beta, a, torch.ones_like(ratio))
-
-
 def _rest_at_one(z: Tensor, beta: Tensor, a: Tensor, ratio: Tensor) -> Tensor:
     found = _eigenvalues(z, beta, a, ratio)
     return torch.cat([found[:1], torch.ones_like(found[1:])])
@@ -103,18 +94,6 @@ def _backwards(q: Tensor, k: Tensor, beta: Tensor, a: Tensor, *, own: bool = Fal
     return torch.stack(scores[::-1])
 
 
-def _moved_by_own_step(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
-    return _backwards(q, k, beta, a, own=True)
-
-
-def _erases_nothing(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
-    return _backwards(q, k, torch.zeros_like(beta), a)
-
-
-def _fades_nothing(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
-    return _backwards(q, k, beta, torch.ones_like(a))
-
-
 def _forwards(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
     """Scores with the query moved by the first steps first."""
     scores = []
@@ -125,6 +104,7 @@ def _forwards(q: Tensor, k: Tensor, beta: Tensor, a: Tensor) -> Tensor:
 
 
 # -- rows: has a mixer coefficients at all?
+
 
 Mixer = Callable[[Tensor], Tensor]
 
@@ -157,132 +137,25 @@ def _fitted(mix: Mixer, v: Tensor) -> tuple[Tensor, Tensor]:
     return alpha, (mix(v) - alpha @ v).norm() / mix(v).norm()
 
 
-# -- a trained model: what is left of a stored key
+# -- hard cases
 
 
-def _left_inputs(case: int) -> dict[str, Any]:
-    L, n, _ = SIZES[case]
-    k, beta, a = draw(case, (L, n), (L,), (L,))
+def _long_backwards(length: int) -> Arguments:
+    found = tokens_of(length, 2 * length, k=2, beta=1, a=1)
     return {
-        "k": normalize(k, dim=-1),
-        "beta": beta.sigmoid(),
-        "a": a.sigmoid(),
-        "j": min(case, L - 2),
+        "q": found["k"][0] * 1.0,
+        "k": found["k"] / found["k"].norm(dim=-1, keepdim=True),
+        "beta": found["beta"].sigmoid(),
+        "a": found["a"].sigmoid(),
     }
 
 
-def _left(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
-    h, lengths = k[j], [k[j].norm()]
-    for t in range(j + 1, len(k)):
-        h = a[t] * (h - beta[t] * (k[t] @ h) * k[t])
-        lengths.append(h.norm())
-    return torch.stack(lengths)
+def _long_step(length: int) -> Arguments:
+    one = torch.tensor(0.9, dtype=torch.float64)
+    return {"z": tokens_of(length, 1, z=1)["z"], "beta": one, "a": one * 1.0, "ratio": one * 1.0}
 
 
-def _left_by_gates(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
-    return _left(k, torch.zeros_like(beta), a, j)
-
-
-def _left_by_erasure(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
-    return _left(k, beta, torch.ones_like(a), j)
-
-
-def _left_after_own(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
-    """Share that is left when a key's own step acts on it too."""
-    first = a[j] * (1 - beta[j])
-    return first.abs() * _left(k, beta, a, j)
-
-
-def _left_along(k: Tensor, beta: Tensor, a: Tensor, j: int) -> Tensor:
-    h, along = k[j], [k[j] @ k[j]]
-    for t in range(j + 1, len(k)):
-        h = a[t] * (h - beta[t] * (k[t] @ h) * k[t])
-        along.append(h @ k[j])
-    return torch.stack(along)
-
-
-# -- heads: the induction score
-
-
-def _induction_inputs(case: int) -> dict[str, Any]:
-    """Sequences with repeated tokens; the second case has one repeated immediately."""
-    length = SIZES[case][0]
-    tokens = torch.arange(length).repeat(2)
-    if case == 1:
-        tokens[2] = tokens[1]
-    (scores,) = draw(case, (2 * length, 2 * length))
-    above = torch.ones_like(scores).triu(1).bool()
-    return {"alpha": scores.masked_fill(above, -torch.inf).softmax(-1), "tokens": tokens}
-
-
-def _score(alpha: Tensor, target: Tensor) -> Tensor:
-    target = target.tril()
-    return (alpha * target).sum(-1)[target.any(-1)].mean()
-
-
-def _followers(tokens: Tensor) -> Tensor:
-    """Mask of the columns j whose preceding token is that of row i."""
-    before = torch.cat([tokens.new_tensor([-1]), tokens[:-1]])
-    return tokens[:, None] == before
-
-
-def _induction(alpha: Tensor, tokens: Tensor) -> Tensor:
-    return _score(alpha, _followers(tokens))
-
-
-def _same_word(alpha: Tensor, tokens: Tensor) -> Tensor:
-    return _score(alpha, (tokens[:, None] == tokens).tril(-1))
-
-
-def _word_before(alpha: Tensor, tokens: Tensor) -> Tensor:
-    after = torch.cat([tokens[1:], tokens.new_tensor([-1])])
-    return _score(alpha, (tokens[:, None] == after).tril(-2))
-
-
-def _all_rows(alpha: Tensor, tokens: Tensor) -> Tensor:
-    return (alpha * _followers(tokens).tril()).sum(-1).mean()
-
-
-# -- the change of y where a head keeps a window and a sink
-
-
-def _cut_inputs(case: int) -> dict[str, Any]:
-    length, _, d_v = SIZES[case]
-    scores, v = draw(case, (length, length), (length, d_v))
-    return {"alpha": scores.exp().tril(), "v": v, "window": 2, "sink": 1}
-
-
-def _kept(length: int, window: int, sink: int) -> Tensor:
-    place = torch.arange(length)
-    return (place[:, None] - place < window) | (place < sink)
-
-
-def _mixed(alpha: Tensor, v: Tensor) -> Tensor:
-    return alpha / alpha.sum(-1, keepdim=True) @ v
-
-
-def _change(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
-    return _mixed(alpha * _kept(len(alpha), window, sink), v) - _mixed(alpha, v)
-
-
-def _old_divisor(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
-    weights = alpha / alpha.sum(-1, keepdim=True)
-    return (weights * _kept(len(alpha), window, sink) - weights) @ v
-
-
-def _one_too_many(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
-    return _change(alpha, v, window + 1, sink)
-
-
-def _no_sink(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
-    return _change(alpha, v, window, 0)
-
-
-def _what_is_left(alpha: Tensor, v: Tensor, window: int, sink: int) -> Tensor:
-    return _mixed(alpha * _kept(len(alpha), window, sink), v)
-
-
-VIEWS = (
+register(
     Exercise(
         name="system step",
         inputs=_system_inputs,
@@ -298,6 +171,16 @@ VIEWS = (
                 _divides_twice
             ),
         },
+        hard={
+            "a negative eta_before": Twist(
+                change=put(eta_before=lambda x: -x["eta_before"]),
+                hint="a row sum may be negative; no logarithm, no absolute value.",
+            ),
+            "A = 0": Twist(
+                change=put(A=lambda x: 0 * x["A"]),
+                hint="after A = 0 the state is the new token alone, divided by eta.",
+            ),
+        },
     ),
     Exercise(
         name="eigenvalues of a step",
@@ -305,11 +188,26 @@ VIEWS = (
         solution=_eigenvalues,
         returns="a tensor of shape (n,): the eigenvalue along z first, then the n - 1 others",
         mistakes={
-            "z need not have length 1; its square belongs to beta.": _unit_direction,
-            "the change of the divisor multiplies every eigenvalue.": _without_ratio,
+            "z need not have length 1; its square belongs to beta.": on(
+                _eigenvalues, z=lambda x: normalize(x["z"], dim=0)
+            ),
+            "the change of the divisor multiplies every eigenvalue.": on(
+                _eigenvalues, ratio=lambda x: torch.ones_like(x["ratio"])
+            ),
             "what stands at a right angle to z still fades, and is divided anew.": _rest_at_one,
             "an eigenvalue has a sign; where beta z^T z exceeds 1 the key is turned over.": _moduli,
         },
+        hard={
+            "z = 0": Twist(
+                change=put(z=lambda x: 0 * x["z"]),
+                hint="with z = 0 nothing is erased: every eigenvalue is ratio a.",
+            ),
+            "beta z^T z = 2": Twist(
+                change=put(z=numbers(1, -1, 1, -1), beta=numbers(0.5)),
+                hint="the eigenvalue along z comes first, with its sign, whatever its size.",
+            ),
+        },
+        demands={"the way to them": no_eigensolver(_long_step)},
     ),
     Exercise(
         name="row backwards",
@@ -317,15 +215,27 @@ VIEWS = (
         solution=_backwards,
         returns="the scores, a tensor of shape (L,)",
         mistakes={
-            "a key is not moved in its own step: score it first, then move the query.": (
-                _moved_by_own_step
+            "a key is not moved in its own step: score it first, then move the query.": partial(
+                _backwards, own=True
             ),
-            "the part along the erased key has to leave the query.": _erases_nothing,
-            "each step also fades by a.": _fades_nothing,
+            "the part along the erased key has to leave the query.": on(
+                _backwards, beta=lambda x: torch.zeros_like(x["beta"])
+            ),
+            "each step also fades by a.": on(_backwards, a=lambda x: torch.ones_like(x["a"])),
             "the last step acts last on a key, so it meets the query first: go backwards.": (
                 _forwards
             ),
         },
+        hard={
+            "a decay of 0 and beta = 2": Twist(
+                change=put(
+                    a=lambda x: x["a"].index_fill(0, torch.tensor([5]), 0.0),
+                    beta=lambda x: torch.full_like(x["beta"], 2.0),
+                ),
+                hint="keys before a = 0 have the score 0; undo no step, and do not limit beta.",
+            ),
+        },
+        demands={"the numbers that are kept": no_large_tensor(_long_backwards, 8192)},
     ),
     Exercise(
         name="reading off",
@@ -339,46 +249,11 @@ VIEWS = (
             "the rest is relative: divide by the length of the whole output.": _absolute,
             "one input of d_v columns fits many matrices; feed the identity instead.": _fitted,
         },
-    ),
-    Exercise(
-        name="what is left of a key",
-        inputs=_left_inputs,
-        solution=_left,
-        returns="lengths, a tensor of shape (L - j,) that begins with 1",
-        mistakes={
-            "that is what the gates alone would leave; keys that came later erase too.": (
-                _left_by_gates
+        hard={
+            "values of size 1e-7": Twist(
+                change=put(v=lambda x: 1e-7 * x["v"]),
+                hint="the rest is relative, whatever the size of the output; no epsilon.",
             ),
-            "later steps also fade by their gate.": _left_by_erasure,
-            "a key is not moved in its own step; begin at j + 1.": _left_after_own,
-            "that is what is left along the key's old direction; its length is asked for.": (
-                _left_along
-            ),
-        },
-    ),
-    Exercise(
-        name="induction score",
-        inputs=_induction_inputs,
-        solution=_induction,
-        returns="a number, as a tensor without axes",
-        mistakes={
-            "that is the weight on the earlier copy; look at the token behind it.": _same_word,
-            "that is the token before the earlier copy; look at the one behind it.": _word_before,
-            "rows whose token has no earlier copy have nothing to find; leave them out.": (
-                _all_rows
-            ),
-        },
-    ),
-    Exercise(
-        name="a window and a sink",
-        inputs=_cut_inputs,
-        solution=_change,
-        returns="the change of y, a tensor of shape (L, d_v)",
-        mistakes={
-            "the divisor is the sum of the coefficients that are left.": _old_divisor,
-            "the token itself is one of the window's tokens.": _one_too_many,
-            "the first tokens are kept as well.": _no_sink,
-            "that is the new y; its difference to the old one is asked for.": _what_is_left,
         },
     ),
 )

@@ -15,14 +15,17 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.experiments.result import Outcome, Result, Verdict
+from coefdyn.first_use import load_on_first_use
+
+if TYPE_CHECKING:
+    from coefdyn.lab.experiments.result import Outcome, Result, Verdict
 
 __all__ = ["EXPERIMENTS", "Outcome", "Result", "Verdict", "get_experiment", "kept_results"]
 
-#: ids in the order of the papers, and the module of each
-EXPERIMENTS: dict[str, str] = {
+#: id of an experiment -> the module that has it, in the order of the papers
+HOMES = {
     "principle-1": "principle_1",
     "principle-2": "principle_2",
     "principle-2.1": "principle_2_1",
@@ -40,6 +43,8 @@ EXPERIMENTS: dict[str, str] = {
     "heads": "heads",
     "scoreboard": "scoreboard",
 }
+#: the same by the name that readers know
+EXPERIMENTS: dict[str, str] = HOMES
 
 
 def get_experiment(name: str) -> Any:
@@ -66,7 +71,4 @@ def kept_results(profile: str, out: Path | str | None = None) -> Iterator[tuple[
             yield experiment, experiment.load(profile, out=out)
 
 
-def __getattr__(name: str) -> Any:
-    if name in EXPERIMENTS.values():
-        return importlib.import_module(f"coefdyn.lab.experiments.{name}")
-    raise AttributeError(f"module 'coefdyn.lab.experiments' has no attribute {name!r}")
+load_on_first_use(__name__)

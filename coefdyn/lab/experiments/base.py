@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments import ledger
 from coefdyn.lab.experiments.plan import STANDARD, AnyPlan, Plan, Variant, check_profile, numbered
-from coefdyn.lab.experiments.result import NOT_RUN, Outcome, Result, Verdict
+from coefdyn.lab.experiments.result import Outcome, Result, Verdict
+from coefdyn.lab.experiments.rule import NOT_RUN
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import ByteProseConfig, ByteTextConfig, TaskConfig, WikiTextConfig
 from coefdyn.lab.training import Record, ResultFile, RunOptions, train_runs

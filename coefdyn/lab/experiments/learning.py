@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from coefdyn.lab.experiments.baselines import baseline
@@ -13,13 +13,12 @@ from coefdyn.lab.experiments.figures import (
     legend_below,
     new_figure,
 )
-from coefdyn.lab.experiments.result import Outcome, Result
-from coefdyn.lab.experiments.rule import MIN_SEEDS
+from coefdyn.lab.experiments.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["beyond_figure", "learning_figure", "seeds_figure"]
+__all__ = ["beyond_figure", "seeds_figure"]
 
 
 def beyond_figure(result: Result) -> Figure:
@@ -44,38 +43,6 @@ def beyond_figure(result: Result) -> Figure:
     axes.axhline(0.5, color="0.6", lw=0.8, ls=":")
     axes.set(xlabel="position", ylabel="share of right answers", ylim=(0.38, 1.02))
     legend_below(drawn, [axes], 2, frameon=False, fontsize=None)
-    return drawn
-
-
-def learning_figure(
-    result: Result, designs: Sequence[str], tasks: Sequence[str] = ("parity", "selective copying")
-) -> Figure:
-    """Validation accuracy while designs learn, a panel per task.
-
-    Each at the learning rate that its pilot chose; the mean over the seeds and its interval. A run
-    that has solved its task keeps its last value.
-
-    Args:
-        result: of an experiment with the facets "task" and "design".
-        designs: which ones.
-        tasks: which ones; one in which a design has fewer seeds than a verdict needs is left out.
-    """
-    panels_of = {task: [result.one(task=task, design=one) for one in designs] for task in tasks}
-    complete = {
-        task: [one for one in found if one is not None and len(one.records) >= MIN_SEEDS]
-        for task, found in panels_of.items()
-    }
-    complete = {task: found for task, found in complete.items() if len(found) == len(designs)}
-    if not complete:
-        return empty_figure("no task has been run")
-    drawn, panels = new_figure(len(complete), width=3.7, height=3.6)
-    for axes, (task, found) in zip(panels, complete.items(), strict=True):
-        for color, outcome in zip(PALETTE, found, strict=False):
-            draw_curve(axes, *_curves(outcome), color, outcome.variant.facets["design"])
-        axes.set(xlabel="steps", ylim=(0, 1.02))
-        axes.set_title(task, loc="left")
-    panels[0].set_ylabel("validation accuracy")
-    legend_below(drawn, panels, 3, frameon=False, fontsize=None)
     return drawn
 
 
@@ -117,13 +84,3 @@ def seeds_figure(
     panels[0].set_ylabel("validation accuracy")
     legend_below(drawn, panels[:1], 3, frameon=False, fontsize=None)
     return drawn
-
-
-def _curves(outcome: Outcome) -> tuple[list[int], list[list[float]]]:
-    """Steps, and a curve per seed; after its last step a run keeps its last value."""
-    runs = [record["metrics"] for record in outcome.records]
-    steps = max((run["step"] for run in runs), key=len)
-    levels = [
-        run["accuracy"] + [run["accuracy"][-1]] * (len(steps) - len(run["step"])) for run in runs
-    ]
-    return steps, levels

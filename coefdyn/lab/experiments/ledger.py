@@ -36,9 +36,10 @@ def judged_by() -> str:
     return str(_kept()["judged_by"])
 
 
-def verdicts(experiment: str) -> list[Verdict]:
-    """The kept verdicts on an experiment's claims; empty for one that has none."""
-    return [Verdict(**one) for one in _of(experiment).get("claims", ())]
+def verdicts(experiment: str | None = None) -> list[Verdict]:
+    """The kept verdicts on an experiment's claims, or on all; empty for one that has none."""
+    asked = _kept()["experiments"] if experiment is None else (experiment,)
+    return [Verdict(**one) for name in asked for one in _of(name).get("claims", ())]
 
 
 def planned(plan: Plan, experiment: str) -> Plan:

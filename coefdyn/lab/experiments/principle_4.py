@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from coefdyn.lab.experiments import learning, plan
+from coefdyn.lab.experiments import plan
 from coefdyn.lab.experiments.base import Experiment
 from coefdyn.lab.experiments.figures import bars
 from coefdyn.lab.experiments.learning import beyond_figure
@@ -21,7 +20,7 @@ from coefdyn.lab.tasks import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["EXPERIMENT", "beyond_figure", "claims", "figure", "learning_figure", "load", "run"]
+__all__ = ["EXPERIMENT", "beyond_figure", "claims", "figure", "load", "run"]
 
 #: the source's two tasks, and before them two that need what a Householder can do: flip, and not
 #: commute
@@ -109,5 +108,4 @@ EXPERIMENT = Experiment(
     },
     drawing=_draw,
 )
-learning_figure = partial(learning.learning_figure, designs=tuple(LADDER))
 run, load, figure, claims = EXPERIMENT.functions()

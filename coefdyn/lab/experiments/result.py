@@ -9,29 +9,10 @@ from typing import Any
 
 from coefdyn.lab.experiments.intervals import CONFIDENCE, Interval, t_interval
 from coefdyn.lab.experiments.plan import AnyPlan, Plan, Variant
-from coefdyn.lab.experiments.rule import (
-    HELD,
-    MIN_SEEDS,
-    NO_TEST,
-    NOT_HELD,
-    NOT_RUN,
-    UNDECIDED,
-    WITHDRAWN,
-)
+from coefdyn.lab.experiments.rule import MIN_SEEDS
 from coefdyn.lab.training import Record
 
-__all__ = [
-    "HELD",
-    "NOT_HELD",
-    "NOT_RUN",
-    "NO_TEST",
-    "UNDECIDED",
-    "WITHDRAWN",
-    "Outcome",
-    "Result",
-    "Verdict",
-    "core_hours",
-]
+__all__ = ["Outcome", "Result", "Verdict", "core_hours"]
 
 
 @dataclass(frozen=True)

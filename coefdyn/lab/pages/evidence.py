@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab.experiments import EXPERIMENTS, get_experiment, intervals, ledger, rule
+from coefdyn.lab.experiments import get_experiment, intervals, ledger, rule
 from coefdyn.lab.experiments.base import Experiment, judged_by_accuracy
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome, Result
@@ -165,11 +165,7 @@ def _reached(outcome: Outcome) -> list[str]:
 
 def ledger_markdown() -> str:
     """The ledger as one table: experiment and claim, and what the first rule said of it."""
-    rows = [
-        [f"`{one.id}`", plain(one.claim), one.status]
-        for name in EXPERIMENTS
-        for one in ledger.verdicts(name)
-    ]
+    rows = [[f"`{one.id}`", plain(one.claim), one.status] for one in ledger.verdicts()]
     return table(["id", "claim", "by the first rule, which is withdrawn"], rows)
 
 

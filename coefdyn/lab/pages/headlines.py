@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from coefdyn.lab.experiments import intervals, rule
-from coefdyn.lab.experiments.claim import Ahead, Diverges, Reaches
-from coefdyn.lab.experiments.headline import Group, as_judged, verdict_of
-from coefdyn.lab.experiments.headline_claim import Headline
-from coefdyn.lab.experiments.headline_claims import HEADLINES
-from coefdyn.lab.experiments.judgement import CONTROL, Effect, Judged, effects, judge, parts
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome
+from coefdyn.lab.headline.claim import Ahead, Diverges, Headline, Reaches, parts
+from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.group import Group, verdict_of
+from coefdyn.lab.headline.judge import CONTROL, Effect, Judged, as_judged, effects, judge
 from coefdyn.lab.pages.scoreboard import curves_svg
 from coefdyn.options import check_choice
 

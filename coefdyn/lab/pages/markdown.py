@@ -6,7 +6,7 @@ import html
 import re
 from collections.abc import Sequence
 
-__all__ = ["folded", "plain", "table"]
+__all__ = ["plain", "table"]
 
 #: characters that Markdown interprets; an underscore inside a word is not one of them
 MARKUP = re.compile(r"([\\`*{}\[\]$]|(?<!\w)_|_(?!\w))")
@@ -24,8 +24,3 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
     return "\n".join([line(heads), "|---" * len(heads) + "|", *map(line, rows)])
-
-
-def folded(title: str, body: str) -> str:
-    """Format Markdown that a page folds behind its title."""
-    return f":::{{dropdown}} {title}\n{body}\n:::"

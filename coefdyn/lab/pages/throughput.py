@@ -17,7 +17,7 @@ MOST_SECONDS, MOST_TIMES = 40.0, 1.0
 #: the row of the plain model through torch.compile
 COMPILED = "plain torch, fused attention, compiled"
 #: the command that writes the file
-COMMAND = "python -m coefdyn.lab throughput --device cpu --rounds 3 --keep"
+COMMAND = "python -m coefdyn.lab throughput --rounds 3 --keep"
 NOT_MEASURED = f"Not measured yet: `{COMMAND}` does it, on a machine with nothing else to do."
 
 

@@ -10,7 +10,7 @@ __all__ = ["SCRIPTS"]
 SCRIPTS = {
     "capabilities": ("capabilities", "what each row can do on each task; checks every entry"),
     "repeat": ("repeat", "train some kept runs once more and compare"),
-    "throughput": ("throughput", "one run after another against processes"),
+    "throughput": ("throughput", "core-seconds of one run beside plain torch"),
     "lens-models": ("lens_models", "train the small models that the lens looks into"),
     "lens-heads": ("lens_heads", "keep heads of SmolLM2-135M (see `make lens`)"),
     "lens-ablation": (

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab import arguments as given
+from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
-from coefdyn.lab.experiments.headline import Group
-from coefdyn.lab.experiments.headline_runs import GROUPS
 from coefdyn.lab.experiments.intervals import Interval, t_interval
 from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Result
+from coefdyn.lab.headline.group import Group
+from coefdyn.lab.headline.runs import GROUPS
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training import Record, RunConfig, RunOptions, train_runs
 from coefdyn.lab.training.results import plain

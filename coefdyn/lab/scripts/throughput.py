@@ -1,9 +1,8 @@
-"""Runs per hour on one device, and on a CPU the core-seconds of one run beside plain torch.
+"""The core-seconds of one training run beside those of plain torch.
 
-``python -m coefdyn.lab throughput`` prints both; with ``--keep`` it writes ``throughput.json``,
+``python -m coefdyn.lab throughput`` prints them; with ``--keep`` it writes ``throughput.json``,
 which the page of run times shows: ``provenance`` (processor, cores, load before, versions, commit,
-time), ``steps`` and ``rounds`` that were counted, ``ways`` (seconds and steps of several runs
-trained one after another and in processes) and ``core_seconds``.
+time), ``steps`` and ``rounds`` that were counted, and ``core_seconds``.
 """
 
 from __future__ import annotations
@@ -15,7 +14,6 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,146 +21,27 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn.lab.experiments import get_experiment
-from coefdyn.lab.experiments.plan import mad_model, quick_model
 from coefdyn.lab.places import data_folder
-from coefdyn.lab.tasks import IGNORE, NoisyRecallConfig
+from coefdyn.lab.tasks import IGNORE
 from coefdyn.lab.training import (
     RunConfig,
-    RunOptions,
-    TrainConfig,
     TrainOptions,
     train_run,
-    train_runs,
 )
 from coefdyn.lab.training.compiled import compiler
 from coefdyn.lab.training.data import RunData
 from coefdyn.lab.training.provenance import provenance
-from coefdyn.lab.training.workers import in_a_process, usable_cores
+from coefdyn.lab.training.workers import in_a_process
 from coefdyn.models import SwiGLU
 from coefdyn.shapes import Tensor
 
 __all__ = [
     "CoreSeconds",
     "PlainModel",
-    "Throughput",
-    "Way",
     "core_seconds",
     "core_table",
     "main",
-    "measure",
-    "seconds_of",
-    "table",
-    "ways",
 ]
-
-#: a name in words, and what trains all runs that way
-Way = tuple[str, Callable[[], object]]
-
-
-@dataclass(frozen=True)
-class Throughput:
-    """One way to train the same runs.
-
-    Args:
-        name: the way, in words.
-        seconds: wall time of all runs, start-up included.
-        steps: optimiser steps of all runs together.
-    """
-
-    name: str
-    seconds: float
-    steps: int
-
-
-#: processes that share a device, as far as there are runs for them
-PROCESSES = (2, 4, 8)
-
-
-def _runs(count: int, steps: int, on_gpu: bool) -> list[RunConfig]:
-    """One variant with different seeds: quick size on a CPU, paper size on a GPU."""
-    task = NoisyRecallConfig.paper() if on_gpu else NoisyRecallConfig.quick()
-    options = {"n_heads": 16 if on_gpu else 8, "readout": "exp", "evolution": "constant"}
-    return [
-        RunConfig(
-            task=task,
-            model=(mad_model if on_gpu else quick_model)(options),
-            train=TrainConfig(
-                steps=steps,
-                batch=128 if on_gpu else 32,
-                learning_rate=3e-3,
-                evaluate_every=steps,
-                stop_accuracy=None,
-                precision="tf32" if on_gpu else "float32",
-            ),
-            seed=seed,
-        )
-        for seed in range(count)
-    ]
-
-
-def ways(device: str, *, steps: int, runs: int, compiled: bool = True) -> list[Way]:
-    """Every way that this device offers, the baseline first; arguments as in ``measure``.
-
-    From one way to the next the runs are the same.
-    """
-    on_gpu = device.startswith("cuda")
-    configs = _runs(runs, steps, on_gpu)
-    modes = ("eager", "compiled") if compiled else ("eager",)
-
-    def alone(mode: str) -> None:
-        for config in configs:
-            train_run(config, TrainOptions(device=device, mode=mode))
-
-    def processes(workers: int, mode: str) -> None:
-        options = RunOptions(device=device, workers=workers, mode=mode, progress=False)
-        train_runs(configs, options=options)
-
-    counts = PROCESSES if on_gpu else (usable_cores(),)
-    found: list[Way] = [(f"one after another, {mode}", partial(alone, mode)) for mode in modes]
-    for mode in modes:
-        found += [
-            (f"{count} processes, {mode}", partial(processes, count, mode))
-            for count in counts
-            if 1 < count <= runs
-        ]
-    return found
-
-
-def measure(
-    device: str | None = None, *, steps: int = 300, runs: int = 6, compiled: bool = True
-) -> list[Throughput]:
-    """Time every way that this device offers; the first one is the baseline.
-
-    Args:
-        device: "cpu" or "cuda"; None for a GPU if there is one.
-        steps: optimiser steps per run.
-        runs: how many.
-        compiled: also through torch.compile, whose compiling counts as start-up.
-    """
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    known = ways(device, steps=steps, runs=runs, compiled=compiled)
-    return [Throughput(name, seconds_of(way, device), runs * steps) for name, way in known]
-
-
-def seconds_of(way: Callable[[], object], device: str) -> float:
-    """Wall-clock time of one way, until the device is done."""
-    start = time.perf_counter()
-    way()
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-    return time.perf_counter() - start
-
-
-def table(rows: Sequence[Throughput]) -> str:
-    """The measurements as text; the factor is against the first row."""
-    lines = [f"{'way':<52}{'seconds':>9}{'steps/s':>9}{'factor':>8}"]
-    for row in rows:
-        factor = rows[0].seconds / row.seconds
-        lines.append(
-            f"{row.name:<52}{row.seconds:>9.1f}{row.steps / row.seconds:>9.1f}{factor:>8.2f}"
-        )
-    return "\n".join(lines)
-
 
 #: number of steps to which the measurements are scaled
 REFERENCE_STEPS = 1500
@@ -323,10 +202,8 @@ def _clocked(name: str, work: Callable[[], Ticks]) -> CoreSeconds:
 def main(arguments: Sequence[str]) -> int:
     """Measure, print and keep; returns 0."""
     parser = argparse.ArgumentParser(prog="python -m coefdyn.lab throughput")
-    parser.add_argument("--device", help="cpu, cuda or cuda:1; default: a GPU if there is one")
-    parser.add_argument("--steps", type=int, default=300)
-    parser.add_argument("--runs", type=int, default=6)
-    parser.add_argument("--rounds", type=int, default=1, help="core-seconds: the median of so many")
+    parser.add_argument("--steps", type=int, default=100, help="counted steps of each way")
+    parser.add_argument("--rounds", type=int, default=1, help="the median of so many")
     parser.add_argument(
         "--keep",
         type=Path,
@@ -337,25 +214,15 @@ def main(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
     asked = parser.parse_args(arguments)
-    device = asked.device or RunOptions().resolved_device()
-    if asked.keep and device != "cpu":
-        raise ValueError("--keep is about core-seconds, which a CPU has; add --device cpu.")
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
     before = {**provenance("cpu"), "cores": os.cpu_count(), "threads": 1, "load": load}
-    compiled = not asked.no_compile
-    rows = measure(device, steps=asked.steps, runs=asked.runs, compiled=compiled)
-    print(table(rows))
-    if device != "cpu":
-        return 0
-    counted = min(asked.steps, 100)
-    found = core_seconds(counted, compiled=compiled, rounds=asked.rounds)
-    print(f"\n{core_table(found)}")
+    found = core_seconds(asked.steps, compiled=not asked.no_compile, rounds=asked.rounds)
+    print(core_table(found))
     if asked.keep:
         record = {
             "provenance": before,
-            "steps": counted,
+            "steps": asked.steps,
             "rounds": asked.rounds,
-            "ways": [asdict(row) for row in rows],
             "core_seconds": [asdict(row) for row in found],
         }
         asked.keep.mkdir(parents=True, exist_ok=True)

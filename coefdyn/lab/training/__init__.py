@@ -6,7 +6,7 @@ An optimiser step is read in ``config.py``, ``loop.py`` and ``data.py``, in this
 from __future__ import annotations
 
 from coefdyn.lab.training.config import RunConfig, TrainConfig
-from coefdyn.lab.training.loop import Stopped, TrainOptions, build_model, train_group, train_run
+from coefdyn.lab.training.loop import Stopped, TrainOptions, build_model, train_run
 from coefdyn.lab.training.results import Record, ResultFile, ResultsNotWritten
 from coefdyn.lab.training.runs import RunOptions, train_runs
 from coefdyn.lab.training.workers import WorkerFailed
@@ -24,7 +24,6 @@ __all__ = [
     "TrainOptions",
     "WorkerFailed",
     "build_model",
-    "train_group",
     "train_run",
     "train_runs",
 ]

@@ -7,10 +7,11 @@ to go on from. So a run may be trained twice, and its record is there once.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import traceback
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, wait
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -89,7 +90,10 @@ class ClusterWorkers(Workers):
         self._turns: dict[str, int] = {}
         self._steps: dict[str, int] = {}
         self._fit: list[str] = []
+        # A worker whose network is cut does not answer for long, and no other waits for it.
+        self._asked: dict[str, Future[Any]] = {}
         self._unfit: dict[str, str] = {}
+        self._unheld: set[str] = set()
         self._trouble: Exception | None = None
         self._seen, self._closing = time.monotonic(), threading.Event()
         self._client = self._connect()
@@ -97,7 +101,7 @@ class ClusterWorkers(Workers):
             offered = [one["resources"] for one in self._workers().values()]
             device = device or ("cuda" if any("GPU" in one for one in offered) else "cpu")
             self._options = replace(options, device=device)
-            self._look()
+            self._look(patience=ANSWER_S)
         except BaseException:
             self.close()
             raise
@@ -122,7 +126,7 @@ class ClusterWorkers(Workers):
                 train_there,
                 config.to_dict(),
                 options,
-                self._client.scatter([state], hash=False)[0] if state else b"",
+                state,
                 own=own,
                 keep=self._options.weights is not None,
                 mark=self._mark.absolute(),
@@ -176,6 +180,8 @@ class ClusterWorkers(Workers):
         self._own_folder.cleanup()
 
     def _connect(self) -> Any:
+        # The note of the bar tells of a scheduler that went away, and dask's traceback is not news.
+        logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
         client = self._dask.Client(
             self._cluster, timeout=ANSWER_S, set_as_default=False, name="coefdyn"
         )
@@ -206,7 +212,7 @@ class ClusterWorkers(Workers):
                 if time.monotonic() - self._seen > AWAY_S:
                     self._trouble = OSError(f"the scheduler at {self._cluster} is gone: {error}")
 
-    def _look(self) -> None:
+    def _look(self, patience: float = LOOK_S) -> None:
         """Give up what an earlier connection started, and make workers fit that came since."""
         for config, future in list(self._flying.values()):
             if _client_of(future) is not self._client:
@@ -215,13 +221,14 @@ class ClusterWorkers(Workers):
         self._unfit = {one: why for one, why in self._unfit.items() if one in workers}
         fit = [one for one, told in workers.items() if self._resource in told["resources"]]
         new = [one for one in workers if one not in fit and one not in self._unfit]
-        answers = {}
-        if new:
-            answers = self._client.run(
-                admit, self._here, self._resource, workers=new, on_error="return"
-            )
-        for address, found in answers.items():
-            if isinstance(found, OSError):  # it went again
+        for address in new:
+            if address not in self._asked:
+                self._asked[address] = Future()
+                threading.Thread(target=self._ask, args=(address,), daemon=True).start()
+        wait(self._asked.values(), timeout=patience)
+        for address in [address for address, asked in self._asked.items() if asked.done()]:
+            found = self._asked.pop(address).result()
+            if isinstance(found, OSError) or address not in new:  # it went again
                 continue
             lacks = self._lacks(found)
             if lacks:
@@ -237,6 +244,35 @@ class ClusterWorkers(Workers):
         if workers and len(self._unfit) == len(workers) and not self._turns:
             each = "\n".join(f"{address}: {why}" for address, why in self._unfit.items())
             raise ValueError(f"no worker of the cluster can train these runs.\n{each}")
+        if self._fit and self._flying:
+            self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Take back the runs that no worker held in two looks, although there are fit ones.
+
+        Their worker went while no other was fit. dask offers them to each worker that comes, which
+        is before it is made fit, and not again.
+        """
+        held = {key for keys in self._client.processing().values() for key in keys}
+        before, self._unheld = self._unheld, set()
+        for key, (_, future) in list(self._flying.items()):
+            if future.done() or future.key in held:
+                continue
+            if future.key not in before:
+                self._unheld.add(future.key)
+            else:
+                self._turns[key] += 1
+                future.cancel()
+
+    def _ask(self, address: str) -> None:
+        """A worker's facts, or the error that came instead."""
+        try:
+            found = self._client.run(
+                admit, self._here, self._resource, workers=[address], on_error="return"
+            )[address]
+        except Exception as error:
+            found = error if isinstance(error, OSError) else OSError(str(error))
+        self._asked[address].set_result(found)
 
     def _lacks(self, found: Any) -> str:
         """What sets a worker apart from this process; empty for nothing."""

@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import math
 import time
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +46,6 @@ __all__ = [
     "TrainOptions",
     "build_model",
     "initial_model",
-    "train_group",
     "train_run",
 ]
 
@@ -135,18 +133,6 @@ def train_run(config: RunConfig, options: TrainOptions | None = None) -> Record:
         require_safetensors()
     with numerics(torch.device(options.device), config.train.precision):
         return _Run(config, options).train()
-
-
-def train_group(configs: Sequence[RunConfig], options: TrainOptions | None = None) -> list[Record]:
-    """Train each run with ``train_run``; deprecated.
-
-    Raises:
-        ValueError: for several runs and one checkpoint.
-    """
-    warnings.warn("train_group is deprecated; use train_run.", DeprecationWarning, stacklevel=2)
-    if options is not None and options.checkpoint is not None and len(configs) > 1:
-        raise ValueError("a checkpoint is of one run; use train_runs with a checkpoint_folder.")
-    return [train_run(config, options) for config in configs]
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from coefdyn.lens.adapters.mlstm import MLSTM
 from coefdyn.lens.adapters.own import OwnMixer
 from coefdyn.lens.adapters.retention import Retention
 from coefdyn.lens.adapters.rglru import RGLRU
+from coefdyn.lens.adapters.short_convolution import ShortConvolution
 from coefdyn.lens.adapters.simple_gla import SimpleGLA
 from coefdyn.lens.adapters.torch_attention import MultiheadAttention, TorchAttention
 
@@ -34,6 +35,7 @@ ADAPTERS: tuple[Adapter, ...] = (
     MLSTM(),
     Lightning(),
     RGLRU(),
+    ShortConvolution(),
     DeltaNet(),
     GatedLinearAttention(),
     SimpleGLA(),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -85,6 +85,11 @@ class Change(ABC):
         """Replacement of y."""
         raise NotImplementedError
 
+    def idle(self, seen: HeadsSeen) -> str | None:
+        """The ingredient that these heads lack, such as "no decay"; None for a change that can do
+        something."""
+        return None
+
     def projected(
         self, x: Float[Tensor, "tokens H dv"], real: Bool[Tensor, " tokens"]
     ) -> Float[Tensor, "tokens H dv"]:
@@ -116,11 +121,16 @@ class _Silence(Change):
 class _Designed(Change):
     computes = True
 
-    def __init__(self, name: str, design: Design) -> None:
+    def __init__(self, name: str, design: Design, idle: str | None = None) -> None:
         self.name, self.design = name, design
+        self.words = idle
 
     def dynamics(self, seen: HeadsSeen) -> CoefficientDynamics:
         return self.design(seen.dynamics)
+
+    def idle(self, seen: HeadsSeen) -> str | None:
+        same = self.words is not None and _same(seen.dynamics, self.dynamics(seen))
+        return self.words if same else None
 
     def y(self, seen: HeadsSeen) -> Tensor:
         changed = self.dynamics(seen)
@@ -137,6 +147,17 @@ class _Designed(Change):
                 f"{changed.batch_shape}: keep the length {length} and the axes {leading}."
             )
         return changed.apply(seen.values)[..., -seen.output.shape[-2] :, :]
+
+
+def _same(mine: Any, other: Any) -> bool:
+    """Return whether a design, or an ingredient, is as it was, with the very same tensors."""
+    if mine is other:
+        return True
+    if type(mine) is not type(other) or isinstance(mine, Tensor):
+        return False
+    if is_dataclass(mine):
+        return all(_same(getattr(mine, x.name), getattr(other, x.name)) for x in fields(mine))
+    return bool(mine == other)
 
 
 class Windowed(_Designed):
@@ -231,7 +252,7 @@ def using(*, readout: Readout | None = None, normalizer: Normalizer | None = Non
     if not other:
         raise ValueError("using() changes nothing: give it a readout, a normalizer, or both.")
     words = ", ".join(f"{name} {value.name}" for name, value in other.items())
-    return _Designed(words, lambda design: replace(design, **other))
+    return _Designed(words, lambda design: replace(design, **other), f"already {words}")
 
 
 def patched(source: Trace, part: str = "output") -> Change:
@@ -285,13 +306,15 @@ def _undecayed(evolution: Evolution) -> Evolution:
     )
 
 
+#: what a design may have none of, by the function that takes it away
+LACKS: dict[Design, str] = {without_erasure: "no erasure", without_decay: "no decay"}
 #: the changes that have a name alone
 NAMED: dict[str, Change] = {
     "ablate": _Ablate(),
     "mean": _Mean(),
     "silence": _Silence(),
-    "without erasure": _Designed("without erasure", without_erasure),
-    "without decay": _Designed("without decay", without_decay),
+    "without erasure": _Designed("without erasure", without_erasure, LACKS[without_erasure]),
+    "without decay": _Designed("without decay", without_decay, LACKS[without_decay]),
 }
 
 
@@ -307,7 +330,8 @@ def as_change(what: str | Design | Change) -> Change:
         return NAMED[check_choice("a change", what, NAMED)]
     if callable(what):
         name = getattr(what, "__name__", type(what).__name__)
-        return _Designed("design" if name == "<lambda>" else name, what)
+        lacks = next((words for one, words in LACKS.items() if one is what), None)
+        return _Designed("design" if name == "<lambda>" else name, what, lacks)
     raise ValueError(
         f"a change is one of {', '.join(NAMED)}, window(...), using(...), patched(...), or a "
         f"function from a design to a design; got {what!r}."

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from coefdyn.lens.adapters.base import Refused, bind
 from coefdyn.lens.change.changes import as_change
-from coefdyn.lens.change.replace import Changes, What, replaced
+from coefdyn.lens.change.replace import Changes, Replacer, What, replaced, replacing
 from coefdyn.lens.documents import read_segments
 from coefdyn.lens.run.record import Trace
 from coefdyn.lens.run.trace import trace
@@ -22,7 +22,7 @@ __all__ = ["effects", "logits_of", "token_losses"]
 
 #: columns of every row, which no metric may have
 COLUMNS = frozenset(
-    {"layer", "mechanism", "head", "change", "changes", "logit_change", "loss_change"}
+    {"layer", "mechanism", "head", "change", "changes", "logit_change", "loss_change", "note"}
 )
 
 Row = dict[str, Any]
@@ -59,7 +59,9 @@ def effects(
         A dict per head with ``layer``, ``mechanism``, ``head``, ``change``, ``logit_change``,
         ``loss_change`` (NaN where no ids are given, or no sequence has two tokens), and for a
         metric ``metric`` and ``metric_change``, or ``NAME`` and ``NAME_change``. A set of changes
-        has ``changes``, its name, in place of the first four.
+        has ``changes``, its name, in place of the first four. Where there was nothing to change,
+        each change is NaN and not 0, and ``note`` says what there was none of: "no decay in softmax
+        attention".
 
     Raises:
         ValueError: as ``trace`` and ``replaced``; for a cache among the arguments, which the first
@@ -90,11 +92,20 @@ def effects(
         measure.compare_with(plain)
         del seen
         for done, (row, each) in enumerate(named, start=1):
-            with replaced(model, each):
+            with replacing(model, each) as replacer:
                 output = model(*inputs, **kwargs)
-            rows.append(row | measure(output))
+            rows.append(row | measure(output) | _missing(replacer, measure))
             bar.update(done)
     return rows
+
+
+def _missing(replacer: Replacer, measure: _Measure) -> Row:
+    """NaN in place of every change where there was nothing to change, and why."""
+    idle = [one.told() for one in replacer.asked if one.idle]
+    if not idle or any(one.acted for one in replacer.asked):
+        return {}
+    names = ["logit_change", "loss_change", *(f"{name}_change" for name in measure.before)]
+    return dict.fromkeys(names, float("nan")) | {"note": ", ".join(dict.fromkeys(idle))}
 
 
 def _each_head(seen: Trace, change: What) -> Iterator[tuple[Row, Changes]]:
@@ -132,7 +143,8 @@ class _Measure:
         self.largest = logits[self.real].abs().amax().item()
         self.before = self._numbers(output)
         for name in self.before:
-            taken = COLUMNS.intersection((name, f"{name}_change"))
+            others = COLUMNS.union(f"{other}_change" for other in self.before)
+            taken = others.intersection((name,)) | COLUMNS.intersection((f"{name}_change",))
             if taken:
                 raise ValueError(
                     f"a metric named {name!r} would overwrite the column {min(taken)!r}; "

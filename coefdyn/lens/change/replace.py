@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -47,8 +48,9 @@ def replaced(model: nn.Module, changes: Changes) -> Iterator[None]:
 
     Changes by name: "ablate" (zero where the head enters the output projection, behind norms, gates
     and D), "mean" (there its mean over all real tokens of the batch), "silence" (y = 0), "without
-    erasure", "without decay" (a design that has none stays as it is); ``window(size, sink=...)``,
-    ``using(readout=..., normalizer=...)``, ``patched(trace)``.
+    erasure", "without decay"; ``window(size, sink=...)``, ``using(readout=..., normalizer=...)``,
+    ``patched(trace)``. A design without erasure, or decay, stays as it is; a change that finds
+    nothing to change anywhere is told in a warning.
 
     With ``generate(use_cache=False)`` every change works. With a cache "ablate" does, for every
     mechanism; softmax attention takes all changes but "mean" and those of ``patched``; what needs
@@ -69,10 +71,20 @@ def replaced(model: nn.Module, changes: Changes) -> Iterator[None]:
             step whose coefficients are not there.
     """
     check_call(model, (), {})
+    with replacing(model, changes) as replacer:
+        yield
+    for one in replacer.asked:
+        if one.idle and not one.acted:
+            warnings.warn(f"{one.change.name} changed nothing: {one.told()}.", stacklevel=3)
+
+
+@contextmanager
+def replacing(model: nn.Module, changes: Changes) -> Iterator[Replacer]:
+    """``replaced``, which also says what each change found to change."""
     replacer = Replacer(model, changes)
     try:
         with replacer.listening():
-            yield
+            yield replacer
         if replacer.ran:
             replacer.check_found()
     finally:
@@ -91,6 +103,8 @@ class _Asked:
                 f"{key!r}."
             )
         self.layer, self.change, self.found = layer, as_change(what), False
+        #: whether it changed anything, and where there was nothing to change
+        self.acted, self.idle = False, dict[str, str]()
         several = isinstance(heads, Sequence) and not isinstance(heads, str)
         self.heads: tuple[Any, ...] | None = None
         if heads is not None:
@@ -98,6 +112,10 @@ class _Asked:
         for head in self.heads or ():
             if isinstance(head, bool) or not isinstance(head, int) or head < 0:
                 raise Refused(f"a head is a number from 0, got {head!r} for layer {layer!r}.")
+
+    def told(self) -> str:
+        """The ingredient that was missing, such as "no decay in softmax attention"."""
+        return ", ".join(sorted(set(self.idle.values())))
 
 
 class Replacer(Listener):
@@ -123,14 +141,16 @@ class Replacer(Listener):
             if read is not None:
                 self._sizes[call.label] = (read.output.shape[1], read.output.shape[-1])
             heads, width = self._sizes[call.label]
-            for one, chosen in self._chosen(call, asked, heads):
+            for entry, chosen in self._chosen(call, asked, heads):
+                one = entry.change
+                entry.acted |= not one.computes
                 if one.behind and not one.stepwise and call.segments is None and read is not None:
                     self._check_all_real(call, one, read)
                 if one.behind and not self._enters_as_it_is(call):
                     self._wait(call, one, chosen, heads, width, read)
                     continue
                 assert read is not None, "a change of y needs the call"
-                new = self._changed(call, one, chosen, read)
+                new = self._changed(call, entry, chosen, read)
                 y = (read.output if y is None else y).clone()
                 y[:, list(chosen)] = new.to(y.dtype)
         return y
@@ -201,7 +221,7 @@ class Replacer(Listener):
 
     def _chosen(
         self, call: Heard, asked: Sequence[_Asked], heads: int
-    ) -> list[tuple[Change, tuple[int, ...]]]:
+    ) -> list[tuple[_Asked, tuple[int, ...]]]:
         taken: set[int] = set()
         plan = []
         for one in asked:
@@ -212,11 +232,11 @@ class Replacer(Listener):
             if twice or len(set(chosen)) < len(chosen):
                 raise Refused(f"head {(twice or list(chosen))[0]} of {call.label} is named twice.")
             taken |= set(chosen)
-            plan.append((one.change, chosen))
+            plan.append((one, chosen))
         return plan
 
-    def _changed(self, call: Heard, one: Change, heads: tuple[int, ...], read: Call) -> Tensor:
-        places = list(heads)
+    def _changed(self, call: Heard, entry: _Asked, heads: tuple[int, ...], read: Call) -> Tensor:
+        places, one = list(heads), entry.change
         if one.behind:
             x = read.output[:, places].permute(0, 2, 1, 3)
             real = self._real(call, one, x.shape[0], x.shape[1], x.device)
@@ -233,6 +253,11 @@ class Replacer(Listener):
         )
         if not one.computes:
             return one.y(seen)
+        idle = one.idle(seen)
+        if idle is not None:
+            entry.idle[call.label] = f"{idle} in {call.adapter.mechanism}"
+            return seen.output
+        entry.acted = True
         rows = seen_rows(read)
         rows = rows[:, places] if rows.shape[1] > 1 else rows
         with torch.no_grad():

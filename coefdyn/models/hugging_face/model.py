@@ -58,10 +58,23 @@ class CoefdynConfig(PreTrainedConfig):
         """Channels between blocks, under the name of transformers."""
         return self.model["width"]
 
+    @hidden_size.setter
+    def hidden_size(self, value: int) -> None:
+        self.model = {**self.model, "width": value}
+
     @property
     def num_hidden_layers(self) -> int:
         """Number of blocks, under the name of transformers."""
         return self.model["layers"]
+
+    @num_hidden_layers.setter
+    def num_hidden_layers(self, value: int) -> None:
+        self.model = {**self.model, "layers": value}
+
+    @property
+    def num_attention_heads(self) -> int | None:
+        """Heads of the first block, under the name of transformers; None for a mixer without."""
+        return ModelConfig.from_dict(self.model).mixer_options().get("n_heads")
 
 
 class CompleteCheckpoint:
@@ -246,7 +259,8 @@ class CoefdynForCausalLM(CompleteCheckpoint, PreTrainedModel, GenerationMixin):
         if labels is not None:
             options = {"vocab_size": self.config.vocab_size, **loss_options}
             loss = self.loss_function(logits, labels, **options)
-        fresh = [one[:, -x.shape[1] :] for one in inputs]
+        new = x.shape[1]
+        fresh = [one if one.shape[1] == new else one[:, -new:] for one in inputs]
         fields_of = {one.name for one in fields(CausalLMOutputWithPast)}
         name = "cache" if "cache" in fields_of else "past_key_values"
         found = CausalLMOutputWithPast(

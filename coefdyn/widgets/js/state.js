@@ -100,8 +100,7 @@ function checkText(key, value, notes) {
   return text;
 }
 
-function checkSetting(key, raw, notes) {
-  const value = Object.hasOwn(SCHEMA.retired[key] ?? {}, raw) ? SCHEMA.retired[key][raw] : raw; // an old link says what has become of it
+function checkSetting(key, value, notes) {
   if (SCHEMA.choices[key]) {
     if (Object.hasOwn(SCHEMA.choices[key].options, value)) return value;
     notes.push(`${key} “${value}” is not known; left as it was`);

@@ -1,8 +1,4 @@
-"""Somebody else's mixer by the book's protocol: ``python -m coefdyn.lab judge my_module:MyMixer``.
-
-The scoreboard's tasks and model frame, the headline claims' rate search and rule, and one folder of
-the reader's own, from which an interrupted call goes on. Nothing here writes into the book's data.
-"""
+"""The comparison of designs on tasks, and the command that asks for it."""
 
 from __future__ import annotations
 
@@ -13,17 +9,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab import arguments as given
-from coefdyn.lab.admit import check_design, find_task, frame
-from coefdyn.lab.experiments import headline_runs, intervals, rule
+from coefdyn.lab.commands import arguments as given
+from coefdyn.lab.experiments import intervals, rule
 from coefdyn.lab.experiments.baselines import baseline
 from coefdyn.lab.experiments.board import STEPS, board_cell
-from coefdyn.lab.experiments.claim import Ahead, Claim, kebab
-from coefdyn.lab.experiments.headline import Group, as_judged
-from coefdyn.lab.experiments.judgement import Judged, judge
 from coefdyn.lab.experiments.plan import STANDARD, Plan, Variant, standard_training
 from coefdyn.lab.experiments.result import Outcome
-from coefdyn.lab.pages.judged import judged_html, state_in_words
+from coefdyn.lab.headline import runs
+from coefdyn.lab.headline.claim import Ahead, Claim, kebab
+from coefdyn.lab.headline.group import Group
+from coefdyn.lab.headline.judge import Judged, as_judged, judge
+from coefdyn.lab.judge.admit import check_design, find_task, frame
+from coefdyn.lab.judge.page import judged_html, state_in_words
 from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.training import RunOptions
 from coefdyn.mixers.base import Mixer
@@ -78,7 +75,7 @@ class Comparison:
 
     def limits(self) -> list[str]:
         """Limits of so many seeds: what they cannot decide, in sentences."""
-        n, needed = self.seeds, len(headline_runs.SEEDS)
+        n, needed = self.seeds, len(runs.SEEDS)
         whole, lead = intervals.share_interval(n, n), intervals.smallest_lead(n)
         shown = f"a lead of at least {round(lead * n)} seeds" if lead <= 1 else "no lead at all"
         words = [
@@ -258,9 +255,8 @@ class _Judgement(Group):
 
     def __init__(self, variants: tuple[Variant, ...], seeds: Sequence[int], steps: int) -> None:
         self.id, self.title = "runs", "A reader's designs"
-        train = standard_training(steps)
-        group = headline_runs.Group(name="judged", variants=variants, train=train)
-        self._plan_ = group.plan().with_seeds([headline_runs.SEEDS[0] + one for one in seeds])
+        plan = runs.judged_plan(variants, standard_training(steps))
+        self._plan_ = plan.with_seeds([runs.SEEDS[0] + one for one in seeds])
 
     def plan(self, profile: str) -> Plan:  # type: ignore[override]
         return self._plan_

@@ -1,13 +1,14 @@
 """Runs on a cluster whose parts are killed, frozen and started again, beside the same runs here.
 
-    python tests/faults.py                  the trial: minutes, two cores
-    python tests/faults.py --overhead 1000  time of runs that train nothing, memory of the scheduler
+    python tests/cluster_trial.py                  the trial: minutes, two cores
+    python tests/cluster_trial.py --overhead 1000  time of runs that train nothing, and memory
 
 A scheduler and three workers are processes of their own with folders of their own, on this
-machine's loopback address. Where mounts can be made (as root), no worker sees the client's folder.
-A worker that ends is started again, as a service manager does. Every few seconds one of them is
-killed, one is added, or one is frozen for longer than the scheduler waits, which is what a cut
-network looks like to it; the scheduler is killed once and the client interrupted once. Printed are
+machine's loopback address. As root and with iproute2, a worker has a network of its own, which one
+cable joins to the scheduler's, and does not see the client's folder. A worker that ends is started
+again, as a service manager does. Every few seconds one of them is killed, one is added, one is
+frozen, or the cable of one is cut, both for longer than the scheduler waits; a worker whose cable
+is cut works on. The scheduler is killed once and the client interrupted once. Printed are
 the faults, how often a run was begun, and whether every record is there once and equal to that of
 one process.
 """
@@ -33,6 +34,8 @@ from coefdyn.lab.training import ResultFile, RunOptions, TrainConfig, train_runs
 ROOT = Path(__file__).resolve().parents[1]
 #: the scheduler gives a silent worker up after so many seconds, and a frozen one sleeps longer
 SILENT_S, FROZEN_S = 6, 12
+#: names of this process's cables and their networks, which another trial's do not share
+CABLE, NET = f"w{os.getpid()}x", f"10.{20 + os.getpid() % 200}"
 #: what a worker runs before it starts: it notes each run that it begins, or trains nothing
 NOTED = """
 import os
@@ -66,9 +69,13 @@ class Parts:
         ttl = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": f"{SILENT_S}s"}
         self.env = {**os.environ, **ttl, "PYTHONPATH": str(ROOT), "FAULTS_LOG": str(self.log)}
         self.env |= {"FAULTS_RECORD": "1"} if nothing else {}
+        self.env["DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION"] = "false"
         self.faults: Counter[str] = Counter()
         self.workers: list[subprocess.Popen[bytes]] = []
+        #: until when a process is frozen, or its cable is cut
         self.frozen: dict[int, float] = {}
+        self.cut: dict[int, float] = {}
+        self.cables: dict[int, int] = {}
         self.scheduler = self.start_scheduler()
 
     def _start(self, name: str, command: list[str]) -> subprocess.Popen[bytes]:
@@ -82,10 +89,16 @@ class Parts:
     def start_scheduler(self) -> subprocess.Popen[bytes]:
         module = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard"]
         host, _, port = self.address.removeprefix("tcp://").partition(":")
+        host = "0.0.0.0" if apart() else host
         return self._start("scheduler", [*module, "--host", host, "--port", port])
 
     def add(self) -> None:
-        command = [sys.executable, "-m", "distributed.cli.dask_worker", self.address, "--no-nanny"]
+        number = sum(one.name.startswith("worker") for one in self.folder.iterdir())
+        address = self.address
+        if apart():
+            lay_cable(number)
+            address = address.replace("127.0.0.1", f"{NET}.{number}.1")
+        command = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny"]
         command += [
             "--local-directory",
             ".",
@@ -95,18 +108,25 @@ class Parts:
             "--preload",
             str(self.folder / "noted.py"),
         ]
-        if hides():
+        if apart():
+            command += ["--host", f"{NET}.{number}.2"]
             hide = f"mount -t tmpfs none '{self.hidden}' && exec \"$@\""
             command = ["unshare", "--mount", "sh", "-c", hide, "sh", *command]
-        number = sum(one.name.startswith("worker") for one in self.folder.iterdir())
-        self.workers.append(self._start(f"worker-{number}", command))
+            command = ["ip", "netns", "exec", f"{CABLE}{number}", *command]
+        started = self._start(f"worker-{number}", command)
+        self.workers.append(started)
+        self.cables[started.pid] = number
 
     def fault(self, draw: random.Random) -> None:
-        """Kill, add or freeze a worker."""
-        awake = [one for one in self.workers if one.pid not in self.frozen]
-        kind = draw.choice(["killed", "killed", "added", "frozen"])
+        """Kill, add or freeze a worker, or cut its cable."""
+        awake = [one for one in self.workers if one.pid not in {**self.frozen, **self.cut}]
+        kind = draw.choice(["killed", "killed", "added", "frozen", "cut off"])
         if kind == "added" and len(self.workers) < 5:
             self.add()
+        elif kind == "cut off" and len(awake) > 1 and apart():
+            one = draw.choice(awake)
+            ip(f"link set {CABLE}{self.cables[one.pid]} down")
+            self.cut[one.pid] = time.monotonic() + FROZEN_S
         elif kind == "frozen" and len(awake) > 1:
             one = draw.choice(awake)
             os.killpg(one.pid, signal.SIGSTOP)
@@ -122,6 +142,10 @@ class Parts:
             if time.monotonic() > until:
                 os.killpg(pid, signal.SIGCONT)
                 del self.frozen[pid]
+        for pid, until in list(self.cut.items()):
+            if time.monotonic() > until:
+                ip(f"link set {CABLE}{self.cables[pid]} up")
+                del self.cut[pid]
         self.workers = [one for one in self.workers if one.poll() is None]
         while len(self.workers) < self.count:
             self.add()
@@ -138,6 +162,9 @@ class Parts:
             if one.poll() is None:
                 os.killpg(one.pid, signal.SIGKILL)
             one.wait()
+        for number in self.cables.values() if apart() else ():
+            ip(f"link delete {CABLE}{number}")
+            ip(f"netns delete {CABLE}{number}")
 
     def memory(self) -> float:
         """Megabytes of the scheduler."""
@@ -145,8 +172,24 @@ class Parts:
         return int(status.split("VmRSS:")[1].split()[0]) / 1000
 
 
-def hides() -> bool:
-    return shutil.which("unshare") is not None and os.geteuid() == 0
+def apart() -> bool:
+    """Whether a worker can have a network and mounts of its own."""
+    return os.geteuid() == 0 and all(map(shutil.which, ("unshare", "ip")))
+
+
+def ip(command: str) -> None:
+    subprocess.run(["ip", *command.split()], check=True)
+
+
+def lay_cable(number: int) -> None:
+    """A network namespace and a pair of devices that joins it to this one."""
+    name, far = f"{CABLE}{number}", f"far{number}"
+    ip(f"netns add {name}")
+    ip(f"link add {name} type veth peer name {far} netns {name}")
+    ip(f"address add {NET}.{number}.1/24 dev {name}")
+    ip(f"link set {name} up")
+    ip(f"-n {name} address add {NET}.{number}.2/24 dev {far}")
+    ip(f"-n {name} link set {far} up")
 
 
 def numbers(record: dict) -> dict:
@@ -157,28 +200,17 @@ def numbers(record: dict) -> dict:
 
 def trial(runs: int, every: float, limit: float, seed: int) -> int:
     """The trial; 0 if all is as in one process."""
-    experiment = get_experiment("scoreboard")
-    each = experiment.plan("quick").with_seeds((0,)).runs()
-    seeds = range(max(1, runs // len(each)))
-    pairs = experiment.plan("quick").with_seeds(seeds).runs()
-    tasks = list(dict.fromkeys(variant.facets["task"] for variant, _ in pairs[:runs]))
-    planned = [run for variant, run in pairs if variant.facets["task"] in tasks]
+    experiment = get_experiment("principle-6")  # whose runs take some seconds
+    each = len(experiment.plan("quick").with_seeds((0,)).runs())
+    seeds = range(max(1, runs // each))
+    planned = [run for _, run in experiment.plan("quick").with_seeds(seeds).runs()]
     draw, started = random.Random(seed), time.monotonic()
     with tempfile.TemporaryDirectory() as name:
         folder, client = Path(name), Path(name, "client")
         client.mkdir()
         parts = Parts(folder, client)
         command = [sys.executable, "-m", "coefdyn.lab", "run", experiment.id, "--profile", "quick"]
-        command += [
-            "--only",
-            f"task={','.join(tasks)}",
-            "--seeds",
-            *map(str, seeds),
-            "--cluster",
-            parts.address,
-            "--device",
-            "cpu",
-        ]
+        command += ["--seeds", *map(str, seeds), "--cluster", parts.address, "--device", "cpu"]
         command += ["--out", str(client / "out"), "--checkpoints", str(client / "kept"), "--quiet"]
         file = ResultFile(client / "out" / experiment.id / "quick.jsonl")
         parts.tend()
@@ -207,7 +239,7 @@ def trial(runs: int, every: float, limit: float, seed: int) -> int:
             parts.close()
         seconds, records = time.monotonic() - started, file.records()
         begun = Counter(parts.log.read_text().split())
-    print(f"{seconds:.0f} s; no folder shared: {hides()}")
+    print(f"{seconds:.0f} s; no folder and no network shared: {apart()}")
     for name, count in parts.faults.items():
         print(f"{name:<42}{count:>5}")
     print(f"{'runs':<42}{len(planned):>5}\n{'records':<42}{len(records):>5}")

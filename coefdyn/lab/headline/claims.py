@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from coefdyn.lab.experiments import intervals
-from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Facets, Reaches
-from coefdyn.lab.experiments.headline_claim import Headline
 from coefdyn.lab.experiments.measure import (
     OTHERS,
     POINTED,
@@ -16,6 +14,15 @@ from coefdyn.lab.experiments.measure import (
     metric,
 )
 from coefdyn.lab.experiments.moduli import NEAR_ONE, gain, share
+from coefdyn.lab.headline.claim import (
+    Ahead,
+    Claim,
+    Diverges,
+    Every,
+    Facets,
+    Headline,
+    Reaches,
+)
 
 __all__ = ["HEADLINES"]
 

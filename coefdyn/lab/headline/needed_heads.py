@@ -11,8 +11,8 @@ from pathlib import Path
 
 import torch
 
-from coefdyn.lab.experiments.headline import Group
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.headline.group import Group
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import IGNORE, sample, split_generator
 from coefdyn.lab.training.checkpoint import load_checkpoint

@@ -2,13 +2,13 @@
 
 A group is an experiment with a file of its own, ``data/results/headline/GROUP/standard.jsonl``, so
 that groups can be finished one after another and the last ones be cut. Its variants are those of
-the exploratory experiments with fresh seeds and bracketed rates (``rates``).
+the exploratory experiments with fresh seeds and bracketed rates (``experiments.rates``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from coefdyn.lab.experiments import dsf_mqar, get_experiment, own_designs
@@ -24,7 +24,7 @@ from coefdyn.lab.tasks import ByteProseConfig, OverwriteConfig, TokenProseConfig
 from coefdyn.lab.training import TrainConfig
 from coefdyn.models import ModelConfig
 
-__all__ = ["GROUPS", "PILOT", "SEEDS", "Group"]
+__all__ = ["GROUPS", "PILOT", "SEEDS", "judged_plan"]
 
 #: twelve seeds that no kept run has, and two that choose a learning rate and are never judged
 SEEDS = tuple(range(200, 212))
@@ -38,39 +38,34 @@ ERASING = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """Variants that are trained alike.
+def judged_plan(
+    variants: Iterable[Variant],
+    train: TrainConfig,
+    *,
+    rates: tuple[float, ...] = STANDARD_RATES,
+    weight_decay: float = 0.0,
+    by_loss: bool = False,
+) -> Plan:
+    """Two pilot seeds, bracketed rates, twelve judged seeds.
 
     Args:
-        name: of the file's folder.
         variants: ``facets`` are "task" and "design".
         train: settings of those that have none of their own.
         rates: of the grid that the search starts with, the middle one first.
         weight_decay: of every run.
         by_loss: for text, whose accuracy says less than its loss.
     """
-
-    name: str
-    variants: tuple[Variant, ...]
-    train: TrainConfig
-    rates: tuple[float, ...] = STANDARD_RATES
-    weight_decay: float = 0.0
-    by_loss: bool = False
-
-    def plan(self) -> Plan:
-        """Two pilot seeds, bracketed rates, twelve judged seeds."""
-        return Plan(
-            variants=self.variants,
-            train=self.train,
-            learning_rates=self.rates,
-            weight_decays=(self.weight_decay,),
-            seeds=SEEDS,
-            pilot=PILOT,
-            until_solved=not self.by_loss,
-            bracketed=True,
-            by_loss=self.by_loss,
-        )
+    return Plan(
+        variants=tuple(variants),
+        train=train,
+        learning_rates=rates,
+        weight_decays=(weight_decay,),
+        seeds=SEEDS,
+        pilot=PILOT,
+        until_solved=not by_loss,
+        bracketed=True,
+        by_loss=by_loss,
+    )
 
 
 def _explored(name: str, task: str, design: str, /, **facets: str) -> Variant:
@@ -83,7 +78,7 @@ def _as(one: Variant, task: str, design: str, **changes: Any) -> Variant:
     return replace(one, facets={"task": task, "design": design}, **changes)
 
 
-def _parity() -> Group:
+def _parity() -> Plan:
     variants = [
         replace(
             _explored("principle-4", "parity", design, task="parity", design=design),
@@ -91,19 +86,19 @@ def _parity() -> Group:
         )
         for design in ("identity", "scalar", "Householder, z", "scaled Householder")
     ]
-    return Group(name="parity", variants=tuple(variants), train=standard_training(3000))
+    return judged_plan(variants, standard_training(3000))
 
 
-def _zeros() -> Group:
+def _zeros() -> Plan:
     readouts = ("exp", "softplus", "relu", "identity", "identity, eta = 1")
     variants = [
         _explored("principle-2", "memorization", one, task="memorization", readout=one)
         for one in readouts
     ]
-    return Group(name="zeros", variants=tuple(variants), train=standard_training(3000))
+    return judged_plan(variants, standard_training(3000))
 
 
-def _overwrite() -> Group:
+def _overwrite() -> Plan:
     variants = []
     for writes in (1, 3, 5):
         task = OverwriteConfig.quick().with_changes(
@@ -113,10 +108,10 @@ def _overwrite() -> Group:
             facets = {"task": f"told {writes}", "design": design}
             model = _erasing(evolution, heads=4)
             variants.append(Variant(facets=facets, task=task, model=model))
-    return Group(name="overwrite", variants=tuple(variants), train=standard_training(2000))
+    return judged_plan(variants, standard_training(2000))
 
 
-def _recall() -> Group:
+def _recall() -> Plan:
     task = dsf_mqar.standard_task()
     variants = []
     for n in (2, 4, 8):
@@ -124,7 +119,7 @@ def _recall() -> Group:
             facets = {"task": "8 pairs in 32", "design": f"{design}, n = {n}"}
             model = _erasing(evolution, heads=1, key_dim=n)
             variants.append(Variant(facets=facets, task=task, model=model))
-    return Group(name="recall", variants=tuple(variants), train=standard_training(3000))
+    return judged_plan(variants, standard_training(3000))
 
 
 def _erasing(evolution: Mapping[str, str], heads: int, **sizes: int) -> ModelConfig:
@@ -133,7 +128,7 @@ def _erasing(evolution: Mapping[str, str], heads: int, **sizes: int) -> ModelCon
     return quick_model(options, block="gated")
 
 
-def _positions() -> Group:
+def _positions() -> Plan:
     variants = [
         _explored(
             "principle-3",
@@ -147,19 +142,19 @@ def _positions() -> Group:
         for source in ("nothing", "decay", "convolution")
     ]
     train = standard_training(6000, evaluate_every=150)
-    return Group(name="positions", variants=tuple(variants), train=train)
+    return judged_plan(variants, train)
 
 
-def _scale() -> Group:
+def _scale() -> Plan:
     variants = [
         _explored("principle-5", f"{n // 4} channels", f"b = {b}", n=str(n), b=b)
         for n in (64, 256)
         for b in ("1/sqrt(n)", "1")
     ]
-    return Group(name="scale", variants=tuple(variants), train=standard_training(2000))
+    return judged_plan(variants, standard_training(2000))
 
 
-def _language() -> Group:
+def _language() -> Plan:
     task = TokenProseConfig.quick().with_changes({"train_examples": TOKEN_WINDOWS})
     cells = [
         *(("mamba2", b, "1e-5") for b in ("one", "inverse_sqrt", "delta")),
@@ -174,12 +169,10 @@ def _language() -> Group:
         for model, b, eps in cells
     ]
     train = _one_pass(TOKEN_WINDOWS, 8, betas=(0.9, 0.95))
-    return Group(
-        name="language", variants=tuple(variants), train=train, weight_decay=0.1, by_loss=True
-    )
+    return judged_plan(variants, train, weight_decay=0.1, by_loss=True)
 
 
-def _text() -> Group:
+def _text() -> Plan:
     task = ByteProseConfig.quick().with_changes({"seq_len": 64, "train_examples": BYTE_WINDOWS})
     variants = [
         replace(
@@ -191,7 +184,7 @@ def _text() -> Group:
         for model in ("softmax", "linear", "normalized")
     ]
     train = _one_pass(BYTE_WINDOWS, 16)
-    return Group(name="text", variants=tuple(variants), train=train, by_loss=True)
+    return judged_plan(variants, train, by_loss=True)
 
 
 def _one_pass(windows: int, batch: int, **changes: object) -> TrainConfig:
@@ -200,7 +193,7 @@ def _one_pass(windows: int, batch: int, **changes: object) -> TrainConfig:
     return standard_training(steps, **fixed, **changes)
 
 
-def _growth() -> Group:
+def _growth() -> Plan:
     """Steps enough to see a NaN; what is learned in them says nothing."""
     cells = (("one", "1.05"), ("geometric", "1.05"), ("row_sum", "1.05"), ("one", "1"),
              ("one", "0.95"))  # fmt: skip
@@ -212,17 +205,17 @@ def _growth() -> Group:
         for eta, a in cells
     ]
     train = standard_training(2000, batch=8, clip=None)
-    return Group(name="growth", variants=tuple(variants), train=train, rates=(1e-3, 3e-4, 3e-3))
+    return judged_plan(variants, train, rates=(1e-3, 3e-4, 3e-3))
 
 
-def _heads() -> Group:
+def _heads() -> Plan:
     row = "Gated DeltaNet"
     one = _explored("scoreboard", "overwrite", row, task="overwrite", row=row)
     one = replace(one, diagnostics=("heads",), keep=True)
-    return Group(name="heads", variants=(one,), train=standard_training(2000))
+    return judged_plan([one], standard_training(2000))
 
 
-def _spectra() -> Group:
+def _spectra() -> Plan:
     cells = (("MQAR", "S4D"), ("MQAR", "Mamba-2"), ("pixels", "S4D"), ("pixels", "LRU"),
              ("pixels", "Mamba-2"))  # fmt: skip
     variants = [_explored("spectra", task, one, task=task, model=one) for task, one in cells]
@@ -232,10 +225,10 @@ def _spectra() -> Group:
         "MQAR",
         "Mamba-2 without convolution",
     )
-    return Group(name="spectra", variants=(*variants, bare), train=standard_training(3000))
+    return judged_plan([*variants, bare], standard_training(3000))
 
 
-def _designs() -> Group:
+def _designs() -> Plan:
     """The designs of the chapter on a mixer of one's own, beside the row that they change."""
     task = OverwriteConfig.quick().with_changes(
         {"vocab_size": 16, "pairs": 2, "writes": 3, "seq_len": 14}
@@ -251,11 +244,11 @@ def _designs() -> Group:
         for design in ("GatedDeltaNet", *own_designs.__all__)
     ]
     train = standard_training(800, evaluate_every=40)
-    return Group(name="designs", variants=tuple(variants), train=train)
+    return judged_plan(variants, train)
 
 
 #: the groups in order of value for their hours; where time is short the last are cut
-GROUPS: dict[str, Callable[[], Group]] = {
+GROUPS: dict[str, Callable[[], Plan]] = {
     "parity": _parity,
     "overwrite": _overwrite,
     "heads": _heads,

@@ -6,8 +6,8 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from coefdyn.lab.experiments import headline_runs
 from coefdyn.lab.experiments.result import Result
+from coefdyn.lab.headline.runs import PILOT
 from coefdyn.lab.pages.scoreboard import curves_svg
 
 __all__ = ["judged_html", "state_in_words"]
@@ -78,7 +78,7 @@ def _protocol(result: Result) -> str:
     return (
         f"Around each design: {' or '.join(sizes)}. Learning rates start at "
         "three a factor of about 3 apart; the pilot seeds "
-        f"{' and '.join(map(str, headline_runs.PILOT))}, which are never judged, search until both "
+        f"{' and '.join(map(str, PILOT))}, which are never judged, search until both "
         "neighbours of the best are no better, or it solves the task, with at most seven rates. "
         "A seed has solved a task from an accuracy of .9 on; shares have exact 95 % intervals, "
         "differences of shares score intervals, means Student's, cut at 0 and 1. No threshold was "

@@ -1,12 +1,12 @@
 """The judge of the headline claims: intervals of comparisons, and the verdicts that follow.
 
 1. Pilot seeds choose the learning rate and are never judged; all judged seeds count, always.
-2. Nothing is decided where the best rate is not bracketed (``rates``); a claim about overflow needs
-   no bracket.
+2. Nothing is decided where the best rate is not bracketed (``experiments.rates``); a claim about
+   overflow needs no bracket.
 3. Where a task is solved or not (``SOLVED_OR_NOT``), the statistic is k of n seeds solved, with an
    exact 95 % interval and a score interval of differences; elsewhere the mean, with Student's.
 4. There is no test where the asked lead exceeds the room left.
-5. Held, not held or undecided is the interval against the threshold, as in ``rule``.
+5. Held, not held or undecided is the interval against the threshold, as in ``experiments.rule``.
 
 ``effects`` is the only place that computes an interval; verdicts and the page's picture read it.
 """
@@ -14,39 +14,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from coefdyn.lab.experiments import intervals, rule
 from coefdyn.lab.experiments.baselines import baseline
-from coefdyn.lab.experiments.claim import Ahead, Claim, Diverges, Every, Facets, Reaches, Test
 from coefdyn.lab.experiments.intervals import Interval
 from coefdyn.lab.experiments.measure import accuracy
 from coefdyn.lab.experiments.plan import Variant
 from coefdyn.lab.experiments.result import Outcome, Result
+from coefdyn.lab.headline.claim import (
+    SOLVED_OR_NOT,
+    Ahead,
+    Claim,
+    Diverges,
+    Facets,
+    Reaches,
+    Test,
+    parts,
+)
+from coefdyn.lab.headline.runs import SEEDS
 
-__all__ = ["CONTROL", "NOT_BRACKETED", "NO_ROOM", "Effect", "Judged", "effects", "judge", "parts"]
+__all__ = [
+    "CONTROL",
+    "NOT_BRACKETED",
+    "NO_ROOM",
+    "Effect",
+    "Judged",
+    "as_judged",
+    "effects",
+    "judge",
+]
 
 #: further reasons why there is no test
 NOT_BRACKETED, NO_ROOM = "rate not bracketed", "the asked lead exceeds the room left"
 NONE_SOLVED = "no seed solved the task"
 #: before the numbers of a control that decides
 CONTROL = "control: "
-#: tasks whose accuracy over the seeds is near a guess or near one, so that a mean says little
-SOLVED_OR_NOT = frozenset(
-    {
-        "forget",
-        "fuzzy-recall",
-        "long-memory",
-        "majority",
-        "mqar",
-        "noisy-recall",
-        "overwrite",
-        "parity",
-        "permutations",
-        "position",
-        "selective-copying",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,12 @@ class Judged(Result):
             return False
         search = self._sweep.search(variant, {one["key"]: one for one in self.records})[1]
         return search is None or not search.bracketed
+
+
+def as_judged(result: Result) -> Judged:
+    """A group's result as the judge sees it: nothing before the twelfth seed."""
+    seen = {one.name: getattr(result, one.name) for one in fields(Result) if one.init}
+    return Judged(**{**seen, "confidence": intervals.JUDGED_CONFIDENCE, "fewest": len(SEEDS)})
 
 
 @dataclass(frozen=True)
@@ -124,13 +133,6 @@ def effects(test: Test, judged: Judged) -> Iterator[Effect]:
         outcomes = [one for one in found if one is not None and len(one.records) >= judged.fewest]
         if len(outcomes) == len(found):
             yield _effect(part, tuple(outcomes), judged)
-
-
-def parts(test: Test) -> list[Test]:
-    """The comparisons that a test joins."""
-    if isinstance(test, Every):
-        return [part for one in test.tests for part in parts(one)]
-    return [test]
 
 
 def _effect(test: Test, outcomes: tuple[Outcome, ...], judged: Judged) -> Effect:
