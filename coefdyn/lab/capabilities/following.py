@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 
@@ -241,6 +242,7 @@ def product(row: str) -> Member:
     roots = {g: plane[g][1] for g in SWAPS}
     key, value = hand.table("key"), torch.zeros(WIDTH, 8, 16).double()
     beta = torch.zeros(8, WIDTH).double()
+    pair: tuple[Any, Any]
     for g, (step, _) in plane.items():
         if g in SWAPS:
             pair, label, begin = (None, g), SWAPS.index(g), -roots[g]

@@ -130,7 +130,7 @@ def overwrite(row: str) -> Member:
         nearest(hand, reset=False)
     elif row == "normalized attention":
         falling(hand, reset=False)
-        value = sum(one_of(hand.heads, values, head) for head in range(4))
+        value = torch.stack([one_of(hand.heads, values, head) for head in range(4)]).sum(0)
     else:
         own_slot(hand, 0.5)
     hand.project("value", spread(hand, value))
@@ -172,7 +172,7 @@ def forget(row: str) -> Member:
         hand.project("value", value, (1.0, 1.0))
     elif row == "normalized attention":
         falling(hand, reset=True)
-        value = sum(one_of(hand.heads, values, head) for head in range(4)) / 4
+        value = torch.stack([one_of(hand.heads, values, head) for head in range(4)]).mean(0)
         weight, offset[0] = reading(value, values), 0.0
         value[0] = -0.25
         hand.project("value", value, (1.0, 1.0))

@@ -23,7 +23,9 @@ def no_evolution(dynamics: CoefficientDynamics) -> CoefficientDynamics:
 
 def no_decay(dynamics: CoefficientDynamics) -> CoefficientDynamics:
     """DeltaNet's A_t: Gated DeltaNet's without a_t."""
-    return replace(dynamics, evolution=replace(dynamics.evolution, log_decay=None))
+    gated = dynamics.evolution
+    assert isinstance(gated, evolution.Householder)
+    return replace(dynamics, evolution=replace(gated, log_decay=None))
 
 
 def fading(dynamics: CoefficientDynamics) -> CoefficientDynamics:

@@ -192,8 +192,8 @@ def _notebook(asked: Sequence[Question], seconds: float, format: str) -> dict:
         head = f"## {number}. {one.exercise.capitalize()} · {'★' * one.stars} · {one.points} points"
         about = f"From the chapter *{one.title}*. Return {EXERCISES[one.exercise].returns}."
         cells += make[format](number, one, f"{head}\n\n{one.text}\n\n{about}", seconds)
-    for number, one in enumerate(cells):
-        one["id"] = f"cell-{number}"
+    for number, each in enumerate(cells):
+        each["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {
         "cells": cells,
