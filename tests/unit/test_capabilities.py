@@ -75,6 +75,7 @@ def test_words_have_the_answers_that_the_lemma_says(lemma, task, row):
     assert len(found[True]) == len(found[False]) == 1 and found[True] != found[False]
 
 
+@pytest.mark.dear("the command checks every entry of the table")
 def test_every_cell_has_one_mark_and_the_command_prints_it(capsys):
     assert [(one.task, one.row) for one in cells()] == [(t, r) for t in tasks_of() for r in ROWS]
     assert main(["--only", "S3", "--random", "2"]) == 0
