@@ -161,7 +161,7 @@ newest: $(TEST) ## the same and the lens' with the newest versions, without pins
 	@$(UV) venv -q --allow-existing .venv-$@
 	@$(UV) pip install -q -p .venv-$@ --upgrade -e '.[lens,plots,widgets,checkpoints]' $(EDGE_NEEDS)
 	@$(UV) pip freeze -q -p .venv-$@ | grep -E '^(numpy|torch|transformers|triton)=='
-	@$(edge) tests/lens tests/unit/test_hugging_face.py
+	@$(edge) tests/lens tests/unit/test_hugging_face.py tests/unit/test_hugging_face_common.py
 
 claims: $(BOOK) ## print the headline claims and their verdicts; with ALL=1 the ledger of all others
 	@$(PY) -m $(if $(ALL),coefdyn.lab claims,coefdyn.lab.headline show)

@@ -196,9 +196,9 @@ def write(folder: Path, seed: int, *, printed: bool = False) -> list[Path]:
         (folder / name).write_text(text, encoding="utf-8")
     moodle().write(folder / "concept_test.xml", encoding="utf-8", xml_declaration=True)
     made = [folder / name for name in (*texts, "concept_test.xml")]
-    for form in [one for one in made if printed and one.suffix == ".html"]:
-        made.append(form.with_suffix(".pdf"))
-        print_to_pdf(form.absolute(), made[-1])
+    for page in [one for one in made if printed and one.suffix == ".html"]:
+        made.append(page.with_suffix(".pdf"))
+        print_to_pdf(page.absolute(), made[-1])
     return made
 
 

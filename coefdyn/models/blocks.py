@@ -52,7 +52,9 @@ class SwiGLU(Resettable):
 
 
 def build_norm(config: ModelConfig) -> nn.Module:
-    """LayerNorm (weight and offset) or RMSNorm (weight), as ``config.norm`` says."""
+    """LayerNorm (weight and offset), RMSNorm (weight) or none, as ``config.norm`` says."""
+    if config.norm == "none":
+        return nn.Identity()
     if config.norm == "layer":
         return nn.LayerNorm(config.width)
     return nn.RMSNorm(config.width, eps=1e-5)
@@ -83,6 +85,8 @@ def build_mixer(config: ModelConfig, layer: int = 0) -> mixers.Mixer:
 class Block(Resettable):
     r"""Pre-norm residual block: x + mixer(norm(x)), then x + MLP(norm(x)) where there is one.
 
+    With ``config.skip=False`` the first half is mixer(norm(x)).
+
     Type 1 and type 2 of the paper's Figure 12 differ inside the mixer: type 2 has the short
     convolution before, and the gated output norm after, the coefficient dynamics.
 
@@ -93,6 +97,7 @@ class Block(Resettable):
 
     def __init__(self, config: ModelConfig, layer: int = 0) -> None:
         super().__init__()
+        self.skip = config.skip
         self.mixer_norm = build_norm(config)
         self.mixer = build_mixer(config, layer)
         self.mlp_norm = build_norm(config) if config.mlp else None
@@ -110,9 +115,9 @@ class Block(Resettable):
         """Apply the block; arguments as in ``Mixer.forward``, only the mixer has a state."""
         normed, chosen = self.mixer_norm(x), given(masks)
         if state is None and not return_state:
-            return self._feed(x + self.mixer(normed, method=method, **chosen))
+            return self._feed(x, self.mixer(normed, method=method, **chosen))
         y = self.mixer(normed, method=method, state=state, return_state=return_state, **chosen)
-        return (self._feed(x + y[0]), y[1]) if return_state else self._feed(x + y)
+        return (self._feed(x, y[0]), y[1]) if return_state else self._feed(x, y)
 
     def extend(
         self,
@@ -123,6 +128,7 @@ class Block(Resettable):
         """Continue a sequence: ``forward(x, state=state, return_state=True)``."""
         return self.forward(x, state=state, return_state=True, **masks)  # type: ignore[return-value]
 
-    def _feed(self, x: torch.Tensor) -> torch.Tensor:
-        """Apply the second half of the block."""
+    def _feed(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Add the mixer's output y to x, and apply the second half of the block."""
+        x = x + y if self.skip else y
         return x if self.mlp is None else x + self.mlp(self.mlp_norm(x))

@@ -6,13 +6,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from coefdyn.models.names import find_mixer
-from coefdyn.options import check_choice, check_count, check_number, from_plain
+from coefdyn.options import check_choice, check_count, check_flag, check_number, from_plain
 
 __all__ = ["BLOCKS", "NORMS", "POSITIONS", "ModelConfig"]
 
 #: block designs of the paper's Figure 12: type 1 and type 2
 BLOCKS = ("transformer", "gated")
-NORMS = ("layer", "rms")
+NORMS = ("layer", "rms", "none")
 POSITIONS = ("none", "learned", "rotary")
 
 #: options that a block design sets in its mixer
@@ -37,9 +37,10 @@ class ModelConfig:
         block: "transformer" (type 1: attention style) or "gated" (type 2: Gated DeltaNet style,
             short convolution of width 4, output norm and SiLU gate); ``options`` override it.
         mlp: inner width of the SwiGLU after each mixer, or None for none.
-        norm: "layer" or "rms", before each mixer and MLP and at the end.
+        norm: "layer", "rms" or "none", before each mixer and MLP and at the end.
         position: "none", "learned" (a table added to the embedding) or "rotary" (in the mixer).
         embedding_std: standard deviation of the embedding's initial weights.
+        skip: whether a mixer's input is added to its output.
 
     Raises:
         ValueError: for an unknown choice or mixer, naming the nearest one, a size below 1, or a
@@ -55,6 +56,7 @@ class ModelConfig:
     norm: str = "layer"
     position: str = "none"
     embedding_std: float = 0.02
+    skip: bool = True
 
     def __post_init__(self) -> None:
         check_choice("block", self.block, BLOCKS)
@@ -65,6 +67,7 @@ class ModelConfig:
         if self.mlp is not None:
             check_count("mlp (None for no SwiGLU, else its inner width)", self.mlp)
         check_number("embedding_std", self.embedding_std, least=0.0)
+        check_flag("skip", self.skip)
         for name in ("mixer", "options"):
             if isinstance(getattr(self, name), list):  # as JSON gives it back
                 object.__setattr__(self, name, tuple(getattr(self, name)))

@@ -17,6 +17,7 @@ from book.tools.chapters import ROOT
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.exercises import EXERCISES, assignment
 from coefdyn.lab.exercises.assignment import Question, export, questions
+from coefdyn.lab.exercises.schools import graded
 
 SOLUTION = re.compile(
     r'^```\{code-cell\} ipython3\n---\n[^`]*?"Solution \d+ in code"[^`]*?\n---\n(.*?)^```$',
@@ -172,3 +173,57 @@ def test_the_command_line_writes_an_assignment(
     monkeypatch.setattr(assignment, "checkout", lambda: None)
     assert main(command) == 1
     assert "without the repository" in capsys.readouterr().err
+
+
+#: what a hidden case is made of
+HIDDEN = re.compile(r"manual_seed|randn|SIZES|hidden\.py|solution|should be -?\d", re.IGNORECASE)
+
+
+def cells_of(path: Path) -> list[dict]:
+    return json.loads(path.read_text("utf-8"))["cells"]
+
+
+def test_nbgrader_gets_a_locked_cell_with_the_points_of_each_question(tmp_path: Path) -> None:
+    notebook, config = export(tmp_path, ["gla", "deltanet"], seconds=4, format="nbgrader")
+    assert notebook.parent == tmp_path / "source" / "assignment"
+    nbformat.validate(nbformat.read(notebook, as_version=4))
+    marks = [cell["metadata"].get("nbgrader", {}) for cell in cells_of(notebook)]
+    graded = [one for one in marks if one.get("grade")]
+    assert [one["points"] for one in graded] == [6, 6] and all(one["locked"] for one in graded)
+    assert len({one["grade_id"] for one in marks if one}) == 6
+    text = notebook.read_text("utf-8")
+    assert text.count("### BEGIN SOLUTION") == text.count("### END SOLUTION") == 2
+    assert not HIDDEN.search(text.replace("SOLUTION", "").replace('"solution"', ""))
+    compile(config.read_text("utf-8"), "nbgrader_config.py", "exec")
+
+
+def test_otter_gets_a_hidden_test_for_each_case_that_names_no_number(tmp_path: Path) -> None:
+    (notebook,) = export(tmp_path, ["gla", "deltanet"], seconds=4, format="otter")
+    cells = ["".join(cell["source"]) for cell in cells_of(notebook)]
+    assert cells[0].startswith("# ASSIGNMENT CONFIG") and "schools.Outside" in cells[0]
+    hidden = [one for one in cells if one.startswith("# HIDDEN")]
+    cases = sum(len(EXERCISES[one.exercise].cases) for one in questions(["gla", "deltanet"]))
+    assert len(hidden) == cases
+    assert all(re.fullmatch(r"# HIDDEN\nassert right\['[\w ]+'\]\[\d\]", one) for one in hidden)
+    with pytest.raises(ValueError, match="format"):
+        export(tmp_path, format="moodle")
+
+
+@pytest.mark.dear("a submission is graded in a process of its own, case by case")
+def test_a_checker_that_a_submission_replaces_judges_nothing(tmp_path: Path) -> None:
+    (notebook, _) = export(tmp_path, ["gla"], seconds=20, format="nbgrader")
+    (asked,) = questions(["gla"])
+    cheat = (
+        "import torch\nimport coefdyn.lab.exercises.grading as g\n"
+        "g._look = g._compare = lambda *a, **k: None\n"
+        "torch.allclose = torch.isclose = lambda *a, **k: True\n"
+        f"def {asked.function}(*a, **k):\n    return 0\n"
+    )
+    for code, points in ((cheat, "0.0"), (solution(asked), "6.0")):
+        submitted = nbformat.read(notebook, as_version=4)
+        written = [c for c in submitted.cells if c.metadata.get("nbgrader", {}).get("solution")]
+        written[0].source = code
+        locked = [c for c in graded(submitted).cells if c.get("outputs")]
+        said, told = locked[0].outputs
+        assert told.data["text/plain"] == points
+        assert not re.search(r"-?\d\.\d", said.text) and "hidden cases are right" in said.text

@@ -28,7 +28,8 @@ TRAINED = [name for name in REGISTERED if name != "principle-1"]
 
 
 #: grids in which one seed tries the rates, as the evidence page says
-LARGE = ("principle-4", "principle-5", "dsf-mqar", "heads", "spectra-mods", "scoreboard")
+GRIDS = ("principle-4", "principle-5", "dsf-mqar", "heads", "spectra-mods")
+LARGE = (*GRIDS, "scoreboard", "one-layer")
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -101,6 +102,8 @@ def test_the_commit_of_the_first_run_is_kept(tmp_path, monkeypatch):
 def test_a_headline_claim_that_changed_after_its_first_run_says_so(name):
     group = Group(name)
     first = group.registered(group.load(STANDARD))
-    assert first is not None
+    if first is None:
+        assert not group.load(STANDARD).records, "kept runs say what was registered"
+        return
     told = [one.id for one in HEADLINES if one.group == name and one.changed]
     assert changed_since(group.registrations(), first) == told

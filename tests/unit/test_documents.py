@@ -141,6 +141,37 @@ def test_empty_documents_and_a_tail_of_padding_change_nothing(case: str) -> None
     assert_agree(alone, want[:, :3], method="mixer", dtype=F64, quantity="output")
 
 
+def test_packed_training_from_a_collator_is_that_of_separate_documents() -> None:
+    """A batch of one length, in which documents are empty, and the tail belongs to none."""
+    torch.manual_seed(0)
+    options = {"width": 8, "layers": 2, "mlp": 12, "options": {"n_heads": 2}}
+    config = ModelConfig(mixer=("GatedDeltaNet", "SoftmaxAttention"), **options)
+    model = SequenceModel(config, vocab=11).double()
+    documents = [torch.randint(11, (length,)) for length in (5, 0, 3, 1, 0, 7)]
+
+    def collate(rows: list[torch.Tensor], length: int) -> dict[str, torch.Tensor]:
+        bounds = torch.tensor([0, *(len(row) for row in rows)]).cumsum(0)
+        filled = torch.cat([*rows, torch.zeros(length - int(bounds[-1]), dtype=torch.int64)])
+        labels = torch.cat([filled[1:], torch.tensor([-100])])
+        labels[bounds[1:].clamp(min=1) - 1] = -100  # the last token of a document predicts none
+        labels[bounds[-1] :] = -100
+        return {"tokens": filled[None], "cu_seqlens": bounds, "labels": labels}
+
+    def slopes(loss: torch.Tensor) -> torch.Tensor:
+        found = torch.autograd.grad(loss, list(model.parameters()))
+        return torch.cat([one.flatten() for one in found])
+
+    def lost(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.cross_entropy(logits, labels, reduction="sum")
+
+    batch = collate(documents, 20)
+    labels = batch.pop("labels")
+    packed = lost(model(**batch)[0], labels)
+    alone = sum(lost(model(row)[:-1], row[1:]) for row in documents if len(row) > 1)
+    assert packed.item() == pytest.approx(alone.item(), rel=1e-12)
+    assert_agree(slopes(packed), slopes(alone), method="mixer", dtype=F64, quantity="gradient")
+
+
 def test_a_mixer_that_knows_no_documents_says_so() -> None:
     class Old(SoftmaxAttention):
         def tokens(

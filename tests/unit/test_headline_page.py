@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from made_up_results import result_of
 
-from coefdyn.lab.experiments import intervals, rule, spectra
+from coefdyn.lab.experiments import get_experiment, intervals, rule, spectra
 from coefdyn.lab.experiments.measure import Measure, metric
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.former import FORMER
 from coefdyn.lab.headline.group import Group
 from coefdyn.lab.headline.judge import as_judged, effects
 from coefdyn.lab.headline.runs import GROUPS, PILOT
@@ -23,6 +24,8 @@ from coefdyn.lab.pages.headlines import (
 )
 from coefdyn.lab.places import checkout
 
+EVERY = (*HEADLINES, *FORMER)
+
 
 def made(name: str, level=lambda facets, run: 0.95 - run.seed / 1e5):
     group = Group(name)
@@ -32,8 +35,8 @@ def made(name: str, level=lambda facets, run: 0.95 - run.seed / 1e5):
 def test_without_runs_every_trained_claim_says_so(tmp_path):
     page = headlines_html(tmp_path)
     trained = sum(one.kind == "trained" for one in HEADLINES)
-    assert page.count('data-status="not run"') == trained
-    assert page.count("<details") == len(HEADLINES) == page.count("</details>")
+    assert page.count('data-status="not run"') == trained + len(FORMER)
+    assert page.count("<details") == len(EVERY) == page.count("</details>")
     assert f"{trained} not run" in headline_counts(tmp_path)
 
 
@@ -84,7 +87,7 @@ def test_every_claim_stands_in_one_chapter_that_there_is(tmp_path):
         page = headlines_html(tmp_path, chapter=chapter)
         assert "its chapter" not in page
         told += re.findall("<code>(.*?)</code>", page)
-    assert sorted(told) == sorted(one.id for one in HEADLINES)
+    assert sorted(told) == sorted(one.id for one in EVERY)
 
 
 def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
@@ -170,6 +173,23 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
     assert "It overflows in the very first step, with $1.05^i$ as well" in page
 
 
+def test_the_timed_claim_says_what_was_timed():
+    times: dict[tuple[str, int], list[float]] = {}
+    for one in get_experiment("principle-1").load(STANDARD).records:
+        of = one["config"]["design"], one["config"]["length"]
+        times.setdefault(of, []).append(one["final"]["seconds"])
+    told = []
+    for design in ("softmax, torch's kernel", "softmax, whole matrix", "scalar decay, chunks"):
+        assert len(times[design, 2048]) == len(times[design, 16384]) == 4
+        ratio = np.median(times[design, 16384]) / np.median(times[design, 2048])
+        told.append(f"{ratio:.0f}" if ratio > 10 else f"{ratio:.1f}")
+    (claim,) = (one for one in HEADLINES if one.id == "time/chunks")
+    assert (
+        "takes {} times as long, the whole matrix {} times and the chunks {} times".format(*told)
+        in claim.limits
+    )
+
+
 def test_no_caption_counts_solved_seeds_of_a_text():
     page = headlines_html(chapter="principles/principle_5")
     told = re.findall("<figcaption>(.*?)</figcaption>", page)
@@ -183,7 +203,10 @@ def test_runs_that_all_turn_nan_have_words_and_no_empty_curves():
     figures = re.findall("<figure>(.*?)<figcaption>(.*?)</figcaption>", page)
     drawn = {told: bool(curves) for curves, told in figures}
     assert drawn["A = 1.05 I, eta = 1: rate 0.001, 12 of 12 seeds turn NaN"] is False
-    assert drawn["A = 1.05 I, row sum: rate 0.001, 0 of 12 seeds reach 0.9"] is True
+    assert (
+        drawn["A = 1.05 I, row sum: rate 0.001, 0 of 12 seeds reach 0.9 on validation at some step"]
+        is True
+    )
 
 
 def test_every_word_of_a_page_stands_for_one_of_the_runs():
@@ -238,6 +261,10 @@ LABELS = {
         "eps 1e-5, Mamba-2": ["b = 1/sqrt(n)", "b = 1", "b = Delta"],
         "eps 1e-5, softmax": ["b = 1/sqrt(n)", "b = 1"],
         "eps 0, Mamba-2": ["b = 1", "b = Delta"],
+    },
+    "language-fresh": {
+        "eps 1e-5, Mamba-2": ["b = 1/sqrt(n)", "b = 1", "b = Delta", "b = 1"],
+        "eps 1e-5, softmax": ["b = 1/sqrt(n)", "b = 1"],
     },
     "positions": {
         "1 layer": ["decay", "convolution", "A = I"],

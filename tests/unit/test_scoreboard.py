@@ -150,6 +150,12 @@ def test_a_cell_shows_mean_interval_curve_and_whether_it_was_foreseen():
     assert "| principles |" in scores_markdown(seen).replace("| principles, with", "|")
 
 
+def test_an_interval_of_accuracies_ends_at_0_and_1():
+    seen = result_of(EXPERIMENT, "standard", lambda facets, run: (float(run.seed % 2), None))
+    cell = cells_of(scoreboard_html(seen))[0]
+    assert "mean accuracy 0.50, 90 % interval [0.00, 1.00]" in cell
+
+
 def test_forecasts_are_counted_task_by_task():
     """Everything learns: every "does not" was wrong, and "no opinion" counts for nothing."""
     seen = result_of(EXPERIMENT, "standard", lambda facets, run: (0.95, None))

@@ -1,4 +1,8 @@
-"""Assignments: graded exercises as a notebook to hand out, and an autograder in one file."""
+"""Assignments: graded exercises as a notebook to hand out, in one of three formats.
+
+``plain`` has an autograder in one file beside it; the other two belong to nbgrader and Otter, and
+are graded by the same program (``schools.py``).
+"""
 
 from __future__ import annotations
 
@@ -10,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coefdyn.lab.commands import arguments as given
-from coefdyn.lab.exercises import autograder
+from coefdyn.lab.exercises import autograder, schools
 from coefdyn.lab.exercises.exercise import EXERCISES
+from coefdyn.lab.exercises.schools import cell
 from coefdyn.lab.places import checkout
-from coefdyn.options import did_you_mean
+from coefdyn.options import check_choice, did_you_mean
 
-__all__ = ["Question", "add_parser", "command", "export", "questions"]
+__all__ = ["FORMATS", "Question", "add_parser", "command", "export", "questions"]
 
 #: an exercise of the kind "write it", and the cell below it
 ASKED = re.compile(
@@ -28,6 +33,7 @@ IMPORT = "from coefdyn.lab.exercises import grade\n"
 #: line of the autograder that an export fills in
 EMPTY = "QUESTIONS: tuple[tuple[str, str, int, float], ...] = ()\n"
 SECONDS = 10.0
+FORMATS = ("plain", "nbgrader", "otter")
 
 HEAD = """\
 # {title}
@@ -133,46 +139,61 @@ def _plain(asked: str, chapter: str) -> str:
 
 
 def export(
-    folder: Path, chapters: Sequence[str] = (), *, seconds: float = SECONDS
-) -> tuple[Path, Path]:
-    """Write ``assignment.ipynb`` and ``autograder.py`` into a folder; return their paths.
+    folder: Path, chapters: Sequence[str] = (), *, seconds: float = SECONDS, format: str = "plain"
+) -> tuple[Path, ...]:
+    """Write an assignment into a folder; return the paths of its files, the notebook first.
 
     Args:
-        folder: made if it does not exist; files of these names in it are replaced.
+        folder: made if it does not exist; files of the same names in it are replaced.
         chapters: as for ``questions``.
         seconds: time limit of each case, above 0.
+        format: "plain", a notebook and its autograder; "nbgrader", a folder of a course with
+            the notebook in ``source/assignment`` and a configuration; or "otter", a master
+            notebook for ``otter assign``.
 
     Raises:
-        ValueError: as ``questions``, or for a time limit of 0.
+        ValueError: as ``questions``, for a time limit of 0, or for another format.
     """
+    check_choice("format", format, FORMATS)
     if not seconds > 0:
         raise ValueError(f"seconds is the time limit of a case and must be above 0, got {seconds}.")
     asked = questions(chapters)
-    folder.mkdir(parents=True, exist_ok=True)
-    notebook, grader = folder / "assignment.ipynb", folder / "autograder.py"
-    content = json.dumps(_notebook(asked, seconds), indent=1, ensure_ascii=False)
+    inside = folder / "source" / "assignment" if format == "nbgrader" else folder
+    inside.mkdir(parents=True, exist_ok=True)
+    notebook = inside / "assignment.ipynb"
+    content = json.dumps(_notebook(asked, seconds, format), indent=1, ensure_ascii=False)
     notebook.write_text(content + "\n", encoding="utf-8")
+    if format == "nbgrader":
+        return notebook, schools.write_config(folder)
+    return (notebook, _write_grader(folder, asked, seconds)) if format == "plain" else (notebook,)
+
+
+def _write_grader(folder: Path, asked: Sequence[Question], seconds: float) -> Path:
+    """The autograder with the questions of one assignment in it."""
     source = Path(autograder.__file__).read_text(encoding="utf-8")
     lines = [f"    {(one.exercise, one.function, one.points, seconds)!r}," for one in asked]
     filled = "\n".join([EMPTY.removesuffix("()\n") + "(", *lines, ")\n"])
     assert source.count(EMPTY) == 1
+    grader = folder / "autograder.py"
     grader.write_text(source.replace(EMPTY, filled), encoding="utf-8")
-    return notebook, grader
+    return grader
 
 
-def _notebook(asked: Sequence[Question], seconds: float) -> dict:
-    """Notebook of the format 4.5: per question a Markdown cell and a code cell."""
+def _notebook(asked: Sequence[Question], seconds: float, format: str) -> dict:
+    """Notebook of the format 4.5: what each format makes of a question, below a head."""
     points = sum(one.points for one in asked)
-    cells = [
-        _cell("markdown", HEAD.format(title="Assignment", points=points, seconds=seconds).strip()),
-        _cell("code", SETUP),
+    make = {"plain": _plain_cells, "nbgrader": schools.nbgrader_cells, "otter": schools.otter_cells}
+    cells = [schools.otter_head(asked, seconds)] if format == "otter" else []
+    cells += [
+        cell("markdown", HEAD.format(title="Assignment", points=points, seconds=seconds).strip()),
+        cell("code", SETUP),
     ]
     for number, one in enumerate(asked, 1):
         head = f"## {number}. {one.exercise.capitalize()} · {'★' * one.stars} · {one.points} points"
         about = f"From the chapter *{one.title}*. Return {EXERCISES[one.exercise].returns}."
-        cells += [_cell("markdown", f"{head}\n\n{one.text}\n\n{about}"), _cell("code", one.stub)]
-    for number, cell in enumerate(cells):
-        cell["id"] = f"cell-{number}"
+        cells += make[format](number, one, f"{head}\n\n{one.text}\n\n{about}", seconds)
+    for number, each in enumerate(cells):
+        each["id"] = f"cell-{number}"
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {
         "cells": cells,
@@ -182,9 +203,8 @@ def _notebook(asked: Sequence[Question], seconds: float) -> dict:
     }
 
 
-def _cell(kind: str, source: str) -> dict:
-    cell = {"cell_type": kind, "metadata": {}, "source": source.splitlines(keepends=True)}
-    return {**cell, "execution_count": None, "outputs": []} if kind == "code" else cell
+def _plain_cells(_: int, one: Question, text: str, __: float) -> list[dict]:
+    return [cell("markdown", text), cell("code", one.stub)]
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
@@ -199,14 +219,20 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     export_.add_argument(
         "--seconds", type=given.seconds, default=SECONDS, help="time limit per case; default: 10"
     )
+    export_.add_argument("--format", choices=FORMATS, default="plain", help="default: plain")
 
 
 def command(parsed: argparse.Namespace) -> int:
     """Write an assignment and print what it contains."""
     given.writable(parsed.out)
-    notebook, grader = export(parsed.out, parsed.chapter, seconds=parsed.seconds)
+    written = export(parsed.out, parsed.chapter, seconds=parsed.seconds, format=parsed.format)
     for one in questions(parsed.chapter):
         cases = len(EXERCISES[one.exercise].cases)
         print(f"{one.exercise:<24} {one.points:>3} points  {cases} cases  {one.chapter}")
-    print(f"{notebook}: the questions\n{grader}: python {grader} SUBMISSION.ipynb")
+    told = {
+        "plain": f"python {written[-1]} SUBMISSION.ipynb",
+        "nbgrader": "nbgrader generate_assignment assignment",
+        "otter": f"otter assign {written[0]} DIR",
+    }
+    print("\n".join([*(str(path) for path in written), f"then: {told[parsed.format]}"]))
     return 0

@@ -20,7 +20,7 @@ import multiprocessing
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -74,12 +74,16 @@ class Submission:
 
 
 def code_cells(path: Path) -> list[str]:
-    """Sources of the code cells of a notebook, without magics and shell commands."""
-    cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-    sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    """Sources of the code cells of a notebook, as ``sources`` gives them."""
+    return sources(json.loads(path.read_text(encoding="utf-8"))["cells"])
+
+
+def sources(cells: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sources of the code cells among some cells, without magics and shell commands."""
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     return [
         "\n".join(line for line in source.splitlines() if not line.lstrip().startswith(("%", "!")))
-        for source in sources
+        for source in code
     ]
 
 

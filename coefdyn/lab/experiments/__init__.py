@@ -42,6 +42,7 @@ HOMES = {
     "spectra-mods": "spectra_mods",
     "heads": "heads",
     "scoreboard": "scoreboard",
+    "one-layer": "one_layer",
 }
 #: the same by the name that readers know
 EXPERIMENTS: dict[str, str] = HOMES

@@ -58,6 +58,26 @@ class Interval:
     def __str__(self) -> str:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
+    @property
+    def width(self) -> float:
+        """From one end to the other."""
+        return self.high - self.low
+
+    def within(self, least: float, most: float) -> Interval:
+        """The part of it in which the quantity can lie, such as 0 to 1 for an accuracy."""
+        low, high = (min(max(end, least), most) for end in (self.low, self.high))
+        return Interval(self.mean, low, high)
+
+    def beyond(self, threshold: float, below: bool = False) -> Interval:
+        """Distance from a threshold, of which what is above 0 is claimed.
+
+        Args:
+            threshold: what the interval is compared with.
+            below: whether the claimed side is that below it.
+        """
+        mean, low, high = (x - threshold for x in (self.mean, self.low, self.high))
+        return Interval(-mean, -high, -low) if below else Interval(mean, low, high)
+
 
 def t_quantile(freedom: int, confidence: float = CONFIDENCE) -> float:
     """Student's t at the upper end of a two-sided interval; beyond 30 degrees, the last value.

@@ -45,4 +45,6 @@ def verdicts(experiment: str | None = None) -> list[Verdict]:
 def planned(plan: Plan, experiment: str) -> Plan:
     """A plan with the further seeds that some variants were given after four."""
     again = _of(experiment).get("again", {})
-    return replace(plan, again={name: tuple(seeds) for name, seeds in again.items()})
+    return replace(
+        plan, again={**plan.again, **{name: tuple(seeds) for name, seeds in again.items()}}
+    )

@@ -2,7 +2,9 @@
 
     held        the whole interval lies on the claimed side of the threshold
     not held    the whole interval lies on the other side
-    undecided   the interval contains the threshold
+    no difference that matters
+                the interval contains the threshold and lies within the margin about it
+    undecided   the interval contains the threshold; with a margin: too few runs, nothing else
     no test     the compared models did not learn, all of them solved the task, the quantity never
                 occurs, or the control fails
     not run     runs are missing
@@ -26,6 +28,7 @@ __all__ = [
     "NOT_LEARNED",
     "NOT_RUN",
     "NO_TEST",
+    "SAME",
     "SOLVED",
     "STATUSES",
     "UNDECIDED",
@@ -36,11 +39,13 @@ __all__ = [
     "every",
     "has_learned",
     "has_solved",
+    "verdict",
 ]
 
 HELD, NOT_HELD, UNDECIDED = "held", "not held", "undecided"
+SAME = "no difference that matters"
 NO_TEST, NOT_RUN, WITHDRAWN = "no test", "not run", "withdrawn"
-STATUSES = (HELD, NOT_HELD, UNDECIDED, NO_TEST, NOT_RUN, WITHDRAWN)
+STATUSES = (HELD, NOT_HELD, SAME, UNDECIDED, NO_TEST, NOT_RUN, WITHDRAWN)
 
 #: why there is no test
 NOT_LEARNED, ALL_SOLVED = "the models did not learn", "all of them solved the task"
@@ -63,6 +68,18 @@ def below(interval: Interval, threshold: float) -> str:
     return above(Interval(-interval.mean, -interval.high, -interval.low), -threshold)
 
 
+def verdict(beyond: Interval, margin: float = 0.0) -> str:
+    """The verdict of a distance from the threshold, of which what is above 0 is claimed.
+
+    Args:
+        beyond: the distance, with its interval.
+        margin: of equivalence, about the threshold; 0 for none.
+    """
+    found = above(beyond, 0.0)
+    within = -margin < beyond.low and beyond.high < margin
+    return SAME if found == UNDECIDED and within else found
+
+
 def has_learned(values: Sequence[float], baseline: float) -> bool:
     """Above the baseline by more than its interval."""
     return t_interval(values).low > baseline
@@ -75,7 +92,7 @@ def has_solved(values: Sequence[float]) -> bool:
 
 def every(statuses: Sequence[str]) -> str:
     """All must hold: one refuted part refutes the whole, one open part leaves it open."""
-    for status in (NOT_RUN, NOT_HELD, NO_TEST, UNDECIDED):
+    for status in (NOT_RUN, NOT_HELD, SAME, NO_TEST, UNDECIDED):
         if status in statuses:
             return status
     return HELD
@@ -85,6 +102,6 @@ def controlled(status: str, control: str) -> str:
     """The status of a claim from that of its test and that of its control."""
     if NOT_RUN in (status, control):
         return NOT_RUN
-    if control in (NOT_HELD, NO_TEST):
+    if control in (NOT_HELD, NO_TEST, SAME):
         return NO_TEST
     return UNDECIDED if control == UNDECIDED else status

@@ -15,6 +15,7 @@ from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import core_hours
 from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.former import FORMER
 from coefdyn.lab.headline.group import Group, changed_since, verdict_of
 from coefdyn.lab.headline.runs import GROUPS
 from coefdyn.lab.training import RunOptions
@@ -72,11 +73,12 @@ def _run(parsed: argparse.Namespace) -> int:
 
 
 def _show(parsed: argparse.Namespace) -> int:
-    by_id = {one.id: one for one in HEADLINES}
+    every = (*HEADLINES, *FORMER)
+    by_id = {one.id: one for one in every}
     for name in parsed.ids:
         check_choice("claim", name, by_id)
     hours = []
-    groups = dict.fromkeys(one.group for one in HEADLINES if one.group is not None)
+    groups = dict.fromkeys(one.group for one in every if one.group is not None)
     for name in groups:
         group = Group(name)
         result = group.load(STANDARD, out=parsed.out)
@@ -84,7 +86,7 @@ def _show(parsed: argparse.Namespace) -> int:
         changed = changed_since(group.registrations(), group.registered(result))
         if changed:
             print(f"changed since the first run: {', '.join(changed)}")
-    for one in [by_id[name] for name in parsed.ids] or HEADLINES:
+    for one in [by_id[name] for name in parsed.ids] or every:
         print("\n".join(one.lines(verdict_of(one, parsed.out))))
     print(f"core-hours: {core_hours(*hours):.1f}")
     return 0

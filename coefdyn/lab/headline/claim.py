@@ -17,11 +17,13 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coefdyn.lab.experiments import intervals
-from coefdyn.lab.experiments.measure import Measure, accuracy
+from coefdyn.lab.experiments.measure import Measure, accuracy, metric
 from coefdyn.lab.experiments.result import Verdict
-from coefdyn.lab.headline.runs import GROUPS, SEEDS
+from coefdyn.lab.headline import power
+from coefdyn.lab.headline.runs import GROUPS
 
 __all__ = [
     "KINDS",
@@ -34,8 +36,12 @@ __all__ = [
     "Headline",
     "Reaches",
     "Test",
+    "all_ahead",
+    "at",
     "kebab",
+    "lower_perplexity",
     "parts",
+    "trained",
 ]
 
 Facets = Mapping[str, str]
@@ -92,6 +98,12 @@ class Ahead(Test):
 
     Accuracies are compared only where at least one of the two has learned and not both have solved
     the task. ``less`` turns the comparison round, for perplexities.
+
+    ``within`` is the margin of equivalence, below which a difference does not matter: where seeds
+    are counted a difference of shares, elsewhere a share of the mean of ``b``; 0 for none.
+
+    Raises:
+        ValueError: for a margin beside an asked lead, about which no equivalence lies.
     """
 
     a: Facets
@@ -99,27 +111,44 @@ class Ahead(Test):
     by: float = 0.0
     measure: Measure = accuracy
     less: bool = False
+    within: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.within and self.by:
+            raise ValueError(
+                "a margin of equivalence lies about no difference; give within or by, not both."
+            )
 
     @property
     def words(self) -> str:
         verb = "below" if self.less else "above"
-        margin = f" by more than {self.by:g}" if self.by else ""
-        return f"{self.measure.name} of ({_named(self.a)}) {verb} ({_named(self.b)}){margin}"
+        lead = f" by more than {self.by:g}" if self.by else ""
+        margin = ""
+        if self.within:
+            of = "of the mean" if self.less else "of the seeds"
+            margin = f"; within {100 * self.within:g} % {of} no difference matters"
+        return f"{self.measure.name} of ({_named(self.a)}) {verb} ({_named(self.b)}){lead}{margin}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Reaches(Test):
-    """The measure of ``a`` exceeds ``bound``; with ``less``, it stays below."""
+    """The measure of ``a`` exceeds ``bound``; with ``less``, it stays below.
+
+    ``within`` is the margin of equivalence about one half of the seeds, where seeds are counted.
+    """
 
     a: Facets
     bound: float
     measure: Measure = accuracy
     less: bool = False
+    within: float = 0.0
 
     @property
     def words(self) -> str:
         verb = "below" if self.less else "above"
-        return f"{self.measure.name} of ({_named(self.a)}) {verb} {self.bound:g}"
+        margin = f"; {100 * self.within:g} % of the seeds about one half is neither"
+        told = f"{self.measure.name} of ({_named(self.a)}) {verb} {self.bound:g}"
+        return told + margin * bool(self.within)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,6 +241,10 @@ class Headline:
         claim: test, threshold and control of a trained one.
         shown_by: proof, test or bench of one that is not trained.
         changed: of a test that was changed when its runs had been seen, why.
+        replaced: of a claim of the registration's history, by what and why.
+        assumed: what the power is computed from: of shares p, or p and p'; of a mean the
+            difference, the standard deviation of a seed's difference, and the mean of which the
+            margin is a share. Empty where there is no margin.
     """
 
     id: str
@@ -224,6 +257,8 @@ class Headline:
     claim: Claim | None = None
     shown_by: str = ""
     changed: str = ""
+    replaced: str = ""
+    assumed: tuple[float, ...] = ()
 
     @property
     def size(self) -> str:
@@ -244,8 +279,9 @@ class Headline:
         """Summary of the seeds of a trained model, and the smallest effects that they decide."""
         if self.claim is None or self.group is None:
             return ""
-        plan, n, told = GROUPS[self.group](), len(SEEDS), []
+        plan, told = GROUPS[self.group](), []
         for test in parts(self.claim.test):
+            n = min(len(plan.seeds_of(one)) for one in plan.those_with(test.compared))
             tasks = {one.task.task_name for one in plan.those_with(test.compared)}
             measure = getattr(test, "measure", None)
             counted = tasks <= SOLVED_OR_NOT and (measure is None or measure.counted)
@@ -270,6 +306,27 @@ class Headline:
                 )
         return "; ".join(dict.fromkeys(told))
 
+    @property
+    def power(self) -> str:
+        """The chance that its seeds decide, if the assumed values are the true ones; in words."""
+        if self.claim is None or self.group is None or not self.assumed:
+            return ""
+        plan, test = GROUPS[self.group](), self.claim.test
+        assert isinstance(test, (Ahead, Reaches)), "one comparison with a margin"
+        cells = [plan.those_with([facets])[0] for facets in test.compared]
+        seeds = tuple(len(plan.seeds_of(one)) for one in cells)
+        if test.measure.counted:
+            found = power.chance(self.assumed, seeds, test.within)
+        else:
+            difference, deviation, mean = self.assumed
+            margin = test.within * mean
+            found = power.chance_of_means(difference, deviation, min(seeds), margin)
+        sides = " and ".join(map(str, dict.fromkeys(seeds)))
+        return (
+            f"with {sides} seeds it is decided, one way or another, with a chance of {found:.2f}, "
+            "if the first twelve seeds, which do not count, told the truth"
+        )
+
     def lines(self, verdict: Verdict | None) -> list[str]:
         """The claim as lines of text, with its verdict where it is a trained one."""
         status = self.kind if verdict is None else verdict.status
@@ -280,9 +337,11 @@ class Headline:
             told.append(f"  control: {f'{check.words}: ' if check else ''}{self.claim.why}")
             told.append(f"  statistic: {self.statistic}")
             told += [f"  numbers: {verdict.numbers}"] if verdict.numbers else []
+        told += [f"  power: {self.power}"] if self.power else []
         told += [f"  axis: {self.axis}"] if self.axis else []
         told += [f"  shown by: {self.shown_by}"] if self.shown_by else []
         told += [f"  changed after the first run: {self.changed}"] if self.changed else []
+        told += [f"  replaced: {self.replaced}"] if self.replaced else []
         return [*told, f"  limits: {' '.join(filter(None, (self.limits, self.size)))}"]
 
 
@@ -290,3 +349,28 @@ def _span(word: str, numbers: Sequence[int], before: bool = False) -> str:
     """Numbers with their word: "2 layers", "1 or 2 layers", and with ``before`` "width 64"."""
     told = " or ".join(map(str, sorted(set(numbers))))
     return f"{word} {told}" if before else f"{told} {word}{'s' * (told != '1')}"
+
+
+def trained(id_: str, group: str, claim: Mapping[str, Any], **told: Any) -> Headline:
+    """A claim on trained models: its test, control and why, then what is told of it."""
+    test = Claim(id=id_, sentence=told["sentence"], **claim)
+    return Headline(id=id_, kind="trained", group=group, claim=test, **told)
+
+
+def at(task: str, design: str) -> Facets:
+    """The facets of a variant of a group."""
+    return {"task": task, "design": design}
+
+
+def all_ahead(task: str, more: Sequence[str], less: Sequence[str], by: float, of: Measure) -> Every:
+    """Each of ``more`` is ahead of each of ``less``."""
+    return Every(
+        tuple(Ahead(a=at(task, a), b=at(task, b), by=by, measure=of) for a in more for b in less)
+    )
+
+
+def lower_perplexity(task: str, a: str, b: str, by: float = 0.0, within: float = 0.0) -> Ahead:
+    """The perplexity of ``a`` is below that of ``b``."""
+    return Ahead(
+        a=at(task, a), b=at(task, b), by=by, measure=metric("perplexity"), less=True, within=within
+    )

@@ -18,8 +18,9 @@ from coefdyn.lab.experiments.plan import STANDARD, AnyPlan, Plan
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict
 from coefdyn.lab.headline.claim import Claim, Headline
 from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.former import FORMER
 from coefdyn.lab.headline.judge import as_judged, judge
-from coefdyn.lab.headline.runs import GROUPS
+from coefdyn.lab.headline.runs import BEGUN, GROUPS, SEEDS
 from coefdyn.lab.tasks import TaskConfig
 from coefdyn.lab.training import Record, ResultFile
 from coefdyn.lab.training.provenance import code_revision
@@ -57,17 +58,19 @@ class Group(Experiment):
         check_choice("group", name, GROUPS)
         self.name, self.id = name, f"headline/{name}"
         self.title = f"Runs of the headline claims: {name}"
-        self.about = "Twelve fresh seeds and bracketed learning rates."
+        self.about = "Fresh seeds and bracketed learning rates."
+        self.borrows_from = BEGUN.get(name)  # a folder beside its own
 
     @lru_cache(maxsize=1)  # noqa: B019
     def plan(self, profile: str) -> Plan:
         return GROUPS[self.name]()
 
     def registered_claims(self) -> list[Claim]:
-        return [one.claim for one in HEADLINES if one.group == self.name and one.claim is not None]
+        known = (*HEADLINES, *FORMER)
+        return [one.claim for one in known if one.group == self.name and one.claim is not None]
 
     def claims(self, result: Result) -> list[Verdict]:
-        """Judged by ``judge``; "not run" before the twelfth seed."""
+        """Judged by ``judge``; "not run" before the last seed."""
         judged = as_judged(result)
         found = []
         for claim in self.registered_claims():
@@ -131,6 +134,8 @@ class Registered(NamedTuple):
 def digest(claim: Claim, plan: Plan) -> str:
     """A short name of a claim's test, threshold and control, and of its tasks' settings.
 
+    The number of seeds is a part of it where it is not that of the first claims.
+
     Sentences are no part of it, so that a corrected one leaves a registration as it is. Neither are
     fields of a task that have their default, so that a later field changes no digest.
 
@@ -141,6 +146,9 @@ def digest(claim: Claim, plan: Plan) -> str:
     variants = plan.those_with(claim.compared)
     tasks = {config_key(task): task for task in (_of_task(one.task) for one in variants)}
     told = {"test": _of_test(claim.test), "control": _of_test(claim.control)}
+    seeds = {one.name: list(plan.seeds_of(one)) for one in variants}
+    if any(those != list(SEEDS) for those in seeds.values()):
+        told["seeds"] = seeds
     return config_key({**told, "tasks": [tasks[key] for key in sorted(tasks)]})
 
 

@@ -6,13 +6,16 @@
 3. Where a task is solved or not (``SOLVED_OR_NOT``), the statistic is k of n seeds solved, with an
    exact 95 % interval and a score interval of differences; elsewhere the mean, with Student's.
 4. There is no test where the asked lead exceeds the room left.
-5. Held, not held or undecided is the interval against the threshold, as in ``experiments.rule``.
+5. Held, not held, no difference that matters or undecided is the interval against the threshold
+   and the margin of equivalence, as in ``experiments.rule``. A claim with a margin that is
+   undecided has too few runs, and says how many seeds would decide it.
 
 ``effects`` is the only place that computes an interval; verdicts and the page's picture read it.
 """
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
@@ -22,6 +25,7 @@ from coefdyn.lab.experiments.intervals import Interval
 from coefdyn.lab.experiments.measure import accuracy
 from coefdyn.lab.experiments.plan import Variant
 from coefdyn.lab.experiments.result import Outcome, Result
+from coefdyn.lab.headline import power
 from coefdyn.lab.headline.claim import (
     SOLVED_OR_NOT,
     Ahead,
@@ -64,6 +68,10 @@ class Judged(Result):
         left = tuple(one for one in found.records if one["seed"] not in pilot)
         return Outcome(variant, left) if left else None
 
+    def seeds_needed(self, variant: Variant) -> int:
+        """Judged seeds below which a variant decides nothing: all that are registered."""
+        return max(self.fewest, len(self._sweep.seeds_of(variant)))
+
     def unbracketed(self, variant: Variant) -> bool:
         """Return whether the rate of an unsolved variant has an untried or a better neighbour.
 
@@ -93,6 +101,7 @@ class Effect:
         found: the difference, the share or the mean that is compared with the threshold.
         threshold: what it is compared with.
         below: whether the claimed side is that below the threshold.
+        margin: of equivalence about the threshold, in the unit of ``found``; 0 for none.
     """
 
     test: Test
@@ -101,14 +110,12 @@ class Effect:
     found: Interval
     threshold: float
     below: bool
+    margin: float = 0.0
 
     @property
     def beyond(self) -> Interval:
         """Distance from the threshold; above 0 is the claimed side."""
-        mean, low, high = (
-            x - self.threshold for x in (self.found.mean, self.found.low, self.found.high)
-        )
-        return Interval(-mean, -high, -low) if self.below else Interval(mean, low, high)
+        return self.found.beyond(self.threshold, self.below)
 
     @property
     def claimed(self) -> str:
@@ -117,8 +124,26 @@ class Effect:
 
     @property
     def status(self) -> str:
-        """Held, not held or undecided by this comparison alone."""
-        return rule.above(self.beyond, 0.0)
+        """The verdict by this comparison alone."""
+        return rule.verdict(self.beyond, self.margin)
+
+    @property
+    def seeds_that_decide(self) -> int | None:
+        """Seeds a side whose interval would be narrower than the margin; None without a margin."""
+        if not self.margin:
+            return None
+        if self.counts is None:
+            n, width = len(self.outcomes[0].records), self.found.width
+            return power.seeds_for(lambda seeds: width * (n / seeds) ** 0.5, self.margin)
+        shares = [k / n for k, n in self.counts]
+
+        def wide(seeds: int) -> float:
+            counts = [round(share * seeds) for share in shares]
+            if len(counts) == 1:
+                return intervals.share_interval(counts[0], seeds).width
+            return intervals.share_difference(counts[0], seeds, counts[1], seeds).width
+
+        return power.seeds_for(wide, self.margin)
 
 
 def effects(test: Test, judged: Judged) -> Iterator[Effect]:
@@ -130,7 +155,11 @@ def effects(test: Test, judged: Judged) -> Iterator[Effect]:
     """
     for part in parts(test):
         found = [judged.one(**facets) for facets in part.compared]
-        outcomes = [one for one in found if one is not None and len(one.records) >= judged.fewest]
+        outcomes = [
+            one
+            for one in found
+            if one is not None and len(one.records) >= judged.seeds_needed(one.variant)
+        ]
         if len(outcomes) == len(found):
             yield _effect(part, tuple(outcomes), judged)
 
@@ -138,6 +167,7 @@ def effects(test: Test, judged: Judged) -> Iterator[Effect]:
 def _effect(test: Test, outcomes: tuple[Outcome, ...], judged: Judged) -> Effect:
     counts = _counts(test, outcomes)
     turned = getattr(test, "less", getattr(test, "never", False))
+    margin = getattr(test, "within", 0.0)
     if isinstance(test, Ahead):
         threshold = 0.0 - test.by if test.less else test.by
         if counts is not None:
@@ -147,13 +177,14 @@ def _effect(test: Test, outcomes: tuple[Outcome, ...], judged: Judged) -> Effect
                 dict(zip(one.seeds, test.measure.values(one), strict=True)) for one in outcomes
             )
             found = judged.interval([first[seed] - second[seed] for seed in first])
+            margin *= statistics.fmean(second[seed] for seed in first)
     elif counts is not None:
         threshold, found = 0.5, intervals.share_interval(*counts[0])
     else:
         assert isinstance(test, Reaches), "a test of a headline claim"
         threshold = test.bound
         found = judged.interval(test.measure.values(outcomes[0]))
-    return Effect(test, outcomes, counts, found, threshold, turned)
+    return Effect(test, outcomes, counts, found, threshold, turned, margin)
 
 
 def _counts(test: Test, outcomes: Sequence[Outcome]) -> tuple[tuple[int, int], ...] | None:
@@ -208,12 +239,23 @@ def _judged(test: Test, judged: Judged) -> tuple[str, str, str]:
 def _short(facets: Facets, judged: Judged) -> str:
     """The seeds of an outcome that has too few; empty for one that has enough."""
     one = judged.one(**facets)
-    seeds = 0 if one is None else len(one.records)
-    return f"{', '.join(facets.values())}: {seeds} seeds" if seeds < judged.fewest else ""
+    if one is not None and len(one.records) >= judged.seeds_needed(one.variant):
+        return ""
+    return f"{', '.join(facets.values())}: {0 if one is None else len(one.records)} seeds"
 
 
 def _numbers(effect: Effect, judged: Judged) -> str:
-    """The values of every outcome, and their difference where two are compared."""
+    """The values of every outcome, their difference where two are compared, and what would decide.
+
+    The number of seeds that would decide is told where a claim with a margin is undecided.
+    """
+    told = _values(effect, judged)
+    if effect.status == rule.UNDECIDED and effect.margin:
+        told += f"; too few runs: {effect.seeds_that_decide} seeds a side would decide"
+    return told
+
+
+def _values(effect: Effect, judged: Judged) -> str:
     compares = isinstance(effect.test, Ahead)
     if effect.counts is not None:
         told = " against ".join(f"{k} of {n}" for k, n in effect.counts) + " seeds"

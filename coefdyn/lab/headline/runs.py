@@ -24,11 +24,13 @@ from coefdyn.lab.tasks import ByteProseConfig, OverwriteConfig, TokenProseConfig
 from coefdyn.lab.training import TrainConfig
 from coefdyn.models import ModelConfig
 
-__all__ = ["GROUPS", "PILOT", "SEEDS", "judged_plan"]
+__all__ = ["BEGUN", "GROUPS", "PILOT", "SEEDS", "judged_plan"]
 
 #: twelve seeds that no kept run has, and two that choose a learning rate and are never judged
 SEEDS = tuple(range(200, 212))
 PILOT = (190, 191)
+#: the first seed of those that judge the parts of claims that ended undecided
+FRESH = 300
 #: windows of the language groups: with 8 or 16 a step, one pass over the training text
 TOKEN_WINDOWS, BYTE_WINDOWS = 16_000, 48_000
 #: erasing against adding, on 4 heads of 16 x 16 numbers each; nothing differs but A_t
@@ -247,6 +249,60 @@ def _designs() -> Plan:
     return judged_plan(variants, train)
 
 
+def _again(group: str, seeds: Mapping[tuple[str, str], int]) -> Plan:
+    """Variants of a group at the rates of its pilots, on fresh seeds.
+
+    Args:
+        group: whose pilots chose.
+        seeds: (task, design) -> number of judged seeds.
+    """
+    plan, fewest = GROUPS[group](), min(seeds.values())
+    cells = [{"task": task, "design": design} for task, design in seeds]
+    variants = tuple(plan.those_with(cells))
+    last = {one.name: FRESH + seeds[one.facets["task"], one.facets["design"]] for one in variants}
+    again = {name: tuple(range(FRESH + fewest, end)) for name, end in last.items()}
+    return replace(
+        plan,
+        variants=variants,
+        seeds=tuple(range(FRESH, FRESH + fewest)),
+        again={name: those for name, those in again.items() if those},
+    )
+
+
+def _parity_fresh() -> Plan:
+    seeds = {"identity": 12, "scalar": 12, "scaled Householder": 12, "Householder, z": 48}
+    return _again("parity", {("parity", design): n for design, n in seeds.items()})
+
+
+def _scale_fresh() -> Plan:
+    designs = ("b = 1/sqrt(n)", "b = 1")
+    numbers = {"16 channels": 60, "64 channels": 12}
+    return _again("scale", {(task, one): n for task, n in numbers.items() for one in designs})
+
+
+def _convolution_fresh() -> Plan:
+    seeds = {"S4D": 12, "Mamba-2": 60, "Mamba-2 without convolution": 60}
+    return _again("spectra", {("MQAR", design): n for design, n in seeds.items()})
+
+
+def _language_fresh() -> Plan:
+    seeds = {
+        "mamba2, delta": 12,
+        "softmax, one": 36,
+        "softmax, inverse_sqrt": 36,
+        "mamba2, one": 96,
+        "mamba2, inverse_sqrt": 96,
+    }
+    return _again("language", {("eps 1e-5", design): n for design, n in seeds.items()})
+
+
+#: group on fresh seeds -> the group whose pilots it takes over
+BEGUN = {
+    "convolution-fresh": "spectra",
+    "parity-fresh": "parity",
+    "scale-fresh": "scale",
+    "language-fresh": "language",
+}
 #: the groups in order of value for their hours; where time is short the last are cut
 GROUPS: dict[str, Callable[[], Plan]] = {
     "parity": _parity,
@@ -261,4 +317,8 @@ GROUPS: dict[str, Callable[[], Plan]] = {
     "spectra": _spectra,
     "zeros": _zeros,
     "designs": _designs,
+    "convolution-fresh": _convolution_fresh,
+    "parity-fresh": _parity_fresh,
+    "scale-fresh": _scale_fresh,
+    "language-fresh": _language_fresh,
 }

@@ -11,6 +11,7 @@ from coefdyn.lab.experiments.plan import STANDARD, Plan
 from coefdyn.lab.experiments.result import Outcome
 from coefdyn.lab.headline.claim import Ahead, Diverges, Headline, Reaches, parts
 from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.former import FORMER
 from coefdyn.lab.headline.group import Group, verdict_of
 from coefdyn.lab.headline.judge import CONTROL, Effect, Judged, as_judged, effects, judge
 from coefdyn.lab.pages.scoreboard import curves_svg
@@ -49,25 +50,32 @@ WORDS = {
     "positions": {"nothing": "A = I"},
     "zeros": {"relu": "ReLU"},
 }
+WORDS["language-fresh"] = WORDS["language"]
 #: width of the picture, and height of a comparison in it, with the numbers of its axis, in pixels
 WIDTH, HEIGHT = 180, 26
 COLORS = {rule.HELD: "#0E96A8", rule.NOT_HELD: "#C2562F"}
 
 
 def _words(effect: Effect, judged: Judged) -> str:
-    """What is compared, k of n or the values, the interval, and the threshold."""
+    """What is compared, the measure with k of n or the values, the interval, and the threshold."""
     test, names = effect.test, [_spoken(one, judged) for one in effect.outcomes]
+    if isinstance(test, Diverges):
+        assert effect.counts is not None, "seeds that diverge are counted"
+        k, n = effect.counts[0]
+        return f"{names[0]}: {k} of {n} diverge; a share {effect.claimed}"
+    assert isinstance(test, (Ahead, Reaches)), "a test of a headline claim"
+    told, claimed = test.measure.name, effect.claimed
+    if effect.margin:
+        claimed += f"; within {effect.margin:.2g} of it no difference matters"
     if isinstance(test, Ahead):
-        told = test.measure.name
         if effect.counts is not None:
-            told = " and ".join(f"{k} of {n}" for k, n in effect.counts)
-        return f"{' against '.join(names)}: {told}; difference {effect.found}; {effect.claimed}"
+            counted = " and ".join(f"{k} of {n}" for k, n in effect.counts)
+            told += f" from {intervals.SOLVED_FROM:g} on with {counted} seeds"
+        return f"{' against '.join(names)}: {told}; difference {effect.found}; {claimed}"
     if effect.counts is not None:
         k, n = effect.counts[0]
-        what = "diverge" if isinstance(test, Diverges) else f"above {getattr(test, 'bound', 0):g}"
-        return f"{names[0]}: {k} of {n} {what}; a share {effect.claimed}"
-    assert isinstance(test, Reaches), "a test of a headline claim"
-    return f"{names[0]}: {test.measure.name} {effect.found}; {effect.claimed}"
+        return f"{names[0]}: {told}: {k} of {n} above {test.bound:g}; a share {claimed}"
+    return f"{names[0]}: {told} {effect.found}; {claimed}"
 
 
 def _spoken(outcome: Outcome, judged: Judged) -> str:
@@ -81,7 +89,7 @@ def headlines_html(out: Path | str | None = None, *, chapter: str | None = None)
     An interval is drawn from its threshold, the line in the middle: to the right lies what is
     claimed. A line opens to the numbers, the curves of all seeds and what limits the claim; tests
     and thresholds are for ``headline show``. Claims whose runs are missing say "not run" and come
-    last.
+    after the others; those of the registration's history come last, with the verdict they had.
 
     Args:
         out: folder of the result files; None for ``data/results``.
@@ -93,12 +101,12 @@ def headlines_html(out: Path | str | None = None, *, chapter: str | None = None)
     """
     if chapter is not None:
         check_choice("chapter", chapter, dict.fromkeys(_chapter(one) for one in HEADLINES))
-    shown = [one for one in HEADLINES if chapter in (None, _chapter(one))]
+    shown = [one for one in (*HEADLINES, *FORMER) if chapter in (None, _chapter(one))]
     loaded: dict[str, Judged] = {}
     for one in shown:
         if one.group is not None and one.group not in loaded:
             loaded[one.group] = as_judged(Group(one.group).load(STANDARD, out=out))
-    shown.sort(key=lambda one: _status(one, out) == rule.NOT_RUN)
+    shown.sort(key=lambda one: (bool(one.replaced), _status(one, out) == rule.NOT_RUN))
     lines = "".join(_line(one, loaded, out, linked=chapter is None) for one in shown)
     return f'<div class="cd-headlines">{lines}</div>'
 
@@ -120,7 +128,7 @@ def headline_counts(out: Path | str | None = None) -> str:
         if one.claim is not None and status in (rule.HELD, rule.NOT_HELD)
     ]
     kinds = [one for one in dict.fromkeys(told) if one not in rule.STATUSES]
-    shown = [*rule.STATUSES[:4], *kinds, rule.NOT_RUN]
+    shown = [*(one for one in rule.STATUSES if one != rule.NOT_RUN), *kinds, rule.NOT_RUN]
     words = ", ".join(f"{told.count(one)} {one}" for one in shown if one in told)
     chance = "None is decided yet."
     if chances:
@@ -128,7 +136,10 @@ def headline_counts(out: Path | str | None = None) -> str:
         chance = (
             f"Of the {len(chances)} decided at most {wrong:.2g} are wrong by chance on average."
         )
-    return f"Of {len(told)} headline claims: {words}. {chance}"
+    return (
+        f"Of {len(told)} headline claims: {words}. {chance} {len(FORMER)} earlier ones that ended "
+        "undecided were replaced."
+    )
 
 
 def _status(one: Headline, out: Path | str | None) -> str:
@@ -141,10 +152,13 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, link
     status = _status(one, out)
     told: list[Effect] = []
     numbers = curves = control = ""
+    few: int | None = None
     if one.claim is not None and one.group is not None:
         judged = loaded[one.group]
         said = judge(one.claim, judged)[1]
         failed = said.removeprefix(CONTROL) if said.startswith(CONTROL) else ""
+        undecided = [x for x in effects(one.claim.test, judged) if x.status == rule.UNDECIDED]
+        few = next((x.seeds_that_decide for x in undecided if x.margin), None)
         control = "; ".join(filter(None, (one.claim.why, failed)))
         told = list(effects(one.claim.test, judged))
         numbers = "".join(f"<li>{html.escape(_words(x, judged))}</li>" for x in told)
@@ -153,15 +167,19 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, link
     about = {
         "source": one.source,
         "control": control,
+        "too few runs": f"{few} seeds a side would decide" if few else "",
+        "power": one.power,
         "axis": one.axis,
         "shown by": one.shown_by,
         "changed after its first run": one.changed,
+        "replaced": one.replaced,
         "limits": " ".join(filter(None, (one.limits, one.size))),
     }
     more = "".join(f"<p>{name}: {html.escape(x)}</p>" for name, x in about.items() if x)
     link = f'<a href="{_chapter(one)}.html">its chapter</a> · ' if linked else ""
+    shown = f"earlier: {status}" if one.replaced else status
     return (
-        f'<details data-status="{status}"><summary><b>{html.escape(status)}</b>'
+        f'<details data-status="{status}"><summary><b>{html.escape(shown)}</b>'
         f"{_picture(told)}<span>{html.escape(one.sentence)}</span></summary>"
         f"<p>{link}<code>{one.id}</code></p>"
         f"<ul>{numbers}</ul>{more}{curves}</details>"
@@ -182,7 +200,7 @@ def _figure(outcome: Outcome, judged: Judged) -> str:
         told += "accuracy per token"
     else:
         there = sum(step is not None for step in outcome.steps_to())
-        told += f"{there} of {n} seeds reach 0.9"
+        told += f"{there} of {n} seeds reach 0.9 on validation at some step"
     curves = "" if outcome.diverged == n else curves_svg(outcome)
     return f"<figure>{curves}<figcaption>{html.escape(told)}</figcaption></figure>"
 

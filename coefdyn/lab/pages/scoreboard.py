@@ -168,7 +168,7 @@ def _cell(task: str, row: str, outcome: Outcome | None) -> str:
             f'<td data-value="-1"><details><summary aria-label="{name}: not run">not run</summary>'
             f"<div><p><b>{name}</b>: not run.</p><p>{said}</p></div></details></td>"
         )
-    interval = intervals.t_interval(outcome.values())
+    interval = intervals.t_interval(outcome.values()).within(0.0, 1.0)
     came = "" if word == "?" else "right" if (word == "+") == learned(outcome) else "wrong"
     mark = came or "open"
     steps = [step for step in outcome.steps_to() if step is not None]

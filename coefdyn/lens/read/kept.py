@@ -214,6 +214,10 @@ def _named_mask(pairs: mask.Mask | None) -> list[Any] | None:
     return None
 
 
+#: names in kept files of what has another one now
+_EARLIER = {"ScaledHouseholder": "Householder"}
+
+
 def _rebuild(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LayerTrace:
     def part(prefix: str) -> dict[str, Tensor]:
         return {
@@ -233,7 +237,9 @@ def _rebuild(entry: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> LayerTr
     dynamics = CoefficientDynamics(
         q=tensors["q"],
         k=tensors["k"],
-        evolution=getattr(evolution, entry["evolution"])(**part("evolution.")),
+        evolution=getattr(evolution, _EARLIER.get(entry["evolution"], entry["evolution"]))(
+            **part("evolution.")
+        ),
         scaling=tensors["scaling"] if entry["scaling"] is None else entry["scaling"],
         log_scaling=tensors.get("log_scaling"),
         readout=_READOUTS[entry["readout"]],

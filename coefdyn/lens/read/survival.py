@@ -112,7 +112,7 @@ def _sizes(dynamics: CoefficientDynamics) -> Float[Tensor, "*batch L L"]:
     rows = []
     for i, stored in enumerate(evolve(dynamics)):
         size = torch.linalg.vector_norm(stored.vectors, dim=-1).clamp(min=1e-30).log()
-        size = size if stored.log_weights is None else size + stored.log_weights
+        size = size if stored.log_weights is None else size + stored.log_weights.to(size.dtype)
         rows.append(torch.nn.functional.pad(size, (0, dynamics.length - 1 - i)))
     logs = torch.stack(rows, -2)
     if dynamics.outer_log_decay is not None:

@@ -1,0 +1,127 @@
+"""What each of the scoreboard's rows can do on each of its tasks: one entry per cell, checked here.
+
+- *can*: one set of weights has a margin of at least ``LEAST`` at every length.
+- *cannot*: no member of the large class has a positive margin at the scoreboard's length.
+- *to a length*: a member decides the scoreboard's length in float32; no margin at all lengths.
+- *open*: the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from coefdyn.lab.capabilities import following, keyed, selective
+from coefdyn.lab.capabilities.certificate import gaps, optimised
+from coefdyn.lab.capabilities.check import BATCHES, LENGTHS, decides
+from coefdyn.lab.capabilities.hand import Member
+from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
+from coefdyn.lab.capabilities.words import own_length
+from coefdyn.lab.experiments.board import ROWS, tasks_of
+
+__all__ = ["CONSTRUCTIONS", "LEAST", "MEETS", "Cell", "cells", "check", "construct"]
+
+#: least margin of *can*, and largest gap between hulls that count as meeting
+LEAST, MEETS = 0.01, 1e-9
+EXACT = ("GLA", "DeltaNet", "Gated DeltaNet", "DeltaProduct")
+SUMS = ("softmax attention", "linear attention", "normalized attention", "GLA", "Mamba-2",
+        "DeltaNet", "Gated DeltaNet", "LRU", "DeltaProduct")  # fmt: skip
+WRITES = ("GLA", "Mamba-2", "DeltaNet", "Gated DeltaNet", "mLSTM", "DeltaProduct")
+#: task -> its construction, the rows that it serves at every length, and those to a length
+CONSTRUCTIONS = {
+    "recall": (keyed.recall, (*WRITES, "S6"), SUMS[:3]),
+    "overwrite": (keyed.overwrite, EXACT,
+                  ("softmax attention", "normalized attention", "Mamba-2", "mLSTM")),
+    "copy": (following.copy, ("DeltaProduct",), ()),
+    "forget": (keyed.forget, ("GLA", "Mamba-2", "Gated DeltaNet", "mLSTM"),
+               ("softmax attention", "normalized attention")),
+    "position": (following.position, ("softmax attention", "GLA", "LRU", "DeltaProduct"), ()),
+    "count": (following.count, ("mLSTM",), (*SUMS, "S6")),
+    "parity": (following.parity, ("DeltaProduct",), ()),
+    "S3": (following.product, ("DeltaProduct",), ()),
+    "long memory": (keyed.long_memory, (*SUMS[:2], *WRITES, "S6"), ("normalized attention",)),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """An entry of the table.
+
+    mark: "can", "cannot", "to a length" or "open".
+    name: of the construction or the lemma, empty where it is open.
+    """
+
+    task: str
+    row: str
+    mark: str
+    name: str
+
+
+def cells() -> Iterator[Cell]:
+    """All cells, task by task."""
+    closed = {cell: name for name, found in LEMMAS.items() for cell in found}
+    for task in tasks_of():
+        build, always, some = CONSTRUCTIONS[task]
+        for row in ROWS:
+            marks = {"can": row in always, "to a length": row in some,
+                     "cannot": (task, row) in closed}  # fmt: skip
+            held = [mark for mark, holds in marks.items() if holds]
+            assert len(held) < 2, f"{task}, {row}: {' and '.join(held)}"
+            mark = held[0] if held else "open"
+            name = closed.get((task, row), "" if mark == "open" else build.__name__)
+            yield Cell(task=task, row=row, mark=mark, name=name)
+
+
+def construct(task: str, row: str) -> Member:
+    """The member that a cell marked *can* or *to a length* is about.
+
+    Raises:
+        ValueError: for a cell without one.
+    """
+    build, always, some = CONSTRUCTIONS[task]
+    if row not in (*always, *some):
+        raise ValueError(f"{row} has no construction for {task}.")
+    return getattr(selective, build.__name__)(row) if row == "S6" else build(row)
+
+
+def check(cell: Cell, *, random: int = 60, optimise: int = 1) -> str:
+    """Check an entry; returns its number for the table.
+
+    Args:
+        cell: one of ``cells()``.
+        random: members of the large class whose hulls are compared, for *cannot*.
+        optimise: members that are optimised against the words, for *cannot*.
+
+    Returns:
+        for *can* the least margin, for *to a length* the greatest length found and the margin
+        at the scoreboard's, for *cannot* the largest gap and margin found; "" for *open*.
+
+    Raises:
+        AssertionError: where the entry does not hold.
+    """
+    if cell.mark == "open":
+        return ""
+    if cell.mark == "cannot":
+        shown = witness(cell.name, cell.task, cell.row)
+        gap = gaps(cell.row, shown, random)
+        margin = max(optimised(cell.row, shown, seed) for seed in range(optimise))
+        assert gap <= MEETS >= margin, f"{cell}: hulls {gap:.1e} apart, margin {margin:.1e}"
+        return f"{max(gap, margin, 0.0):.0e}"
+    member, own = construct(cell.task, cell.row), own_length(cell.task)
+    found: dict[int, float] = {}
+    for length, count in zip((own, *LENGTHS), BATCHES, strict=True):
+        if length < own:
+            continue
+        kept = [decides(member, cell.task, length, count, kind)
+                for kind in (torch.float64, torch.float32)]  # fmt: skip
+        if not all(right for right, _ in kept):
+            break
+        found[length] = min(margin for _, margin in kept)
+    assert own in found, f"{cell}: wrong at its own length"
+    if cell.mark == "can":
+        assert len(found) >= 3 and min(found.values()) >= LEAST, f"{cell}: {found}"
+        assert max(found) == LENGTHS[-1], f"{cell}: {found}"
+        return f"{min(found.values()):.3f}"
+    return f">= {max(found)}"
