@@ -593,5 +593,5 @@ def test_two_processes_train_as_one() -> None:
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
     assert run.returncode == 0, run.stderr[-2000:]
-    found = re.findall(r"process \d of 2: FSDP2 (\S+), accelerate (\S+)", run.stdout)
+    found = re.findall(r"process \d of 2: FSDP2 (\S+), accelerate ([\d.]+e[+-]\d+)", run.stdout)
     assert len(found) == 2 and all(float(gap) < 1e-6 for one in found for gap in one)

@@ -1,4 +1,4 @@
-"""What a design can and cannot do: weights set by hand, lemmas with words that show them.
+"""Weights set by hand, and lemmas with words that show them: what a design can do, and cannot.
 
 Output, decoder and margin are defined in ``hand`` and ``check``, the marks in ``cells``.
 """

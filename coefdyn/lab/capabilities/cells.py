@@ -1,4 +1,4 @@
-"""What each of the scoreboard's rows can do on each of its tasks: one entry per cell, checked here.
+"""One entry per cell, checked here: what each of the scoreboard's rows can do on each task.
 
 - *can*: one set of weights has a margin of at least ``LEAST`` at every length.
 - *cannot*: no member of the large class has a positive margin at the scoreboard's length.

@@ -1,4 +1,4 @@
-"""What each row can do on each task: ``python -m coefdyn.lab capabilities`` prints and checks it.
+"""``python -m coefdyn.lab capabilities``: prints and checks what each row can do on each task.
 
 A line per cell in fixed columns: task, row, mark, length or margin, construction or lemma.
 """
