@@ -414,7 +414,10 @@ def test_checkpointing_is_right_or_refused_in_the_forward_pass() -> None:
 def test_half_precision_is_no_further_from_float64_than_the_class(
     name: str, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of one call of the operation, on the inputs as they are rounded."""
+    """Of one call of the operation, on the inputs as they are rounded.
+
+    Where both are rounded to the same halves, single ties fall either way.
+    """
     model = build(name, torch.bfloat16 if way == "half" else torch.float32)
     adapter = next(a for a in ADAPTERS if isinstance(a, Runs) and list(a.places(model)))
     calls: list[dict] = []
@@ -436,7 +439,7 @@ def test_half_precision_is_no_further_from_float64_than_the_class(
     exact = first(taken.result(*mix(taken))).double()
     assert mine.dtype == theirs.dtype
     distances = [(found.double() - exact).norm() for found in (mine, theirs)]
-    assert distances[0] <= distances[1]
+    assert distances[0] <= (1 + 1e-3) * distances[1]
 
 
 def doubled(value: object) -> object:
