@@ -109,7 +109,7 @@ def two_places(task: str) -> Witness:
     return _witness([before[i] + after[j] for i, j in pairs], [i != j for i, j in pairs])
 
 
-def six_bits(task: str) -> Witness:
+def five_free_bits(task: str) -> Witness:
     """Five free tokens, four places apart; the other tokens are 0."""
     words, second = [], []
     for bits in product((0, 1), repeat=5):
@@ -152,7 +152,7 @@ def moved_blank(task: str) -> Witness:
 #: lemma -> the cells (task, row) that it closes
 LEMMAS: dict[str, list[tuple[str, str]]] = {
     "two places": [(task, "LRU") for task in ("recall", "overwrite", "forget", "parity")],
-    "six bits": [("parity", row) for row in (*AVERAGES, "normalized attention")]
+    "five free bits": [("parity", row) for row in (*AVERAGES, "normalized attention")]
     + [("S3", row) for row in AVERAGES],
     "few rates": [("parity", row) for row in TERMS]
     + [("S3", row) for row in ("DeltaNet", "Gated DeltaNet")],
@@ -169,5 +169,5 @@ def witness(lemma: str, task: str, row: str) -> Witness:
     """
     if lemma == "few rates":
         return few_rates(task, row)
-    return {"two places": two_places, "six bits": six_bits, "steps that commute": commuting,
+    return {"two places": two_places, "five free bits": five_free_bits, "steps that commute": commuting,
             "a blank moved": moved_blank}[lemma](task)  # fmt: skip
