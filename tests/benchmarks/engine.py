@@ -1,6 +1,6 @@
 """Other people's classes with the engine and without it: time, memory, and how far they differ.
 
-    python tests/benchmarks/engine.py                        sixteen classes, 512 and 2 048 tokens
+    python tests/benchmarks/engine.py                        fourteen classes, 512 and 2 048 tokens
     python tests/benchmarks/engine.py --classes mamba --tokens 1024
     python tests/benchmarks/engine.py --out engine.json
 
@@ -146,22 +146,6 @@ CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
             "mamba_headdim": 64,
             "mamba_d_state": 64,
             "chunk_size": 256,
-        },
-    ),
-    "minimax": (
-        "MiniMax",
-        BASE
-        | LINEAR
-        | {"num_local_experts": 4, "num_experts_per_tok": 2, "block_size": 256, "head_dim": 128},
-    ),
-    "recurrent_gemma": (
-        "RecurrentGemma",
-        BASE
-        | {
-            "num_attention_heads": 2,
-            "num_key_value_heads": 1,
-            "lru_width": 512,
-            "block_types": ["recurrent", "recurrent"],
         },
     ),
     "nemotron_h": (

@@ -30,10 +30,7 @@ NAMES = (
 )
 GDN, SCAN, SSD = "Qwen3NextForCausalLM", "MambaForCausalLM", "Mamba2ForCausalLM"
 #: one class per operation
-ONE_EACH = (
-    *(GDN, SCAN, SSD, "KimiLinearForCausalLM", "MiniMaxForCausalLM"),
-    *("RecurrentGemmaForCausalLM", "xLSTMForCausalLM"),
-)
+ONE_EACH = (GDN, SCAN, SSD, "KimiLinearForCausalLM", "xLSTMForCausalLM")
 #: classes of the zoo in which the mixing adds next to nothing: what comes before it is raised
 FAINT = ("Bamba", "FalconH1", "GraniteMoeHybrid", "NemotronH")
 

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.execution.state import LinearState
 from coefdyn.lens.adapters.base import (
     Call,
     MethodAdapter,
@@ -23,7 +22,6 @@ from coefdyn.lens.adapters.base import (
     wide,
     with_first,
 )
-from coefdyn.lens.adapters.running import Runs, Taken
 from coefdyn.shapes import Tensor
 
 __all__ = ["RGLRU"]
@@ -32,7 +30,7 @@ __all__ = ["RGLRU"]
 RESET = -1e4
 
 
-class RGLRU(MethodAdapter, Runs):
+class RGLRU(MethodAdapter):
     """``_rnn_scan(x, gate, reset, state)``, each (B, L, channels)."""
 
     mechanism = "rg-lru"
@@ -40,15 +38,12 @@ class RGLRU(MethodAdapter, Runs):
     class_names = ("RecurrentGemmaRglru",)
     method = "_rnn_scan"
 
-    def is_step(self, given: dict[str, Any]) -> bool:
-        return given["hidden_states"].shape[1] == 1
-
-    def take(self, given: dict[str, Any]) -> Taken:
-        """Read the arguments; states are (B, channels), in float32."""
+    def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
+        refuse_state(given["recurrent_states"])
         x = wide(given["hidden_states"]).transpose(1, 2)
         gate = wide(given["recurrent_gate"]).to(x.dtype)
-        log_decay = gate.clamp(min=torch.finfo(x.dtype).tiny).log().transpose(1, 2)
-        log_decay = log_decay.masked_fill(given["reset"].transpose(1, 2), RESET)
+        gate = (gate * ~given["reset"]).transpose(1, 2)
+        log_decay = gate.log().clamp(min=RESET)
         ones = torch.ones_like(x)[..., None]
         dynamics = CoefficientDynamics(
             q=ones,
@@ -58,26 +53,6 @@ class RGLRU(MethodAdapter, Runs):
             readout=readout.identity,
             normalizer=normalizer.One(),
         )
-        state = given["recurrent_states"]
-
-        def result(y: Tensor, after: LinearState | None) -> tuple[Tensor, Tensor]:
-            assert after is not None, "the operation always returns its state"
-            y = y[..., 0].transpose(1, 2).to(given["hidden_states"].dtype).contiguous()
-            return y, after.matrix[..., 0, 0].to(given.get("acc_dtype", torch.float32))
-
-        return Taken(
-            dynamics=dynamics,
-            values=x[..., None],
-            result=result,
-            before=None
-            if state is None
-            else LinearState(matrix=state.to(x.dtype)[..., None, None], offset=None),
-            keeps=True,
-        )
-
-    def read(self, original: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
-        refuse_state(given["recurrent_states"])
-        taken = self.take(given)
 
         def replay(v: Tensor) -> Tensor:
             columns = v.shape[-1]
@@ -91,10 +66,10 @@ class RGLRU(MethodAdapter, Runs):
             return y.unflatten(0, (columns, -1)).permute(1, 3, 2, 0)
 
         return Call(
-            dynamics=taken.dynamics,
-            values=taken.values,
+            dynamics=dynamics,
+            values=x[..., None],
             output=wide(first(result)).transpose(1, 2)[..., None],
             replay=replay,
-            columns=taken.values.shape[-2],
+            columns=x.shape[-1],
             put=lambda y: with_first(result, y[..., 0].transpose(1, 2).contiguous()),
         )

@@ -57,10 +57,11 @@ def running(model: nn.Module) -> Iterator[EngineReport]:
 def install(model: nn.Module) -> Engine:
     """Compute the linear mixers of a model by ``CoefficientDynamics.apply`` until ``uninstall``.
 
-    Gated DeltaNet, Kimi delta attention, Mamba-1, Mamba-2, mLSTM, lightning attention and RG-LRU
-    of transformers' classes are computed here on a CPU: same logits, gradients and cached states,
-    in less time and memory than the plain torch code that runs there without a GPU's kernels.
-    Softmax attention, convolutions, norms and projections are the model's own, as are its weights.
+    Gated DeltaNet, Kimi delta attention, Mamba-1, Mamba-2 and mLSTM of transformers' classes are
+    computed here on a CPU: same logits, gradients and cached states, in less memory and mostly less
+    time than the plain torch code that runs there without a GPU's kernels. Softmax attention,
+    convolutions, norms and projections are the model's own, as are its weights; so are RG-LRU and
+    lightning attention, whose own code was the faster.
 
     The arithmetic is in float32 with autocast off (float64 stays), and results have the dtype of
     the operation. Left to the model, and named in the report: one token after a cache, packed
