@@ -169,5 +169,9 @@ def witness(lemma: str, task: str, row: str) -> Witness:
     """
     if lemma == "few rates":
         return few_rates(task, row)
-    return {"two places": two_places, "five free bits": five_free_bits, "steps that commute": commuting,
-            "a blank moved": moved_blank}[lemma](task)  # fmt: skip
+    return {
+        "two places": two_places,
+        "five free bits": five_free_bits,
+        "steps that commute": commuting,
+        "a blank moved": moved_blank,
+    }[lemma](task)
