@@ -1,4 +1,4 @@
-"""What the arguments of an operation say by themselves: enough to compute it, before it has run."""
+"""Arguments of an operation, read before it has run, and enough to compute it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Runs(ABC):
         """
 
     def is_step(self, given: dict[str, Any]) -> bool:
-        """Whether this is one token, which the model's own code computes faster."""
+        """Return whether this is one token, which the model's own code computes faster."""
         return False
 
 

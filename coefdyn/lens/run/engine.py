@@ -88,10 +88,13 @@ def install(model: nn.Module) -> Engine:
 
 
 class Engine:
-    """What ``install`` returns: calls of one model's operations in one thread, computed here.
+    """The calls of one model's operations in one thread, computed here; ``install`` returns it.
 
     Attributes:
         report: what ran here, layer by layer, and why the rest did not.
+
+    Raises:
+        ValueError: as ``install``.
     """
 
     def __init__(self, model: nn.Module, *, lasting: bool) -> None:

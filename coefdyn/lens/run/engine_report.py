@@ -1,4 +1,4 @@
-"""What an engine computed, layer by layer, and what it left to the model."""
+"""Report of an engine: what it computed, layer by layer, and what it left to the model."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class EngineReport:
 
     @property
     def left(self) -> dict[str, str]:
-        """Why a layer's mixing, or some calls of it, were the model's own, by the layer's name."""
+        """Reasons, by the layer's name, why its mixing or some calls of it were the model's own."""
         found = {name: "; ".join(one.left) for name, one in self.layers.items() if one.left}
         for name in self.mixers:
             inside = (other == name or other.startswith(f"{name}.") for other in self._known())
