@@ -137,6 +137,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "course": page,
     "concept_test": questions.page,
     "field": field.page,
+    "field_held": field.tally,
 }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import pkgutil
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from functools import cache
@@ -19,7 +20,7 @@ import yaml
 
 from book.tools.chapters import BOOK, read
 
-__all__ = ["STATES", "classes", "folders", "lines", "mixers", "page"]
+__all__ = ["STATES", "classes", "folders", "lines", "mixers", "page", "tally"]
 
 TABLE = BOOK / "since" / "field.yml"
 Line = Mapping[str, Any]
@@ -143,6 +144,18 @@ def page() -> str:
     return "\n\n".join([_picture(), _choice(), *_tables()])
 
 
+def tally() -> str:
+    """How many lines each kind of test holds, and the names of those that none does."""
+    held = Counter(_held(one) for one in lines())
+    counts = ", ".join(f"{held[how]} *{how}*" for how in ("checked", "peer", "row", "lens"))
+    alone = [one["name"] for one in lines() if _held(one) == "read" and one["is"] != "no mixer"]
+    probed = sum("probe" in one for one in lines())
+    return (
+        f"Of {len(lines())} lines {counts}, and {probed} by their probe. "
+        f"{len(alone)} with a mixer stand on reading alone: {'; '.join(alone)}."
+    )
+
+
 def _picture() -> str:
     """A table of counts; each leads to its lines."""
     rows = []
@@ -151,12 +164,17 @@ def _picture() -> str:
         for column in READOUTS:
             here = [one for one in lines() if one.get("structure") == structure]
             here = [one for one in here if _column(one) == column]
-            link = f'<a href="#{_place(here[0])}">{len(here)}</a>' if here else "·"
-            cells.append(link)
+            cells.append(_link(here) if here else "")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     head = f"| a step $\\Evo{{A_t}}$ | {' | '.join(READOUTS.values())} |"
     ruler = f"|---|{'---:|' * len(READOUTS)}"
     return "\n".join(["```{div} cd-field-picture", head, ruler, *rows, "```"])
+
+
+def _link(here: list[Line]) -> str:
+    """A count that leads to its lines, the darker the larger."""
+    shade = f'style="--lines: {len(here)}"'
+    return f'<a href="#{_place(here[0])}" {shade}>{len(here)}</a>'
 
 
 def _choice() -> str:
@@ -187,8 +205,8 @@ def _tables() -> Iterator[str]:
 
 def _table(kind: str, title: str, here: list[Line]) -> str:
     if kind == "row":
-        formulas = r"$\Evo{A_t}$ | $\Sca{b_j} k_j$ | $\Rea{\phi}$, $\Nor{\eta_i}$"
-        head = f"| mixer | {formulas} | beside | held |"
+        formulas = r"$\Evo{A_t}$ | $\Sca{b_j} k_j$; $\Rea{\phi}$; $\Nor{\eta_i}$"
+        head = f"| mixer | {formulas} | beside; held |"
         seen: set[str] = set()
         rows = [_row(one, seen) for one in here]
     else:
@@ -209,10 +227,8 @@ def _row(line: Line, seen: set[str]) -> str:
     cells = [
         anchor + _name(line),
         rf"$\Evo{{{line['A']}}}$",
-        rf"$\Sca{{{line['bk']}}}$",
-        rf"$\Rea{{{line['phi']}}}$, $\Nor{{{line['eta']}}}$",
-        "; ".join(beside),
-        _held(line),
+        rf"$\Sca{{{line['bk']}}}$; $\Rea{{{line['phi']}}}$; $\Nor{{{line['eta']}}}$",
+        "; ".join([*beside, f"*{_held(line)}*"]),
     ]
     return f"| {' | '.join(cells)} |"
 

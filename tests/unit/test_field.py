@@ -102,7 +102,7 @@ def test_the_page_has_every_line_once_and_leads_to_every_cell() -> None:
             )
             == 1
         )
-    links = re.findall(r'<a href="#([\w-]+)">(\d+)</a>', text)
+    links = re.findall(r'<a href="#([\w-]+)"[^>]*>(\d+)</a>', text)
     assert sorted(place for place, _ in links) == sorted(re.findall(r'<span id="([\w-]+)">', text))
     counted = [one for one in LINES if one["is"] == "row" and "structure" in one]
     assert sum(int(number) for _, number in links) == len(counted)
