@@ -190,3 +190,9 @@ def test_forecasts_of_one_layer_were_right_on_parity_and_not_on_position():
     parity = [marks[cell] for cell in said if cell[0] == "parity"]
     assert parity.count("cannot") > len(parity) / 2 and "can" not in parity
     assert ("position", "GLA") in said and marks["position", "GLA"] == "can"
+
+
+def test_steps_to_parity_on_the_scoreboard_are_those_of_the_runs():
+    said = told("scoreboard.md", r"is right at (\d+) % of the bits after (\d+) or (\d+) steps")
+    steps = kept("scoreboard").one(task="parity", row="DeltaProduct").steps_to(said[0] / 100)
+    assert set(steps) == set(said[1:])
