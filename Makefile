@@ -90,7 +90,7 @@ test-compile: $(TEST)
 	-n $(WORKERS) -m compile --no-shape-checks --ignore=tests/browser tests
 
 test-notebooks: $(TEST)
-	@echo '== notebooks'; $(part) --nbval -n $(WORKERS) --dist loadfile book
+	@echo '== notebooks'; $(part) --nbval -n $(WORKERS) --dist loadfile --no-loadscope-reorder book
 
 test-pages: $(TEST)
 	@echo '== pages'; sh book/tools/browser.sh $(PY); $(PY) -m book.tools.html || exit 1; status=0; \

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import random
-import subprocess
 import sys
 from typing import Any
 
@@ -419,12 +418,3 @@ def test_dynamics_that_were_handed_in_need_no_interpreter() -> None:
     explorer = Explorer.from_dynamics(given)
     assert torch.equal(explorer.coefficients(), given.coefficients())
     assert torch.equal(explorer.dynamics().q, given.q)
-
-
-def test_importing_the_widgets_starts_nothing() -> None:
-    code = (
-        "import sys; from coefdyn.widgets import Explorer; Explorer('gla', decay=0.9); "
-        "print('py_mini_racer' in sys.modules)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "False"
