@@ -1,7 +1,7 @@
 """The map's lines that are rows: their ingredients, and what the authors' own functions make.
 
 Each case states a line of ``book/since/field.yml`` in a few lines of code and returns its output
-beside that of fla's naive function (transformers' for RWKV-4).
+beside that of fla's naive function (transformers' for RWKV-4 and T5).
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from fla.ops.precond_kda.naive import naive_recurrent_precond_kda
 from fla.ops.rebased.naive import naive_parallel_rebased
 from torch.nn import functional
 from transformers.models.rwkv.modeling_rwkv import rwkv_linear_attention_cpu
+from transformers.models.t5.configuration_t5 import T5Config
+from transformers.models.t5.modeling_t5 import T5Attention
 from widened import time_first
 
 from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
@@ -264,6 +266,42 @@ def preconditioned_kda(draw: Draw) -> Pair:
     return dynamics(q, p, evolution=moved, scaling=beta * ROOT).apply(v), back(theirs)
 
 
+def distance(draw: Draw) -> Pair:
+    """T5: a key and its age, which a shift counts up to the distance where the biases end."""
+    ages = 17
+    config = T5Config(
+        d_model=H * N,
+        d_kv=N,
+        num_heads=H,
+        is_decoder=True,
+        relative_attention_num_buckets=8,
+        relative_attention_max_distance=ages - 1,
+        attn_implementation="eager",
+    )
+    layer = T5Attention(config, has_relative_attention_bias=True, layer_idx=0).eval().to(draw.dtype)
+    for weight in layer.parameters():
+        drawn = torch.randn(weight.shape, generator=draw.generator, dtype=torch.float64)
+        weight.copy_(drawn.to(draw.dtype) / 2)
+    x = draw(H * N, heads=1)[:, 0]
+    past = torch.zeros(1, 1, L, L, dtype=draw.dtype).masked_fill(~causal(), -torch.inf)
+    theirs = layer(x, mask=past)[0]
+    q, k, v = (
+        part(x).unflatten(-1, (H, N)).transpose(1, 2) for part in (layer.q, layer.k, layer.v)
+    )
+    biases = layer.compute_bias(L, L)[0, :, -1].flip(-1)[:, None, :ages].expand(B, H, L, ages)
+    first = functional.one_hot(torch.tensor(0), ages).to(draw.dtype).expand(B, H, L, ages)
+    older = torch.ones(ages - 1, dtype=draw.dtype).diag(-1)
+    older[-1, -1] = 1
+    step = torch.block_diag(torch.eye(N, dtype=draw.dtype), older).expand(L, N + ages, N + ages)
+    ours = softmax(
+        torch.cat([q, biases], -1),
+        torch.cat([k, first], -1),
+        evolution=evolution.Dense(matrix=step),
+        scaling=1.0,
+    )
+    return layer.o(ours.apply(v).transpose(1, 2).flatten(-2)), theirs
+
+
 def token_shift(draw: Draw) -> Pair:
     """The token before, less the token itself: a state of two values that moves on by one."""
     x = draw(DV)[:, 0]
@@ -301,6 +339,7 @@ CASES = {
     "rwkv4": rwkv4,
     "preconditioned gdn": preconditioned_gdn,
     "preconditioned kda": preconditioned_kda,
+    "distance": distance,
     "token shift": token_shift,
     "long convolution": long_convolution,
 }
