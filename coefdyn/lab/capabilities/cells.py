@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import torch
 
-from coefdyn.lab.capabilities import following, keyed, selective
+from coefdyn.lab.capabilities import following, keyed, placed, selective
 from coefdyn.lab.capabilities.certificate import gaps, optimised
 from coefdyn.lab.capabilities.check import BATCHES, LENGTHS, decides
 from coefdyn.lab.capabilities.hand import Member
@@ -45,6 +45,16 @@ CONSTRUCTIONS = {
 }  # fmt: skip
 
 
+#: cells to a length with a construction of their own
+OWN = {
+    ("overwrite", "linear attention"): placed.later_weighs_more,
+    ("forget", "linear attention"): placed.behind_the_reset,
+    ("forget", "DeltaNet"): placed.mark_the_old,
+    ("forget", "DeltaProduct"): placed.mark_the_old,
+    ("long memory", "LRU"): placed.remember_by_filter,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """An entry of the table.
@@ -65,12 +75,14 @@ def cells() -> Iterator[Cell]:
     for task in tasks_of():
         build, always, some = CONSTRUCTIONS[task]
         for row in ROWS:
-            marks = {"can": row in always, "to a length": row in some,
+            own = OWN.get((task, row))
+            marks = {"can": row in always, "to a length": row in some or own is not None,
                      "cannot": (task, row) in closed}  # fmt: skip
             held = [mark for mark, holds in marks.items() if holds]
             assert len(held) < 2, f"{task}, {row}: {' and '.join(held)}"
             mark = held[0] if held else "open"
-            name = closed.get((task, row), "" if mark == "open" else build.__name__)
+            built = "" if mark == "open" else (own or build).__name__
+            name = closed.get((task, row), built)
             yield Cell(task=task, row=row, mark=mark, name=name)
 
 
@@ -81,6 +93,8 @@ def construct(task: str, row: str) -> Member:
         ValueError: for a cell without one.
     """
     build, always, some = CONSTRUCTIONS[task]
+    if (task, row) in OWN:
+        return OWN[task, row](row)
     if row not in (*always, *some):
         raise ValueError(f"{row} has no construction for {task}.")
     return getattr(selective, build.__name__)(row) if row == "S6" else build(row)
@@ -114,7 +128,7 @@ def check(cell: Cell, *, random: int = 60, optimise: int = 1) -> str:
     for length, count in zip((own, *LENGTHS), BATCHES, strict=True):
         if length < own:
             continue
-        kept = [decides(member, cell.task, length, count, kind)
+        kept = [decides(member, cell.task, length, count, kind, shorter=cell.mark == "can")
                 for kind in (torch.float64, torch.float32)]  # fmt: skip
         if not all(right for right, _ in kept):
             break

@@ -136,8 +136,9 @@ def hard_words(task: str, length: int) -> Batch | None:
             lines += [[3] * length, [1, 2] * half + [0] * (length - 2 * half)]
         return scored(task, torch.tensor(lines))
     if task == "long memory":
+        values = range(14) if length < 300 else (0, 5, 13)
         return scored(task, torch.tensor(
-            [[14, a, *[b] * (length - 3), 15] for a, b in ((0, 1), (0, 0), (13, 5), (5, 13))]
+            [[14, a, *[b] * (length - 3), 15] for a, b in product(values, values)]
         ))  # fmt: skip
     if task == "copy":
         blanks = [14] * (length - 17)
