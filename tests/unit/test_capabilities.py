@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from coefdyn.lab.capabilities.cells import CONSTRUCTIONS, LEAST, MEETS, cells, construct
-from coefdyn.lab.capabilities.certificate import gaps, optimised
+from coefdyn.lab.capabilities.certificate import best_margin, gap_between_hulls, gaps, optimised
 from coefdyn.lab.capabilities.check import decides, measure
 from coefdyn.lab.capabilities.hand import before_silu
 from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
@@ -41,10 +41,23 @@ def test_hulls_of_the_large_class_meet(lemma, task, row):
     assert optimised(row, shown, steps=5) <= MEETS
 
 
-@pytest.mark.parametrize("lemma", LEMMAS)
-def test_a_row_outside_of_the_lemma_is_told_apart_by_the_same_words(lemma):
-    task, row = LEMMAS[lemma][0]
-    assert gaps("DeltaProduct", witness(lemma, task, row), 3) > 1e-3
+#: one cell of every lemma and task
+WITNESSES = {(name, task): (name, task, row) for name, task, row in CLOSED}.values()
+
+
+@pytest.mark.parametrize(("lemma", "task", "row"), WITNESSES)
+def test_a_row_outside_of_the_lemma_is_told_apart_by_the_same_words(lemma, task, row):
+    shown = witness(lemma, task, row)
+    assert gaps("DeltaProduct", shown, 3) > 1e-3
+    assert optimised("DeltaProduct", shown, steps=5) > 1e-3
+
+
+def test_a_number_of_small_size_is_not_hidden_by_a_large_one():
+    y = torch.tensor([[1e3, 1.0], [1e3, 0.0], [1e3, 0.5], [1e3, 1.5]], dtype=torch.float64)
+    second = torch.tensor([False, False, True, True])
+    assert gap_between_hulls(y, second) <= MEETS
+    y[2:, 1] += 1.0
+    assert gap_between_hulls(y, second) > 0.1 and best_margin(y, second) > 0.01
 
 
 def answer(task, word):

@@ -1,8 +1,10 @@
 """One entry per cell, checked here: what each of the scoreboard's rows can do on each task.
 
-- *can*: one set of weights has a margin of at least ``LEAST`` at every length.
+- *can*: one set of weights has a margin of at least ``LEAST`` at the task's length and at 64, 512
+  and 4096 tokens, on all words tried.
 - *cannot*: no member of the large class has a positive margin at the scoreboard's length.
-- *to a length*: a member decides the scoreboard's length in float32; no margin at all lengths.
+- *to a length*: a member decides all words tried of the scoreboard's length in float32, and of no
+  other member is it known that it keeps a margin.
 - *open*: the rest.
 """
 
@@ -15,13 +17,13 @@ import torch
 
 from coefdyn.lab.capabilities import following, keyed, placed, selective
 from coefdyn.lab.capabilities.certificate import gaps, optimised
-from coefdyn.lab.capabilities.check import BATCHES, LENGTHS, decides
+from coefdyn.lab.capabilities.check import BATCHES, LENGTHS, decides, measure
 from coefdyn.lab.capabilities.hand import Member
 from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
-from coefdyn.lab.capabilities.words import own_length
+from coefdyn.lab.capabilities.words import own_length, random_words
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 
-__all__ = ["CONSTRUCTIONS", "LEAST", "MEETS", "Cell", "cells", "check", "construct"]
+__all__ = ["CONSTRUCTIONS", "LEAST", "MEETS", "Cell", "cells", "check", "construct", "rounded"]
 
 #: least margin of *can*, and largest gap between hulls that count as meeting
 LEAST, MEETS = 0.01, 1e-9
@@ -98,6 +100,18 @@ def construct(task: str, row: str) -> Member:
     if row not in (*always, *some):
         raise ValueError(f"{row} has no construction for {task}.")
     return getattr(selective, build.__name__)(row) if row == "S6" else build(row)
+
+
+def rounded(cell: Cell) -> tuple[float, ...]:
+    """Accuracy of a cell's construction in float32 and bfloat16, on random words of its length.
+
+    Empty for a cell without one.
+    """
+    if cell.mark in ("cannot", "open"):
+        return ()
+    words = random_words(cell.task, own_length(cell.task), BATCHES[0])
+    kinds = (torch.float32, torch.bfloat16)
+    return tuple(measure(construct(cell.task, cell.row), words, kind)[0] for kind in kinds)
 
 
 def check(cell: Cell, *, random: int = 60, optimise: int = 1) -> str:

@@ -60,9 +60,8 @@ def words_of(task: str, length: int, count: int, *, shorter: bool = True) -> Ite
     yield random_words(task, length, count)
     if (hard := hard_words(task, length)) is not None:
         yield hard
-    wanted = length == own_length(task) and (shorter or task != "long memory")
-    if wanted and (small := small_words(task)) is not None:
-        yield small
+    if length == own_length(task) and (shorter or task != "long memory"):
+        yield small_words(task)
 
 
 def decides(
