@@ -11,7 +11,8 @@ from coefdyn.lab.capabilities.check import decides, measure
 from coefdyn.lab.capabilities.hand import before_silu
 from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
 from coefdyn.lab.capabilities.neighbours import NEIGHBOURS, carried_by
-from coefdyn.lab.capabilities.words import answered, own_length, random_words
+from coefdyn.lab.capabilities.two_layers import follow
+from coefdyn.lab.capabilities.words import answered, own_length, random_words, small_words
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 from coefdyn.lab.pages.capabilities import contradictions, learned_seeds
 from coefdyn.lab.scripts.capabilities import main
@@ -107,3 +108,15 @@ def test_no_seed_solved_what_is_proved_impossible():
 def test_before_silu_is_its_inverse():
     value = torch.tensor([-0.27, -0.01, 0.0, 1e-3, 1.0, 32.0], dtype=torch.float64)
     assert torch.allclose(torch.nn.functional.silu(before_silu(value)), value, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [None, 24, 512, 4096])
+def test_two_layers_that_only_add_up_follow_s3(length):
+    words = (
+        small_words("S3")
+        if length is None
+        else random_words("S3", length, 64 if length < 100 else 2)
+    )
+    assert (follow(words.inputs) == words.targets).all()
+    if length is not None:
+        assert (follow(words.inputs, count_swaps=False) != words.targets).any(1).all()

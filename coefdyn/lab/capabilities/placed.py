@@ -127,9 +127,11 @@ def remember_by_filter(row: str) -> Member:
     hand = Hand(row)
     mixer, lag = hand.mixer, 257
     log_angle = torch.linspace(1e-30, 0.36 * math.pi, 64).double().log().float().double()
-    ring = 2 * math.pi * torch.arange(10).double() / 10
-    points = torch.polar(torch.tensor([1.0] * 10 + [0.41] * 4).double(),
-                         torch.cat([ring, ring[0] + math.pi / 4 + math.pi / 2 * torch.arange(4)]))  # fmt: skip
+    outer = torch.polar(torch.ones(10).double(), math.pi / 5 * torch.arange(10).double())
+    inner = torch.polar(
+        torch.full((4,), 0.41).double(), math.pi / 2 * (torch.arange(4).double() + 0.5)
+    )
+    points = torch.cat([outer, inner])
     with torch.no_grad():
         mixer.log_nu.fill_(-SHUT)
         mixer.log_theta.copy_(log_angle)
