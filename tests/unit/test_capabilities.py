@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
+from book.tools.chapters import ROOT
 from coefdyn.lab.capabilities.cells import CONSTRUCTIONS, LEAST, MEETS, cells, construct
 from coefdyn.lab.capabilities.certificate import best_margin, gap_between_hulls, gaps, optimised
 from coefdyn.lab.capabilities.check import decides, measure
-from coefdyn.lab.capabilities.hand import before_silu
+from coefdyn.lab.capabilities.hand import Hand, before_silu
 from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
 from coefdyn.lab.capabilities.neighbours import NEIGHBOURS, carried_by
 from coefdyn.lab.capabilities.two_layers import follow
 from coefdyn.lab.capabilities.words import answered, own_length, random_words, small_words
 from coefdyn.lab.experiments.board import ROWS, tasks_of
-from coefdyn.lab.pages.capabilities import contradictions, learned_seeds
+from coefdyn.lab.pages.capabilities import capabilities_html, contradictions, learned_seeds
 from coefdyn.lab.scripts.capabilities import main
 from coefdyn.lab.tasks.tracking import S3
 
@@ -120,3 +123,24 @@ def test_two_layers_that_only_add_up_follow_s3(length):
     assert (follow(words.inputs) == words.targets).all()
     if length is not None:
         assert (follow(words.inputs, count_swaps=False) != words.targets).any(1).all()
+
+
+def test_the_table_has_a_box_per_task_and_the_bytes_of_every_state():
+    page = capabilities_html({})
+    assert page.count('type="checkbox"') == len(tasks_of())
+    for row in ROWS:
+        mixer = Hand(row).mixer
+        first, growth = re.search(
+            rf'row">{row}</th>.*?data-first="(\d+)" data-growth="(\d+)"', page
+        ).groups()
+        assert int(growth) == 4 * mixer.state_growth()
+        assert mixer.state_size() is None or int(first) == 4 * mixer.state_size()
+    chapter = (ROOT / "book" / "by_hand.md").read_text("utf-8")
+    places = set(re.findall(r'href="by_hand.html#([^"]+)"', page))
+    assert len(places) == 10 and all(f"({one})=" in chapter for one in places)
+
+
+def test_the_chapter_counts_the_open_cells():
+    chapter = (ROOT / "book" / "by_hand.md").read_text("utf-8")
+    count = sum(one.mark == "open" for one in cells())
+    assert f"is *open*, {count} cells of 99." in chapter
