@@ -140,6 +140,15 @@ def test_the_table_has_a_box_per_task_and_the_bytes_of_every_state():
     assert len(places) == 10 and all(f"({one})=" in chapter for one in places)
 
 
+def test_principle_4_counts_the_cells_that_are_closed():
+    marks = {(one.task, one.row): one.mark for one in cells()}
+    for task, count in (("parity", 7), ("S3", 9), ("copy", 5)):
+        column = [marks[task, row] for row in ROWS]
+        assert column.count("cannot") == count and column.count("can") == 1
+    chapter = (ROOT / "book" / "principles" / "principle_4.md").read_text("utf-8")
+    assert "for seven, nine and five rows" in " ".join(chapter.split())
+
+
 def test_the_chapter_counts_the_open_cells():
     chapter = (ROOT / "book" / "by_hand.md").read_text("utf-8")
     count = sum(one.mark == "open" for one in cells())
