@@ -105,6 +105,15 @@ def test_a_teacher_opens_a_demonstration_and_presents_it(visit: Open) -> None:
     assert page.evaluate("() => document.activeElement.dataset.cd") == "present"
 
 
+TARGETS = """() => [...document.querySelector("[data-cd=explorer]").querySelectorAll(
+    "button, select, input, textarea, a, summary, [tabindex='0']")]
+  .filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.disabled).length"""
+
+
+def test_the_landing_s_figure_is_small(visit: Open) -> None:
+    assert visit("index.html", width=1280).page.evaluate(TARGETS) <= 12
+
+
 INSIDE = """(e) => {
   const { top, bottom } = e.getBoundingClientRect();
   return Math.max(0, Math.min(bottom, innerHeight) - Math.max(top, 0)) / (bottom - top);
