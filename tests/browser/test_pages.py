@@ -307,8 +307,8 @@ SEARCH = """(asked) => {
 
 @pytest.mark.dear("more than eighty searches of the whole index")
 def test_what_people_type_finds_the_page_that_answers(visit: Open) -> None:
-    """First, or second of several; the reference comes last. All in one page: test_reading.py opens addresses
-    with a query, and looks at excerpts."""
+    """First, or second of several; the reference comes last. All in one page: test_reading.py opens
+    addresses with a query, and looks at excerpts."""
     queries = yaml.safe_load((Path(__file__).parent / "queries.yml").read_text(encoding="utf-8"))
     assert len(queries) >= 80
     missed = {}
