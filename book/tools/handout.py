@@ -91,7 +91,7 @@ def _question(site: Path, chapter: str) -> str:
     (number,) = [one.number for one in items() if one.chapter == chapter] or [0]
     page, name = ("concept_test", f"question-{number}") if number else (chapter, "exercises")
     place = _page(site / f"{page}.html").find(id=name)
-    found = place and (place.select_one("div.selfcheck") or place.find_next("div", "selfcheck"))
+    found = place and place.find_next("div", class_="selfcheck")
     if found is None:
         raise ValueError(f"handout: {page} asks nothing in {name}")
     box = _moved(found, page)
