@@ -152,7 +152,7 @@ def caching(model: nn.Module, heads: Heads, sink: int, window: int) -> Iterator[
 
 
 def _is_compiled() -> bool:
-    """Return whether ``torch.compile`` runs this code, or tries to and falls back to Python here."""
+    """Return whether ``torch.compile`` runs this code, or falls back to Python here."""
     if torch.compiler.is_compiling():
         return True
     return torch._C._dynamo.eval_frame.get_eval_frame_callback() is not None
@@ -168,7 +168,7 @@ def _close(home: Home) -> None:
 
 def _layers_of(model: nn.Module) -> list[Any]:
     """Layers of the cache that transformers makes for this model."""
-    config = getattr(model, "config", None)
+    config: Any = getattr(model, "config", None)
     supports = getattr(model, "_supports_default_dynamic_cache", lambda: False)
     if not hasattr(config, "get_text_config") or not supports():
         raise Refused(
@@ -179,7 +179,7 @@ def _layers_of(model: nn.Module) -> list[Any]:
     types = getattr(text, "layer_types", None) or ()
     if "chunked_attention" in types or getattr(text, "attention_chunk_size", None):
         raise Refused(f"{type(model).__name__} attends within chunks, which a plan does not know.")
-    if getattr(text, "kv_sharing_modes", None):
+    if any(getattr(text, "kv_sharing_modes", ())) or getattr(text, "num_kv_shared_layers", 0):
         raise Refused(f"layers of {type(model).__name__} read the keys of others.")
     return DynamicCache(config=text).layers
 

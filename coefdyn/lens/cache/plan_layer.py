@@ -56,6 +56,10 @@ class PlanLayer(CacheLayerMixin):
     """
 
     is_compileable, is_croppable, supports_early_init = False, True, False
+    keys: Tensor | None
+    values: Tensor | None
+    cut_keys: Tensor | None
+    cut_values: Tensor | None
 
     def __init__(self, home: Home, name: str, is_cut: Sequence[bool], places: Places) -> None:
         super().__init__()
@@ -97,10 +101,9 @@ class PlanLayer(CacheLayerMixin):
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         whole, cut, _ = _numbers(self.is_cut, 1, key_states.device)
-        assert self.keys is not None and self.values is not None
         keys, values = (
             torch.cat([held, new[:, whole]], 2)
-            for held, new in ((self.keys, key_states), (self.values, value_states))
+            for held, new in zip(self.tensors()[:2], (key_states, value_states), strict=True)
         )
         self.new = key_states[:, cut], value_states[:, cut]
         columns, own = self.places.columns(key_states.shape[2]), self.places.own
@@ -133,24 +136,23 @@ class PlanLayer(CacheLayerMixin):
         if len(cut):
             given_here, who = _of_heads(module, given, cut)
             asked, rows = query[:, cut], []
-            held_keys, held_values = self.cut_keys, self.cut_values
+            held_keys, held_values = self.tensors()[2:]
             for part in parts:
-                pair = (
-                    torch.cat([held, new[:, :, part.rows]], 2)
-                    for held, new in ((held_keys, new_keys), (held_values, new_values))
-                )
-                held_keys, held_values = map(part.keep, pair) if part.first else pair
+                held_keys = torch.cat([held_keys, new_keys[:, :, part.rows]], 2)
+                held_values = torch.cat([held_values, new_values[:, :, part.rows]], 2)
+                if part.first:
+                    held_keys, held_values = part.keep(held_keys), part.keep(held_values)
                 q = asked[:, :, part.rows]
                 rows.append(attend(who, q, held_keys, held_values, part.mask, **given_here)[0])
                 if not part.first:
-                    held_keys, held_values = map(part.keep, (held_keys, held_values))
+                    held_keys, held_values = part.keep(held_keys), part.keep(held_values)
             self.cut_keys, self.cut_values = held_keys, held_values
             found.append(torch.cat(rows, 1))
         self.places, self.handed, self.new = after, None, None
         return torch.cat(found, 2)[:, :, order]
 
     def tensors(self) -> tuple[Tensor, ...]:
-        """All that is held."""
+        """``keys``, ``values``, ``cut_keys`` and ``cut_values``; at first none."""
         held = (self.keys, self.values, self.cut_keys, self.cut_values)
         return tuple(x for x in held if x is not None)
 
@@ -181,15 +183,11 @@ class PlanLayer(CacheLayerMixin):
         if not self.is_initialized:
             return
         count = self.check_crop(tokens_to_remove)
-        places, (keys, values) = self.places.cropped(count), (self.keys, self.values)
-        assert keys is not None and values is not None
-        cut = (x[:, :, : x.shape[2] - count] for x in (self.cut_keys, self.cut_values))
-        self.places, keep = places.dropped()
-        self.cut_keys, self.cut_values = (keep(x).clone() for x in cut)
+        left = [x[:, :, : max(0, x.shape[2] - count)] for x in self.tensors()]
+        self.places, keep = self.places.cropped(count).dropped()
         own = self.places.own or self.places.tokens
-        self.keys, self.values = (
-            _last(x[:, :, : x.shape[2] - count], own).clone() for x in (keys, values)
-        )
+        self.keys, self.values = (_last(x, own).clone() for x in left[:2])
+        self.cut_keys, self.cut_values = (keep(x).clone() for x in left[2:])
 
     def check_crop(self, tokens_to_remove: int) -> int:
         """The number of tokens to take back; raises as ``crop``."""
