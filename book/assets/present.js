@@ -116,6 +116,7 @@
     const box = make("div", "cd-deck bd-content", make("article", "bd-article"));
     deck = { all, box, at: -1, done: 0, hold: null, was: { scroll: scrollY, address: location.href }, sections: all.map(build) };
     box.tabIndex = -1;
+    box.setAttribute("role", "dialog");
     box.setAttribute("aria-label", "Slides");
     box.firstChild.append(...deck.sections);
     document.body.append(box);
@@ -129,10 +130,11 @@
     const slide = deck.all[at];
     const section = deck.sections[at];
     const there = slide.figure === undefined ? null : rootsOf(places()[slide.figure])[0];
+    const isNew = deck.at !== at;
     if (deck.hold && deck.hold.figure !== there) letGo();
     Object.assign(deck, { at, done });
     deck.sections.forEach((one) => one.toggleAttribute("data-on", one === section));
-    if (there) take(there, section, slide.states[done]);
+    if (there) take(there, section, slide.states[done], isNew);
     else if (slide.figure === undefined) fit(section.querySelector(".cd-slide-body"));
     else setTimeout(() => deck?.at === at && show(at, done), 100); // the page is still waking its figures
     say(section, slide);
@@ -143,12 +145,14 @@
   }
 
   /** The figure itself lies over the empty body of its slide. */
-  function take(there, section, state) {
+  function take(there, section, state, isNew) {
     const { top, left, right, bottom } = section.querySelector(".cd-slide-body").getBoundingClientRect();
     root.style.setProperty("--cdx-slide", `${top}px ${root.clientWidth - right}px ${innerHeight - bottom}px ${left}px`);
-    if (!deck.hold) {
+    if (!deck.hold || isNew) {
+      const { restore } = deck.hold ?? {};
       deck.hold = { figure: there, bare: true };
       tell(there, deck.hold);
+      if (restore) deck.hold.restore = restore; // to what was before the first of its slides
     }
     deck.hold.set(state, false);
   }
@@ -295,7 +299,11 @@
 
   function openDeck() {
     const at = /^#deck=(\d+)$/.exec(location.hash);
-    if (!at || !held || deck) return;
+    if (!at || !held) return;
+    if (deck) {
+      show(Math.min(Math.max(at[1], 1), deck.all.length) - 1, 0);
+      return;
+    }
     const needed = told.map(({ figure: one }) => one).filter((one) => one !== undefined);
     if (needed.every((one) => places()[one] && rootsOf(places()[one]).length)) open(Number(at[1]));
     else setTimeout(openDeck, 50);

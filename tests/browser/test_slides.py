@@ -75,7 +75,7 @@ AWAY = """(held) => {
 }"""
 BACK = "() => { for (const [place, one] of window.away) place.replaceWith(one); }"
 #: What every figure of the page shows.
-SHOWN = """() => [...document.querySelectorAll(".cdx:not(.cd-deck *) canvas")]
+SHOWN = """() => [...document.querySelectorAll(".cdx:not(.cd-deck *, .cdx-train) canvas")]
   .map((one) => one.ariaLabel)"""
 PLACE = "() => [scrollY, location.href, document.activeElement.dataset.cd]"
 
@@ -161,6 +161,7 @@ def promised(page: Any, slide: deck.Slide, chapter: str, look: Callable[[], None
     return broken if seen else ["nothing of the record is on the slide"]
 
 
+@pytest.mark.dear("every slide and every move of a chapter")
 @pytest.mark.parametrize("chapter", CHAPTERS)
 def test_a_deck_is_stepped_through(chapter: str, opened: Callable[..., Visit]) -> None:
     scheme = ["light", "dark"][CHAPTERS.index(chapter) % 2]
