@@ -41,7 +41,7 @@ export function makeSlide(app, { note, plane }) {
   });
   app.parts.append(element("div", { class: "cdx-slide" },
     bare ? null : element("header", { class: "cdx-slide-head", "aria-live": "polite" }, stops, caption), note,
-    element("div", { class: "cdx-slide-body" }, makeMatrix(app, ({ g }) => Boolean(g.told)), side),
+    element("div", { class: "cdx-slide-body" }, makeMatrix(app, ({ g }) => Boolean(g.told) && app.first), side),
     bare ? null : element("footer", { class: "cdx-slide-foot" }, keys, leave)));
   app.parts.querySelectorAll("[data-cd=matrix], .cdx-chip, .cdx-play-path, .cdx-play").forEach((node) => setAttribute(node, "tabindex", -1));
   listenToKeys(app, { stops, plane });
