@@ -32,7 +32,7 @@ PAGE = "demonstrations"
 #: the page whose first figure shows the demonstrations
 LANDING = "index"
 DECK = re.compile(r'<script type="application/json" data-cd="deck">.*?</script>', re.DOTALL)
-MARKS = re.compile(r"[*_`]")
+MARKS = re.compile(r"[*_`$]")
 #: class of a sentence with a record, by which the page's script finds it
 RECORD = "cd-record"
 #: most figures of a deck, which then has twelve slides at most
@@ -94,7 +94,7 @@ def demonstrations() -> list[Slide]:
 
 
 def _plain(text: str) -> str:
-    return " ".join(MARKS.sub("", text).split()).strip('"')
+    return " ".join(MARKS.sub("", text).replace("\\ge ", "≥ ").split()).strip('"')
 
 
 def _states(promise: Promise) -> list[str]:
