@@ -299,9 +299,13 @@ def test_loud_writes_keep_their_digits_where_a_sequence_is_continued(
         readout=phi,
         normalizer=eta,
     )
-    want, state, outputs = d.to(F64).apply(v.double(), "reference"), None, []
-    for t in range(150):
-        y, state = d.narrow(t, 1).extend(v[:, t : t + 1], state)
-        outputs.append(y)
-    for got in (d.apply(v), torch.cat(outputs, -2)):
+    want, found = d.to(F64).apply(v.double(), "reference"), [d.apply(v), d.apply(v, "parallel")]
+    for size in (1, 7, 64):
+        state, outputs = None, []
+        for t in range(0, 150, size):
+            piece = slice(t, min(t + size, 150))
+            y, state = d.narrow(t, piece.stop - t).extend(v[:, piece], state)
+            outputs.append(y)
+        found.append(torch.cat(outputs, -2))
+    for got in found:
         assert ((got.double() - want).norm() / want.norm()).item() < 3e-6
