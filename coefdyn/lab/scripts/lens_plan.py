@@ -135,18 +135,25 @@ ORDERS: dict[str, Callable[[CachePlan, int], list[int]]] = {
 
 
 def split_texts(
-    files: Sequence[Path], tokenize: Callable[[str], list[int]], config: TrialConfig
+    files: Sequence[Path],
+    tokenize: Callable[[str], list[int]],
+    config: TrialConfig,
+    seen: Sequence[list[int]] = (),
 ) -> tuple[Int[Tensor, "planned L"], Int[Tensor, "held_out L"]]:
     """The first tokens of documents, drawn evenly from all that are long enough.
 
-    Documents end with a form feed. No document is in both parts.
+    Documents end with a form feed. No document is in both parts, and none that begins as one of
+    ``seen`` does.
 
     Raises:
         ValueError: for too few documents of that length.
     """
     pieces = [piece for path in files for piece in _read(path).split("\f") if piece.strip()]
     ids = [
-        found[: config.length] for piece in pieces if len(found := tokenize(piece)) >= config.length
+        found[: config.length]
+        for piece in pieces
+        if len(found := tokenize(piece)) >= config.length
+        and not any(found[: len(known)] == known for known in seen)
     ]
     wanted = config.planned + config.held_out
     if len(ids) < wanted:
@@ -167,9 +174,15 @@ def _read(path: Path) -> str:
 
 
 def needles(
-    texts: Int[Tensor, "n L"], tokenize: Callable[[str], list[int]], count: int, seed: int
+    texts: Int[Tensor, "n L"],
+    tokenize: Callable[[str], list[int]],
+    count: int,
+    seed: int,
+    before: int | None = None,
 ) -> list[tuple[Int[Tensor, "1 L"], int]]:
     """Texts of the same length with a needle and a question, and how long the answer is.
+
+    With ``before``, as many tokens stand before the question, and the texts are as long as it asks.
 
     Raises:
         ValueError: for texts too short to hold both.
@@ -188,7 +201,7 @@ def needles(
                 f"a needle and its question take {len(fact) + len(whole)} tokens, the texts have "
                 f"{len(filler)}; ask for longer ones, or for no needles."
             )
-        filler = filler[: len(filler) - len(fact) - len(whole)]
+        filler = filler[: (len(filler) - len(whole) if before is None else before) - len(fact)]
         depth = draw.uniform(DEEPEST, SHALLOWEST)
         at = int(depth * len(filler))
         ids = [*filler[:at], *fact, *filler[at:], *whole]
