@@ -24,7 +24,7 @@ from coefdyn.lab.scripts.lens_peers_kvpress import (
     read_on,
     results,
 )
-from coefdyn.lens import plan, window
+from coefdyn.lens import plan, replaced, window
 
 START, SINK, SIZE = 30, 2, 6
 KINDS = (512, 2048)
@@ -40,6 +40,11 @@ def plain_loss(model: nn.Module, ids: torch.Tensor) -> float:
     with torch.no_grad():
         logits = model(ids).logits[0, START:-1]
     return torch.nn.functional.cross_entropy(logits, ids[0, START + 1 :]).item()
+
+
+def asked_of(ids: torch.Tensor) -> dict:
+    """A text as the program has it, with a question of seven tokens whose last two are judged."""
+    return {"ids": ids[0].tolist(), "asked": zoo.ids(7, 1, seed=1)[0].tolist(), "answer": 2}
 
 
 def test_behind_an_uncut_cache_the_model_is_as_it_is(llama: nn.Module) -> None:
@@ -72,14 +77,17 @@ def test_forgotten_rows_are_as_if_they_were_not_there(llama: nn.Module) -> None:
 def test_a_plan_is_measured_before_the_text_and_at_the_cut(llama: nn.Module) -> None:
     ids = zoo.ids(45, 1)
     found = plan(llama, zoo.ids(START, 3), keep=window(SIZE, sink=SINK), progress=False)
-    told = {"ids": ids[0].tolist(), "answer": None}
+    told = asked_of(ids)
     measured = lens_peers.measured_here(llama, found, told, (1.0, 0.6))
     both = measured["methods"]
     assert measured["uncut"][0] == pytest.approx(plain_loss(llama, ids), abs=1e-5)
     for name in (lens_peers.PLAN, lens_peers.PLAN_ONCE):
         assert both[name]["1.0"] == pytest.approx(measured["uncut"], abs=1e-5)
-        assert both[name]["0.6"][2] == found.within(0.6 * found.bytes_full).bytes
+        assert both[name]["0.6"][-1] == found.within(0.6 * found.bytes_full).bytes
         assert abs(both[name]["0.6"][0] - measured["uncut"][0]) > 1e-4
+    with replaced(llama, found.within(0.6 * found.bytes_full).changes):
+        as_the_lens_cuts = plain_loss(llama, ids)
+    assert both[lens_peers.PLAN]["0.6"][0] == pytest.approx(as_the_lens_cuts, abs=1e-5)
     assert both[lens_peers.PLAN]["0.6"][0] != both[lens_peers.PLAN_ONCE]["0.6"][0]
 
 
@@ -100,12 +108,11 @@ class Last:
 def test_a_press_gets_a_cache_of_its_own_at_each_share(llama: nn.Module) -> None:
     ids, kvpress = zoo.ids(45, 1), SimpleNamespace(KnormPress=Last)
     task = {"length": START, "sink": SINK, "window": SIZE, "shares": [0.5, 1.0]}
-    text = {"ids": ids[0].tolist(), "answer": None}
-    found = results(kvpress, llama, text, {**task, "methods": ["Knorm"]})
+    found = results(kvpress, llama, asked_of(ids), {**task, "methods": ["Knorm"]})
     half, whole = (found["methods"]["Knorm"][share] for share in ("0.5", "1.0"))
     assert whole == pytest.approx(found["uncut"], abs=1e-5)
     assert found["uncut"][0] == pytest.approx(plain_loss(llama, ids), abs=1e-5)
-    assert 2 * half[2] == whole[2] and abs(half[0] - whole[0]) > 1e-3
+    assert 2 * half[-1] == whole[-1] and abs(half[0] - whole[0]) > 1e-3
 
 
 def _letters(text: str) -> list[int]:
@@ -140,25 +147,27 @@ def test_the_kept_plan_is_the_plan() -> None:
     found = plan(model, zoo.ids(120, 2), keep=window(SIZE, sink=SINK), progress=False)
     again = lens_peers.kept_plan(record).within(found.bytes_full / 2)
     assert again.heads == found.heads
-    assert again.changes == found.within(found.bytes_full / 2).changes
+    assert again.changes.keys() == found.within(found.bytes_full / 2).changes.keys()
+    assert 0 < again.cut < len(again.heads)
 
 
 def test_questions_come_behind_the_cut_of_texts_that_no_trial_has_read(documents: Path) -> None:
     trial = kept_trial()
     texts, planned = lens_peers.texts_of([documents], _letters, [trial], 3, pilot=False)
     pilots, _ = lens_peers.texts_of([documents], _letters, [trial], 3, pilot=True)
-    assert len(texts) == 6 and len(pilots) == 8 and len(planned) == 2
+    assert len(texts) == 3 and len(pilots) == 4 and len(planned) == 2
     config = lens_peers.TrialConfig(length=120, planned=2, held_out=4)
     read = torch.cat(lens_peers.split_texts([documents], _letters, config)).tolist()
-    chosen = [text["ids"] for text in (*texts[:3], *pilots[:4])]
-    assert not any(ids[:120] == row for ids in chosen for row in read)
-    assert len({tuple(ids) for ids in chosen}) == 7
-    for text in texts[3:]:
-        ids, answer = text["ids"], text["answer"]
-        question = ids[120:-answer]
-        assert any(ids[at : at + len(question)] == question for at in range(100)), "in the prefill"
+    for text in (*texts, *pilots):
+        ids, asked, answer = text["ids"], text["asked"], text["answer"]
+        assert len(ids) == 120 + 1 + 128
+        question = asked[:-answer]
+        at = next(at for at in range(100) if ids[at : at + len(question)] == question)
+        assert ids[at : at + len(asked)] == asked and at + len(asked) < 120, "before the cut"
         assert question[1:11] == _letters("The secret")
-    assert all(len(text["ids"]) == 249 and text["answer"] is None for text in texts[:3])
+        after = at + len(asked) + 2
+        assert not any((ids[:at] + ids[after:])[:100] == row[:100] for row in read)
+    assert len({tuple(text["ids"]) for text in (*texts, *pilots)}) == 7
 
 
 def test_the_command_joins_both_halves(

@@ -9,11 +9,12 @@ What is compared, fixed before the judged documents were read:
 - Documents that ``lens-plan`` has not read at any length, so neither planned nor measured on: four
   pilots (``--pilot``) to try the programs, and twenty others that judge. The plan is the kept one
   of that length; no setting of any method was chosen here.
-- A text is read up to a cut (512 tokens). What a method holds there may take a share of the bytes
-  (.75, .5, .25), and the next tokens are read from it. kvpress cuts once, when it knows the text,
-  and keeps all that comes later. **The plan** cuts its heads before it has read anything, as its
-  cache does: their windows are short in the prefill already, and move on behind it. **The plan, cut
-  once** cuts the same heads when the others do, and keeps what comes later.
+- A text is read up to a cut (512 tokens); a sentence with a number, a needle, is hidden in it.
+  What a method holds there may take a share of the bytes (.75, .5, .25). From it the next tokens
+  are read, and in their place a question about the needle. kvpress cuts once, when it knows the
+  text, and keeps all that comes later. **The plan** cuts its heads before it has read anything, as
+  its cache does: their windows are short in the prefill already, and move on behind it. **The plan,
+  cut once** cuts the same heads when the others do, and keeps what comes later.
 - The plan gives each head all rows or 68. kvpress gives all heads of a layer the same number,
   except AdaKV, CriticalAdaKV, KVzip and KVgrad, whose rows it marks and does not free, and
   DuoAttention*, which is kvpress's experimental score of heads, computed on the texts of the plan
@@ -28,11 +29,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import statistics
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from datetime import date
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -42,9 +45,8 @@ from torch import nn
 from coefdyn.lab.experiments.intervals import JUDGED_CONFIDENCE, Interval, t_interval
 from coefdyn.lab.experiments.rule import HELD, NOT_HELD, verdict
 from coefdyn.lab.scripts import lens_peers_kvpress as shared
-from coefdyn.lab.scripts.lens_plan import TrialConfig, load, needles, split_texts, versions
+from coefdyn.lab.scripts.lens_plan import NAMES, TrialConfig, hide, load, split_texts, versions
 from coefdyn.lens.cache.cache_plan import CachePlan, HeadCost
-from coefdyn.lens.change.replace import replaced
 from coefdyn.progress import Progress
 
 __all__ = [
@@ -94,9 +96,10 @@ def texts_of(
     documents: int,
     pilot: bool,
 ) -> tuple[list[Record], list[list[int]]]:
-    """Documents, and as many texts with a needle, as ``ids`` and ``answer``; those planned on.
+    """Documents with a needle, each with a question about it; the texts of the first plan.
 
-    A text with a needle has its question behind the cut, and ``answer`` tokens at its end.
+    Of a document ``ids`` are what is read, the needle before the cut; ``asked`` is the question
+    with its answer, of ``answer`` tokens, which is read behind the cut in place of what follows.
 
     Args:
         files, tokenize: as for ``split_texts``.
@@ -104,16 +107,17 @@ def texts_of(
         documents: how many judge.
         pilot: the pilots in place of those.
     """
+    tokenize = cache(tokenize)  # every document is looked at once for each trial
     parts = [split_texts(files, tokenize, _config(plan["settings"])) for plan in plans]
     seen = [row for part in parts for texts in part for row in texts.tolist()]
     cut = plans[0]["settings"]["length"]
     config = TrialConfig(length=cut + 1 + NEXT, planned=PILOTS, held_out=documents)
     chosen = split_texts(files, tokenize, config, seen)[0 if pilot else 1]
-    asked = needles(chosen, tokenize, len(chosen), seed=0, before=cut)
-    return [
-        *({"ids": row, "answer": None} for row in chosen.tolist()),
-        *({"ids": ids[0].tolist(), "answer": size} for ids, size in asked),
-    ], parts[0][0].tolist()
+    draw, texts = random.Random(0), []
+    for number, row in enumerate(chosen.tolist()):
+        ids, asked, answer = hide(row, tokenize, NAMES[number % len(NAMES)], draw, before=cut)
+        texts.append({"ids": ids[: config.length], "asked": asked, "answer": answer})
+    return texts, parts[0][0].tolist()
 
 
 def _config(settings: Record) -> TrialConfig:
@@ -129,13 +133,13 @@ def measured_here(
     Args:
         model: whose layers are numbered as transformers does.
         plan: as long as the text is before its cut.
-        text: ``ids`` and ``answer``.
+        text: of ``texts_of``.
         shares: of the bytes.
     """
-    ids, start, answer = torch.tensor([text["ids"]]), plan.length, text["answer"]
+    ids, start = torch.tensor([text["ids"]]), plan.length
     whole = shared.prefilled(model, ids[:, :start])
     full = shared.held_bytes(model, whole)
-    read = shared.read_on(model, shared.copied(whole), ids, start, answer, start)
+    read = shared.read_both(model, whole, text, start, start)
     found: Record = {"uncut": [*read, full], "methods": {PLAN: {}, PLAN_ONCE: {}}}
     for share in shares:
         cut = plan.within(share * plan.bytes_full)
@@ -143,14 +147,13 @@ def measured_here(
         for one in cut.heads[: cut.cut]:
             heads.setdefault(model.get_submodule(one.layer).layer_idx, []).append(one.head)  # type: ignore[arg-type, index]
         shared.forget(model, heads, start, cut.sink, cut.window)
-        held = shared.held_bytes(model, whole)
-        read = shared.read_on(model, shared.copied(whole), ids, start, answer, start)
-        found["methods"][PLAN_ONCE][str(share)] = [*read, held]
-        model.set_attn_implementation("sdpa")  # type: ignore[operator]
-        with torch.no_grad(), replaced(model, cut.changes):
-            logits = model(ids[:, :-1]).logits[0, start:]
-        read = shared.judged(logits, ids[0, start + 1 :], answer)
+        read = shared.read_both(model, whole, text, start, start)
+        found["methods"][PLAN_ONCE][str(share)] = [*read, shared.held_bytes(model, whole)]
+        shared.stream(model, heads, cut.sink, cut.window)
+        streamed = shared.prefilled(model, ids[:, :start], shared.BEHIND)
+        read = shared.read_both(model, streamed, text, start, start)
         found["methods"][PLAN][str(share)] = [*read, cut.bytes]
+        shared.stream(model, {}, cut.sink, cut.window)
     return found
 
 
@@ -162,7 +165,6 @@ def record_of(here: Sequence[Record], there: Sequence[Record]) -> Record:
     """
     if len(here) != len(there):
         raise ValueError(f"{len(here)} texts were measured here and {len(there)} with kvpress.")
-    half = len(here) // 2
     rows = []
     for both in (here, there):
         for name, by_share in both[0]["methods"].items():
@@ -173,25 +175,25 @@ def record_of(here: Sequence[Record], there: Sequence[Record]) -> Record:
                         "method": name,
                         "share": float(share),
                         "bytes": max(held for *_, held in found),
-                        **_told(found, half),
+                        **_told(found),
                     }
                 )
     apart = [abs(a["uncut"][0] - b["uncut"][0]) for a, b in zip(here, there, strict=True)]
     uncut = [one["uncut"] for one in here]
     return {
-        "bytes": uncut[0][2],
-        "uncut": _told(uncut, half),
+        "bytes": uncut[0][-1],
+        "uncut": _told(uncut),
         "uncut_apart": max(apart),
         "rows": rows,
     }
 
 
-def _told(found: Sequence[Sequence[Any]], half: int) -> Record:
+def _told(found: Sequence[Sequence[Any]]) -> Record:
     """Losses of the documents and of the answers, and how many answers were right."""
     return {
-        "loss": [round(loss, 5) for loss, *_ in found[:half]],
-        "needles_right": sum(right for _, right, _ in found[half:]),
-        "needle_loss": [round(loss, 4) for loss, *_ in found[half:]],
+        "loss": [round(loss, 5) for loss, *_ in found],
+        "needle_loss": [round(loss, 4) for _, loss, *_ in found],
+        "needles_right": sum(right for _, _, right, _ in found),
     }
 
 

@@ -35,7 +35,9 @@ __all__ = [
     "judged",
     "main",
     "prefilled",
+    "read_both",
     "read_on",
+    "stream",
 ]
 
 #: what no run here can compare, and why
@@ -100,7 +102,8 @@ def attend(
     """Attention of tokens behind a cut: to every row that is left, and causal among themselves.
 
     Rows that kvpress marks per head as removed (``masked_key_indices``) get no weight. It does this
-    itself with keys of a large norm, which do not exist for many queries at once.
+    itself with keys of a large norm, which do not exist for many queries at once. Heads of a plan
+    (``streaming``) see a sink and a window behind every token, in the prefill too.
     """
     new, rows, group = query.shape[2], key.shape[2], query.shape[1] // key.shape[1]
     sees = torch.ones(new, rows, dtype=torch.bool).tril(rows - new)
@@ -108,6 +111,10 @@ def attend(
     if (removed := getattr(module, "masked_key_indices", None)) is not None:
         text, head, row = removed
         sees[text, head, :, row] = False
+    if (streaming := getattr(module, "streaming", None)) is not None:
+        heads, sink, window = streaming
+        row, place = torch.arange(rows), torch.arange(rows - new, rows)[:, None]
+        sees[:, heads] &= (place - row < window) | (row < sink)
     key, value, sees = (x.repeat_interleave(group, 1) for x in (key, value, sees))
     y = functional.scaled_dot_product_attention(query, key, value, attn_mask=sees, scale=scaling)
     return y.transpose(1, 2), None
@@ -120,10 +127,11 @@ def attentions_of(model: nn.Module) -> list[Any]:
 
 def prefilled(model: Any, ids: torch.Tensor, how: str = "sdpa") -> Any:
     """The whole cache of a text; nothing is marked as removed any more."""
-    from transformers import DynamicCache
+    from transformers import AttentionInterface, DynamicCache
 
     for module in attentions_of(model):
         module.masked_key_indices = None
+    AttentionInterface.register(BEHIND, attend)
     model.set_attn_implementation(how)
     cache = DynamicCache()
     with torch.no_grad():
@@ -137,6 +145,13 @@ def copied(cache: Any) -> Any:
     for place, layer in enumerate(cache.layers):
         other.update(layer.keys.clone(), layer.values.clone(), place)
     return other
+
+
+def stream(model: nn.Module, heads: Mapping[int, Sequence[int]], sink: int, window: int) -> None:
+    """Let these heads of each layer see a sink and a window alone, and all others everything."""
+    for module in attentions_of(model):
+        mine = list(heads.get(module.layer_idx, ()))
+        module.streaming = (mine, sink, window) if mine else None
 
 
 def forget(
@@ -177,15 +192,25 @@ def read_on(
         answer: of ``judged``.
         at: place of the first token read, for rotary positions.
     """
-    from transformers import AttentionInterface
-
-    AttentionInterface.register(BEHIND, attend)
     model.set_attn_implementation(BEHIND)
     new = ids[:, start:-1]
     places = torch.arange(at, at + new.shape[1])[None]
     with torch.no_grad():
         logits = model(input_ids=new, past_key_values=cache, position_ids=places).logits[0]
     return judged(logits, ids[0, start + 1 :], answer)
+
+
+def read_both(
+    model: Any, cache: Any, text: Mapping[str, Any], start: int, at: int
+) -> tuple[float, float, bool]:
+    """Loss of what follows the cut in a text; loss of its needle's answer, and whether it is right.
+
+    Each is read from a copy of the cache.
+    """
+    ids = torch.tensor([text["ids"]])
+    asked = torch.tensor([[*text["ids"][:start], *text["asked"]]])
+    loss, _ = read_on(model, copied(cache), ids, start, None, at)
+    return loss, *read_on(model, copied(cache), asked, start, text["answer"], at)
 
 
 def judged(logits: torch.Tensor, wanted: torch.Tensor, answer: int | None) -> tuple[float, bool]:
@@ -262,16 +287,13 @@ def _again(name: str, press: Any, model: Any, ids: torch.Tensor, shares: Sequenc
 def results(
     kvpress: Any, model: Any, text: Mapping[str, Any], task: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Loss, whether all was right, and bytes: uncut, and of each method at each share of bytes."""
+    """What ``read_both`` tells, and bytes: uncut, and of each method at each share of bytes."""
     ids, start = torch.tensor([text["ids"]]), task["length"]
     # transformers returns weights of attention from its eager function alone
     how = "eager" if "ObservedAttention" in task["methods"] else "sdpa"
     seen = _Recorded(kvpress, model, ids[:, :start], how)
-    full, read = held_bytes(model, seen.cache), (ids, start, text["answer"])
-    found: dict[str, Any] = {
-        "uncut": [*read_on(model, copied(seen.cache), *read, start), full],
-        "methods": {},
-    }
+    full, read = held_bytes(model, seen.cache), read_both(model, seen.cache, text, start, start)
+    found: dict[str, Any] = {"uncut": [*read, full], "methods": {}}
     for name in task["methods"]:
         torch.manual_seed(0)
         if name in AGAIN:
@@ -285,7 +307,7 @@ def results(
                 module.masked_key_indices = removed
             held = held_bytes(model, cache)
             at = cache.get_seq_length() if name.startswith("KeyRerotation") else start
-            found["methods"][name][str(share)] = [*read_on(model, cache, *read, at), held]
+            found["methods"][name][str(share)] = [*read_both(model, cache, text, start, at), held]
     return found
 
 
