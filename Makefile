@@ -90,11 +90,12 @@ test-compile: $(TEST)
 	-n $(WORKERS) -m compile --no-shape-checks --ignore=tests/browser tests
 
 test-notebooks: $(TEST)
-	@echo '== notebooks'; $(part) --nbval -n $(WORKERS) --dist loadfile book
+	@echo '== notebooks'; $(part) --nbval -n $(WORKERS) --dist loadfile --no-loadscope-reorder book
 
+# A worker waits for its browser now and then, so there is one more than cores.
 test-pages: $(TEST)
 	@echo '== pages'; sh book/tools/browser.sh $(PY); $(PY) -m book.tools.html || exit 1; status=0; \
-	$(part) -n $(WORKERS) --dist worksteal -m 'not alone' tests/browser || status=1; \
+	$(part) -n $$(($(WORKERS) + 1)) --dist worksteal -m 'not alone' tests/browser || status=1; \
 	$(part) -m alone tests/browser || status=1; exit $$status
 
 execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=1] [SET='seeds=3'] [JOBS=n] [CLUSTER=address]

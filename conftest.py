@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from functools import cache
@@ -20,8 +21,10 @@ os.environ.setdefault("JUPYTER_PLATFORM_DIRS", "1")
 
 SANITIZERS = Path(__file__).parent / "book" / "tools" / "nbval.cfg"
 
-#: of so many executed chapters `--sample` takes one each day, and another the next
+#: `--sample` takes one of so many parts of the executed chapters each day, and another the next
 TURNS = 3
+#: seconds that a chapter without a record counts for
+NEW = 10.0
 
 collect_ignore_glob = ["book/_build/*", "book/*/.ipynb_checkpoints/*"]
 
@@ -75,9 +78,39 @@ def pytest_ignore_collect(collection_path: Path, config) -> bool | None:
 
 @cache
 def _chapters_in_turn() -> set[Path]:
-    from book.tools.chapters import find_chapters
     from book.tools.execute import stale
 
-    turn, chapters = int(os.environ["COEFDYN_TURN"]), find_chapters()
-    chosen = [one for i, one in enumerate(chapters) if i % TURNS == turn or stale(one)]
+    chosen = _turns()[int(os.environ["COEFDYN_TURN"])]
+    chosen += [one for turn in _turns() for one in turn if one not in chosen and stale(one)]
     return {chapter.notebook for chapter in chosen}
+
+
+@cache
+def _seconds() -> dict[str, float]:
+    """What the chapters took in their last executions that were recorded, by name."""
+    from book.tools.execute import RUNTIMES
+
+    return json.loads(RUNTIMES.read_text(encoding="utf-8"))["seconds"]["quick"]
+
+
+def _turns() -> list[list]:
+    """The chapters in turns that take about as long as each other, the longest chapters first."""
+    from book.tools.chapters import find_chapters
+
+    turns, took = [[] for _ in range(TURNS)], [0.0] * TURNS
+    for chapter in sorted(find_chapters(), key=lambda one: -_seconds().get(one.name, NEW)):
+        least = took.index(min(took))
+        turns[least].append(chapter)
+        took[least] += _seconds().get(chapter.name, NEW)
+    return turns
+
+
+def pytest_collection_modifyitems(config, items) -> None:
+    """Long chapters begin first, so that no worker waits for the last one."""
+    if getattr(config.option, "nbval", False):
+        items.sort(key=_place_of)
+
+
+def _place_of(item) -> float:
+    book = Path(__file__).parent / "book"
+    return -_seconds().get(item.path.relative_to(book).with_suffix("").as_posix(), NEW)

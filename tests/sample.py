@@ -3,10 +3,10 @@
 A function with more than ``WHOLE`` cases keeps one in ``ONE_IN`` of them, and at least ``WHOLE``:
 those whose values (a mixer, a structure, a method) its file has used least so far, ties by a hash
 of the name. Afterwards each value that a file has not used at all brings one case more. So every
-function runs, and every value of every file. Names alone decide: the same cases run on every
-machine, in every order and in every process. A case with the mark ``nightly`` is never kept: the
-mark says which cheaper test asks the same. `make test-all`, and `pytest` without the option, run
-all cases.
+function runs, and every value of every file; arguments that are listed together have a value each.
+Names alone decide: the same cases run on every machine, in every order and in every process. A case
+with the mark ``nightly`` is never kept: the mark says which cheaper test asks the same. `make
+test-all`, and `pytest` without the option, run all cases.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 __all__ = ["ONE_IN", "WHOLE", "Case", "cases_of", "sampled"]
 
 #: a function with so few cases keeps all of them
-WHOLE = 8
+WHOLE = 5
 #: of a larger product, one case in so many is kept
-ONE_IN = 6
+ONE_IN = 10
 
 
 @dataclass(frozen=True)
@@ -45,10 +45,17 @@ def cases_of(items: Iterable[Any]) -> list[Case]:
     found = []
     for item in items:
         file, _, rest = item.nodeid.partition("::")
-        callspec = getattr(item, "callspec", None)
-        values = () if callspec is None else tuple(callspec._idlist)
+        values = _values(getattr(item, "callspec", None))
         found.append(Case(file, rest.partition("[")[0], item.nodeid, values))
     return found
+
+
+def _values(callspec: Any) -> tuple[str, ...]:
+    """What a case gives to each argument; functions and the like by what pytest calls them."""
+    params = {} if callspec is None else callspec.params
+    told = [f"{name}={value!r}" for name, value in params.items()]
+    named = [one for one in told if " at 0x" not in one]
+    return tuple(named) if named == told else (*named, *callspec._idlist)
 
 
 def sampled(cases: Sequence[Case]) -> set[str]:

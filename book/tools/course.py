@@ -1,8 +1,8 @@
 """The course of the page "Teach this", from its table; and the places that tables fill in pages.
 
-A page says ``{{ course }}`` or ``{{ concept_test }}`` where the table of that name stands when the
-book is built. A chapter, an exercise or a demonstration that was renamed stops the build, and so
-does a session whose minutes do not add up.
+A page says ``{{ course }}``, ``{{ concept_test }}`` or ``{{ field }}`` where the table of that name
+stands when the book is built. A chapter, an exercise or a demonstration that was renamed stops the
+build, and so does a session whose minutes do not add up.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from book.tools import questions
+from book.tools import field, questions
 from book.tools.chapters import BOOK
 from book.tools.quotes import source, title_of
 
@@ -133,7 +133,12 @@ Afterwards a student can
 """
 
 
-TABLES: dict[str, Callable[[], str]] = {"course": page, "concept_test": questions.page}
+TABLES: dict[str, Callable[[], str]] = {
+    "course": page,
+    "concept_test": questions.page,
+    "field": field.page,
+    "field_held": field.tally,
+}
 
 
 def _fill(_: Any, __: str, text: list[str]) -> None:

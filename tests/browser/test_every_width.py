@@ -19,6 +19,9 @@ PAGES = (
     "lens/trained_models.html",
     "design/train.html",
 )
+#: a landing page, and a chapter with each kind of figure
+ALL_KINDS = PAGES[:2]
+NIGHTLY = pytest.mark.nightly("two pages with figures of these kinds")
 NEXT_FRAME = """() => new Promise((done) =>
   requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(done))))"""
 RATIOS = """() => [...document.querySelectorAll(".cdx canvas")].filter((c) => c.clientWidth)
@@ -88,7 +91,9 @@ def settle(page: Any) -> None:
 
 
 @pytest.mark.dear("a page is laid out at ten widths, with its lab twice")
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    "path", [path if path in ALL_KINDS else pytest.param(path, marks=NIGHTLY) for path in PAGES]
+)
 def test_nothing_covers_anything_and_pictures_keep_their_aspect(path: str, visit: Open) -> None:
     page = visit(path, width=WIDTHS[0]).page
     wrong = {}

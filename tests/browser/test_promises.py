@@ -29,7 +29,12 @@ from coefdyn.widgets import Explorer
 pytestmark = pytest.mark.browser
 
 ROOTS = "[data-cd=explorer], [data-cd=small], [data-cd=trainer]"
-PERFORMED = [promise for promise in promises() if not promise.exempt]
+#: by their page, so that the sample has one of each
+PERFORMED: dict[str, list[Promise]] = {}
+for _one in promises():
+    if not _one.exempt:
+        PERFORMED.setdefault(_one.page, []).append(_one)
+PLACES = [(page, number) for page, those in PERFORMED.items() for number in range(len(those))]
 #: half of the reach of the plane in which a key and a query are dragged
 REACH = 3
 
@@ -366,8 +371,11 @@ def perform(promise: Promise, shown: Any, stage: Any, folder: Path) -> list[str]
     return [*broken, *stage.wrong]
 
 
-@pytest.mark.parametrize("promise", PERFORMED, ids=lambda promise: promise.name)
-def test_what_is_promised_happens(promise: Promise, stage: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("page", "number"), PLACES, ids=[PERFORMED[page][number].name for page, number in PLACES]
+)
+def test_what_is_promised_happens(page: str, number: int, stage: Any, tmp_path: Path) -> None:
+    promise = PERFORMED[page][number]
     broken = perform(promise, widget(figure_of(promise)), stage, tmp_path)
     assert broken == [], f"{promise.name}\n{promise.words}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -10,31 +12,35 @@ from browser.measure import DEVICES, Device, load
 from browser.weights import weigh
 
 pytestmark = [pytest.mark.browser, pytest.mark.alone]
-PAGES = ("index.html", "architectures/gated_deltanet.html", "principles/principle_2.html")
+NIGHTLY = pytest.mark.nightly("the landing page and a row")
+PAGES = (
+    "index.html",
+    "architectures/gated_deltanet.html",
+    pytest.param("principles/principle_2.html", marks=NIGHTLY),
+)
 #: Cumulative layout shift of one cold load.
 MOST_SHIFT = 0.05
 
 
 @pytest.fixture(scope="module")
-def loads(browser: Any, address: str) -> dict[tuple[str, str], dict[str, float]]:
-    return {
-        (path, device.name): load(browser, address + path, Device(
-            name=device.name, width=device.width, height=device.height))
-        for path in PAGES
-        for device in DEVICES
-    }  # fmt: skip
+def loaded(browser: Any, address: str) -> Callable[[str, str], dict[str, float]]:
+    """What one cold load of a page on a device measures."""
+
+    @cache
+    def once(path: str, device: str) -> dict[str, float]:
+        (of,) = (one for one in DEVICES if one.name == device)
+        same = Device(name=of.name, width=of.width, height=of.height)
+        return load(browser, address + path, same)
+
+    return once
 
 
 @pytest.mark.parametrize("device", [device.name for device in DEVICES])
 @pytest.mark.parametrize("path", PAGES)
-def test_no_text_moves_while_a_page_starts(
-    path: str, device: str, loads: dict[tuple[str, str], dict[str, float]]
-) -> None:
-    assert loads[path, device]["shift"] < MOST_SHIFT
+def test_no_text_moves_while_a_page_starts(path: str, device: str, loaded: Any) -> None:
+    assert loaded(path, device)["shift"] < MOST_SHIFT
 
 
 @pytest.mark.parametrize("path", PAGES)
-def test_a_browser_loads_what_the_files_say(
-    path: str, loads: dict[tuple[str, str], dict[str, float]], site: Path
-) -> None:
-    assert loads[path, "desktop"]["kB"] == pytest.approx(weigh(site / path).kB, rel=1e-3)
+def test_a_browser_loads_what_the_files_say(path: str, loaded: Any, site: Path) -> None:
+    assert loaded(path, "desktop")["kB"] == pytest.approx(weigh(site / path).kB, rel=1e-3)

@@ -20,7 +20,7 @@ from coefdyn.lab.train.offers import EVERY, ROWS
 pytestmark = pytest.mark.browser
 #: for what waits a fixed time, in which a busy machine may do no step, or trains for many steps
 alone = pytest.mark.alone
-NIGHTLY = pytest.mark.nightly("an easier task is learned, and each contest takes a step")
+NIGHTLY = pytest.mark.nightly("the loss falls, each contest takes a step, losses are the library's")
 
 FADING = {"evolution": "constant", "constant": 0.7}
 #: a loaded machine may need long for a step; nothing here depends on how long
@@ -67,6 +67,13 @@ def steps(page: Any, count: int) -> None:
         until(page, f"s => Number(s('train-step')) === {before + 1}")
 
 
+def steps_from_the_start(page: Any, count: int) -> None:
+    """The same, once a new model has answered untrained."""
+    until(page, "s => s('train-step') === '0' && s('train-accuracy') !== ''")
+    page.wait_for_function("() => !document.querySelector('[data-cd=train-one]').disabled")
+    steps(page, count)
+
+
 def test_train_makes_the_loss_fall_and_the_matrix_move(open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining(FADING))
     assert step_of(page) == 0
@@ -107,11 +114,13 @@ def test_a_step_is_one_step_and_the_same_from_the_same_seed(open_page: Open) -> 
     assert losses[0] == losses[1] != losses[2]
 
 
-@pytest.mark.parametrize("task", TASKS)
-def test_every_contest_takes_a_step(task: str, open_page: Open) -> None:
-    page = open_trainer(open_page, PageTraining("mamba2", task=task))
-    steps(page, 1)
-    assert 0 < number(page, "train-loss") < 5
+@pytest.mark.dear("a model of each contest is made and trained for a step")
+def test_every_contest_takes_a_step(open_page: Open) -> None:
+    page = open_trainer(open_page, PageTraining("mamba2"))
+    for task in TASKS:
+        page.select_option("[data-cd=control-task]", task)
+        steps_from_the_start(page, 1)
+        assert 0 < number(page, "train-loss") < 5, task
 
 
 @pytest.mark.dear("a model of each row is made and trained for a step")
@@ -119,9 +128,7 @@ def test_every_row_takes_a_step(open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining())
     for row in ROWS:
         page.click(f"[data-cd=left-{row}]")
-        until(page, "s => s('train-step') === '0' && s('train-accuracy') !== ''")
-        page.wait_for_function("() => !document.querySelector('[data-cd=train-one]').disabled")
-        steps(page, 1)
+        steps_from_the_start(page, 1)
         assert text(page, "train-name") == ROWS[row]["label"]
 
 
@@ -197,7 +204,7 @@ def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
 
 @alone
 @pytest.mark.dear("two models are trained for 300 steps")
-@pytest.mark.nightly("losses of test_train_engine.py, and test_it_is_learned")
+@NIGHTLY
 def test_the_gap_of_principle_3(open_page: Open) -> None:
     """exp with A = 0.85 I beside exp with A = I, from one seed, where no position is told."""
     page = open_trainer(open_page, PageTraining.contest("principle_3"))
@@ -325,12 +332,13 @@ def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
 
 
 @alone
+@NIGHTLY
 @pytest.mark.dear("a model is trained until it has learned its task")
 @pytest.mark.parametrize(
     ("width", "figure"),
     [
-        pytest.param(1440, lambda: PageTraining.contest("index"), marks=NIGHTLY),
-        pytest.param(360, lambda: PageTraining.contest("index"), marks=NIGHTLY),
+        (1440, lambda: PageTraining.contest("index")),
+        (360, lambda: PageTraining.contest("index")),
         (1440, lambda: PageTraining(positions="learned")),
     ],
     ids=["landing-1440", "landing-360", "copy-1440"],

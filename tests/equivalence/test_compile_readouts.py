@@ -23,6 +23,7 @@ def sharper(factor: float) -> readout.Pointwise:
     return readout.Pointwise(fn)
 
 
+NIGHTLY = pytest.mark.nightly("the same with gradients")
 READOUTS = (readout.exp, readout.relu, readout.softplus, sharper(1.0), sharper(3.0))
 NORMALIZERS = (
     normalizer.RowSum(),
@@ -56,10 +57,10 @@ class Design(nn.Module):
 @pytest.mark.parametrize(
     ("method", "trained"),
     [
-        ("parallel", False),
         ("parallel", True),
         ("chunked", True),
-        pytest.param("chunked", False, marks=pytest.mark.nightly("the same with gradients")),
+        pytest.param("parallel", False, marks=NIGHTLY),
+        pytest.param("chunked", False, marks=NIGHTLY),
     ],
 )
 def test_one_graph_is_not_taken_for_another(method: str, trained: bool) -> None:

@@ -24,6 +24,7 @@ def test_interpreted_kernels_agree_with_float64():
     assert_interpreted("own_readout", 4)
 
 
+@pytest.mark.nightly("the interpreter runs it, and other kernels are compiled")
 def test_its_code_compiles_into_a_kernel():
     assert_small(90, 64, ["own_readout"])
 

@@ -85,6 +85,7 @@ def test_a_killed_worker_loses_no_record(there, parts, tmp_path):
     assert [numbers(one) for one in records] == [numbers(train_run(run)) for run in runs]
 
 
+@pytest.mark.nightly("test_a_killed_worker_loses_no_record")
 def test_runs_whose_workers_all_went_are_offered_to_those_that_come(there, parts, tmp_path):
     """dask offers a run without a worker to each that comes, and none of them is fit by then."""
     runs, killed = [tiny_run(seed=seed, steps=60) for seed in range(50, 54)], []

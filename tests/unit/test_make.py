@@ -234,7 +234,10 @@ sys.exit(html.main([]))
 """
 
 
-@pytest.mark.parametrize("first_is_killed", [False, True])
+@pytest.mark.parametrize(
+    "first_is_killed",
+    [True, pytest.param(False, marks=pytest.mark.nightly("the same where the first is killed"))],
+)
 def test_two_builds_never_mix_their_pages(tmp_path: Path, first_is_killed: bool) -> None:
     """Also where the first is killed and what it had started goes on writing."""
     hold = tmp_path / "hold"

@@ -268,6 +268,7 @@ def test_context_order_matters_only_where_keys_evolve(name: str) -> None:
         (DesignMixer, {"normalizer": "sum"}, "normalizer must be one of one, row_sum"),
         (DesignMixer, {"constant": 0.0}, "constant must be finite and not 0"),
         (DesignMixer, {"ratio": -1.0}, "ratio must be positive"),
+        (SoftmaxAttention, {"value_dim": 1, "output_norm": "layer"}, "over one channel is 0"),
     ],
 )
 def test_options_that_do_not_fit(form: type[Mixer], options: dict, message: str) -> None:
@@ -313,6 +314,7 @@ def test_input_that_does_not_fit() -> None:
         ("GatedDeltaProduct", {"writes": 1}, "GatedDeltaProduct has no option 'writes'"),
         ("GatedDeltaNet", {"query_key_norm": True}, "settles query_key_norm=True; leave it out"),
         ("GatedDeltaNet", {"n_head": 2}, "no option 'n_head'; did you mean 'n_heads'?"),
+        ("SoftmaxAttention", {}, "SoftmaxAttention needs n_heads"),
     ],
 )
 def test_an_option_that_a_class_fills_itself_is_told_in_words(

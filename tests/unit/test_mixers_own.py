@@ -366,19 +366,6 @@ def test_likely_mistakes_are_answered_in_words(no_shape_checks):
         mixer.extend(X, 3)
 
 
-def test_options_that_a_mixer_does_not_have():
-    with pytest.raises(TypeError, match="has no option 'heads'; did you mean 'n_heads'"):
-        SoftmaxAttention(d_model=8, n_heads=2, heads=2)
-    with pytest.raises(TypeError, match="has no option 'scalling'; did you mean 'scaling'"):
-        SoftmaxAttention(d_model=8, n_heads=2, scalling="one")
-    with pytest.raises(TypeError, match="settles query_key_norm=True"):
-        GatedDeltaNet(d_model=8, n_heads=2, query_key_norm=False)
-    with pytest.raises(TypeError, match="SoftmaxAttention needs n_heads"):
-        SoftmaxAttention(d_model=8)
-    with pytest.raises(ValueError, match="over one channel is 0"):
-        SoftmaxAttention(d_model=8, n_heads=2, value_dim=1, output_norm="layer")
-
-
 def test_a_model_finds_a_registered_mixer():
     sizes = {"width": 8, "layers": 1, "mlp": None, "options": {"n_heads": 2}}
     with pytest.raises(ValueError, match="no mixer is named 'Peeking'"):

@@ -176,12 +176,12 @@ def test_no_files_import_each_other_in_a_ring() -> None:
 
 
 def test_the_library_imports_with_torch_and_numpy_alone() -> None:
-    """Core packages import where no Jupyter, matplotlib, SciPy or jaxtyping is installed."""
+    """Core packages import, and tasks draw, where no Jupyter, SciPy or jaxtyping is installed."""
     code = """
 import sys
 allowed = {"torch", "numpy"}
 blocked = ("matplotlib", "anywidget", "ipywidgets", "IPython", "jaxtyping", "beartype", "scipy",
-           "sklearn", "triton", "pandas", "einops", "yaml")
+           "sklearn", "triton", "pandas", "einops", "yaml", "datasets", "tokenizers", "PIL")
 class Block:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in blocked and not any("torch" in f for f in callers()):
@@ -193,7 +193,10 @@ def callers():
         frame = frame.f_back
 sys.meta_path.insert(0, Block())
 import importlib
-names = "dynamics execution mixers models lab.tasks lab.training lab.experiments"
+import coefdyn.lab.tasks as t
+for name, drawn in (("digits", 1438), ("byte-text", 3200), ("noisy-recall", 12800)):
+    assert len(t.splits(t.make_config(name, "quick"), 0).train.inputs) == drawn
+names = "dynamics execution mixers models lab.training lab.experiments"
 for name in names.split():
     importlib.import_module(f"coefdyn.{name}")
 import coefdyn.lab.__main__
@@ -201,54 +204,3 @@ import coefdyn.lab.__main__
     command = [sys.executable, "-c", code]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-
-
-IMPORTED = """
-import sys
-from time import process_time
-begin = process_time()
-import torch
-before, middle = set(sys.modules), process_time()
-import coefdyn.mixers
-print((process_time() - middle) / (middle - begin), *sorted(set(sys.modules) - before))
-"""
-
-
-def test_importing_the_mixers_costs_little_beyond_torch() -> None:
-    """0.35 of torch's own time in the best of five processes, and neither compiler nor Triton."""
-    shares: list[float] = []
-    while len(shares) < 5 and min(shares, default=1.0) >= 0.35:
-        done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        share, *modules = done.stdout.split()
-        shares.append(float(share))
-    compilers = ("torch._dynamo", "torch._inductor", "torch.fx.experimental")
-    assert not [name for name in modules if name.startswith(compilers)]
-    packages = {name.partition(".")[0] for name in modules} - set(sys.stdlib_module_names)
-    assert packages <= {"coefdyn", "jaxtyping", "numpy"}
-    assert min(shares) < 0.35, shares
-
-
-FIRST_OUTPUT = """
-import sys, torch
-from coefdyn.mixers import GatedDeltaNet
-mixer = GatedDeltaNet(d_model=16, n_heads=2)
-mixer(torch.randn(2, 10, 16)).sum().backward()
-mixer.dynamics(torch.randn(10, 16))[0].coefficients()
-print(*{"sympy", "torch._dynamo"} & set(sys.modules))
-"""
-
-
-def test_a_first_output_waits_for_no_import() -> None:
-    """``torch.broadcast_shapes`` alone would import sympy, which takes about a second."""
-    done = subprocess.run([sys.executable, "-c", FIRST_OUTPUT], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split() == []
-
-
-@pytest.mark.parametrize(("package", "needs"), [("plots", "matplotlib"), ("widgets", "anywidget")])
-def test_a_missing_extra_is_named_with_its_command(package: str, needs: str) -> None:
-    code = f"import sys; sys.modules[{needs!r}] = None; import coefdyn.{package}"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert run.returncode != 0
-    assert f"needs {needs}, an extra: pip install 'coefdyn[{package}]'" in run.stderr

@@ -5,24 +5,14 @@ from __future__ import annotations
 import errno
 import json
 import math
+import multiprocessing
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from coefdyn.lab.training import ResultFile, ResultsNotWritten
 from coefdyn.lab.training.results import config_key, plain
-
-WRITER = """
-import sys
-from coefdyn.lab.training.results import ResultFile
-file = ResultFile(sys.argv[1])
-for number in range(int(sys.argv[3])):
-    file.append({"key": f"{sys.argv[2]}-{number}", "pad": "x" * (1 + 977 * number % 20011)})
-"""
-
 
 REST = {
     "seed": 0,
@@ -53,12 +43,21 @@ def test_append_and_read_back(tmp_path):
     assert file.keys() == {"1", "2"}
 
 
+def write_forty(path: Path, name: str) -> None:
+    for number in range(40):
+        pad = "x" * (1 + 977 * number % 20011)
+        ResultFile(path).append({"key": f"{name}-{number}", "pad": pad})
+
+
 def test_two_processes_on_one_file_do_not_interleave(tmp_path):
     path = tmp_path / "shared.jsonl"
-    writers = [
-        subprocess.Popen([sys.executable, "-c", WRITER, str(path), name, "40"]) for name in "ab"
-    ]
-    assert [writer.wait(timeout=600) for writer in writers] == [0, 0]
+    fork = multiprocessing.get_context("fork")
+    writers = [fork.Process(target=write_forty, args=(path, name)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join(timeout=600)
+    assert [writer.exitcode for writer in writers] == [0, 0]
     lines = path.read_text().splitlines()
     assert len(lines) == 80
     assert {json.loads(line)["key"] for line in lines} == {

@@ -13,8 +13,7 @@ from transformers.models.mamba import modeling_mamba
 from transformers.models.mamba.configuration_mamba import MambaConfig
 
 from coefdyn.dynamics.evolution import Diagonal
-from coefdyn.mixers import MIXERS, QLSTM, RGLRU, S6, Mixer
-from coefdyn.models import ModelConfig, SequenceModel
+from coefdyn.mixers import QLSTM, RGLRU, S6, Mixer
 
 F64 = torch.float64
 
@@ -171,24 +170,6 @@ def test_one_head_per_channel_with_a_diagonal_evolution(name: str, n_heads: int)
     assert (dynamics.evolution.log_decay < 0).all()
     assert v.shape == (n_heads, 7, 1)
     assert mixer.state_size() == n_heads * 4 + (3 * n_heads if name == "S6" else 0)
-
-
-def test_they_are_not_rows_of_table_1() -> None:
-    assert not {"S6", "QLSTM", "RGLRU"} & set(MIXERS)
-
-
-@pytest.mark.parametrize("mixer", ["S6", "QLSTM", "RGLRU"])
-@pytest.mark.parametrize("block", ["transformer", "gated"])
-def test_they_fit_into_the_model(mixer: str, block: str) -> None:
-    options = {} if mixer == "RGLRU" else {"key_dim": 3}
-    config = ModelConfig(width=16, mlp=None, mixer=mixer, options=options, block=block)
-    model = SequenceModel(config, vocab=7, classes=5)
-    ids = torch.randint(0, 7, (3, 9), generator=torch.Generator().manual_seed(0))
-    logits = model(ids)
-    assert logits.shape == (3, 9, 5)
-    changed = ids.clone()
-    changed[:, 5:] = 0
-    torch.testing.assert_close(model(changed)[:, :5], logits[:, :5])
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,16 @@ def test_every_function_and_every_value_of_a_file_occurs() -> None:
                          for v in one.values}  # fmt: skip
 
 
+def test_arguments_that_are_listed_together_have_a_value_each() -> None:
+    params = {"structure": "scalar", "length": 65, "phi": lambda x: x}
+    spec = SimpleNamespace(params=params, _idlist=["scalar-65-phi0"])
+    (case,) = sample.cases_of(
+        [SimpleNamespace(nodeid="a.py::test_b[scalar-65-phi0]", callspec=spec)]
+    )
+    assert (case.file, case.function) == ("a.py", "test_b")
+    assert case.values == ("structure='scalar'", "length=65", "scalar-65-phi0")
+
+
 def report(name: str, seconds: float = 6.0, **more: Any) -> SimpleNamespace:
     given = {"nodeid": name, "duration": seconds, "user_properties": [], "skipped": False}
     return SimpleNamespace(**{**given, "when": "call", **more})

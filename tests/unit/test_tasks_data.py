@@ -6,7 +6,9 @@ import ast
 import hashlib
 import importlib
 import json
+import os
 import re
+import subprocess
 import sys
 import types
 from pathlib import Path
@@ -398,4 +400,42 @@ def test_wikitext_is_encoded_once_and_kept(cold, tmp_path):
     assert windows.targets[windows.targets != IGNORE].tolist() == expected[1:]
     commit = REVISIONS["Salesforce/wikitext"]
     assert loads == [("Salesforce/wikitext", "wikitext-103-raw-v1", "test", commit)]
-    assert [p.name for p in (tmp_path / "coefdyn").iterdir()] == ["wikitext-103-raw-gpt2-test.npy"]
+    kept = [p.name for p in (tmp_path / "coefdyn").iterdir() if p.suffix != ".lock"]
+    assert kept == ["wikitext-103-raw-gpt2-test.npy"]
+
+
+COUNTED = """
+import os, time
+from types import SimpleNamespace
+class Tokenizer:
+    @classmethod
+    def from_pretrained(cls, name, revision):
+        return cls()
+    def encode_batch(self, lines):
+        return [SimpleNamespace(ids=[ord(c) for c in line]) for line in lines]
+def load_dataset(path, name, split, revision):
+    with open(os.environ["COUNT"], "a") as file:
+        file.write(f"{path}\\n")
+    time.sleep(1)
+    return {"text": ["abcdefgh"]}
+"""
+
+
+def test_the_workers_of_a_machine_fetch_and_encode_a_text_once(tmp_path):
+    for name in ("datasets", "tokenizers"):
+        (tmp_path / f"{name}.py").write_text(COUNTED)
+    count, root = tmp_path / "count.txt", str(Path(hub_text.__file__).parents[3])
+    told = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{root}", "COUNT": str(count)}
+    read = "from coefdyn.lab.tasks.hub_text import wikitext_ids as ids; print(*ids('test'))"
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", read],
+            env={**os.environ, **told, "XDG_CACHE_HOME": str(tmp_path)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for _ in range(3)
+    ]
+    expected = " ".join(str(ord(letter)) for letter in "abcdefgh")
+    assert [worker.communicate()[0].strip() for worker in workers] == [expected] * 3
+    assert count.read_text().splitlines() == ["Salesforce/wikitext"]

@@ -356,7 +356,7 @@ sys.exit(execute.main(["--force"]))
 """
 
 
-@pytest.mark.nightly("test_two_builds_never_mix_their_pages, of the pages")
+@pytest.mark.nightly("test_two_builds_never_mix_their_pages, of the pages, whose first is killed")
 def test_two_executions_of_a_chapter_never_mix(book: Path) -> None:
     """The second begins while the first is at work, and is stopped when the first has ended."""
     going = [book / "going", book / "second"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -24,6 +25,10 @@ from coefdyn.lab.training import (
 from coefdyn.lab.training.checkpoint import load_checkpoint, save_checkpoint
 from coefdyn.lab.training.diagnostics import run_diagnostics
 from coefdyn.models import SequenceModel
+
+MACHINE_CODE = pytest.mark.nightly(
+    "aot_eager, and test_a_compiled_model_has_the_logits_of_the_model"
+)
 
 
 def test_seeds_differ():
@@ -271,23 +276,21 @@ def test_modes_that_cannot_be_met_raise(mode):
 
 
 @pytest.mark.compile
-@pytest.mark.dear("torch.compile writes and builds machine code for two models")
+@pytest.mark.dear("torch.compile traces and lowers the steps of two models")
 @pytest.mark.parametrize(
-    ("method", "other"),
+    ("method", "other", "backend"),
     [
-        ("chunked", {"mixer": "Mamba2"}),
-        pytest.param(
-            "parallel",
-            {"readout": "relu"},
-            marks=pytest.mark.nightly("test_one_graph_is_not_taken_for_another"),
-        ),
+        ("chunked", {"mixer": "Mamba2"}, "aot_eager"),
+        pytest.param("chunked", {"mixer": "Mamba2"}, "inductor", marks=MACHINE_CODE),
+        pytest.param("parallel", {"readout": "relu"}, "inductor", marks=MACHINE_CODE),
     ],
 )
-def test_the_compiled_step_gives_the_same_numbers(method, other):
+def test_the_compiled_step_gives_the_same_numbers(method, other, backend, monkeypatch):
     """Equal models share what was compiled, and others do not: torch takes ReLU's step for exp's.
 
     Chunk by chunk the kernels have backward passes of their own.
     """
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     runs = [
         tiny_run(seed=seed, model=model, precision="float64", steps=4)
         for model in (tiny_model(layers=1, mlp=None), tiny_model(layers=1, mlp=None, **other))

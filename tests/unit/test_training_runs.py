@@ -248,10 +248,10 @@ def test_stopped_runs_go_on_from_their_checkpoints(tmp_path, workers):
     assert [one["metrics"] for one in records] == [train_run(run)["metrics"] for run in runs]
 
 
-def test_processes_apply_the_method_that_was_asked_for():
+@pytest.mark.parametrize("workers", ONE_OR_TWO)
+def test_processes_apply_the_method_that_was_asked_for(workers):
     """A method that does not exist is refused by the processes, as it is in this one."""
     runs = [tiny_run(seed=seed) for seed in range(2)]
-    for workers, kind in ((1, ValueError), (2, WorkerFailed)):
-        options = RunOptions(device="cpu", workers=workers, method="nope", progress=False)
-        with pytest.raises(kind, match="nope"):
-            train_runs(runs, options=options)
+    options = RunOptions(device="cpu", workers=workers, method="nope", progress=False)
+    with pytest.raises((ValueError, WorkerFailed), match="nope"):
+        train_runs(runs, options=options)

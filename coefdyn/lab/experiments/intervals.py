@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 __all__ = [
     "CONFIDENCE",
@@ -137,6 +138,7 @@ def share_interval(k: int, n: int) -> Interval:
     return Interval(k / n, low, high)
 
 
+@cache
 def share_difference(k: int, n: int, other_k: int, other_n: int) -> Interval:
     """95 % score interval of p - p', the difference of two shares, from k of n and k' of n'.
 

@@ -4,8 +4,27 @@ from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+
+def cache_folder() -> Path:
+    """``$XDG_CACHE_HOME/coefdyn``, or ``~/.cache/coefdyn``."""
+    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(root) / "coefdyn"
+
+
+@contextmanager
+def one_process(name: str) -> Iterator[None]:
+    """Let one process of this machine fetch a data set, while others wait until it is kept."""
+    from filelock import FileLock
+
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    with FileLock(cache_folder() / f"{name}.lock"):
+        yield
 
 
 class DataUnavailableError(RuntimeError):
@@ -36,12 +55,14 @@ REVISIONS = {
 def load_rows(path: str, name: str | None, split: str, what: str, stand_in: str) -> Any:
     """Load one split of a data set of the Hugging Face hub, at its commit in ``REVISIONS``.
 
-    what names it in errors; stand_in is the task that works offline. Raises
-    ``DataUnavailableError`` when the package or the data cannot be had.
+    what names it in errors; stand_in is the task that works offline. It is downloaded once for all
+    processes of a machine. Raises ``DataUnavailableError`` when the package or the data cannot be
+    had.
     """
     datasets = optional_module("datasets", what, stand_in)
     try:
-        return datasets.load_dataset(path, name, split=split, revision=REVISIONS[path])
+        with one_process(path.replace("/", "--")):
+            return datasets.load_dataset(path, name, split=split, revision=REVISIONS[path])
     except Exception as error:
         raise unreachable(what, path, stand_in, error) from error
 

@@ -19,7 +19,14 @@ from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, subset
 from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
-from coefdyn.lab.tasks.downloads import REVISIONS, load_rows, optional_module, unreachable
+from coefdyn.lab.tasks.downloads import (
+    REVISIONS,
+    cache_folder,
+    load_rows,
+    one_process,
+    optional_module,
+    unreachable,
+)
 from coefdyn.lab.tasks.text import byte_name, cut_windows
 
 GPT2 = "openai-community/gpt2"
@@ -113,15 +120,10 @@ def wikitext_windows(config: WikiTextConfig, split: Split = "test") -> Batch:
 def wikitext_ids(split: Split) -> np.ndarray:
     """All tokens of a split, (T,) uint16; encoded once, then read from the cache on disk."""
     path = cache_folder() / f"wikitext-103-raw-gpt2-{split}.npy"
-    if not path.is_file():
-        _write(path, _encode_wikitext(split))
+    with one_process(path.stem):
+        if not path.is_file():
+            _write(path, _encode_wikitext(split))
     return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-def cache_folder() -> Path:
-    """``$XDG_CACHE_HOME/coefdyn``, or ``~/.cache/coefdyn``."""
-    root = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(root) / "coefdyn"
 
 
 def _encode_wikitext(split: Split) -> np.ndarray:

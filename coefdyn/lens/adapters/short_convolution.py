@@ -32,6 +32,9 @@ from coefdyn.shapes import Tensor
 
 __all__ = ["ShortConvolution"]
 
+#: the argument that holds the cache, since transformers 5.24 and before
+CACHES = ("cache", "past_key_values")
+
 
 class ShortConvolution(ProjectedAdapter):
     """b, c and x leave ``in_proj`` side by side, c times the convolution enters ``out_proj``."""
@@ -45,8 +48,8 @@ class ShortConvolution(ProjectedAdapter):
         @functools.wraps(original)
         def stand_in(module: Any, *args: Any, **kwargs: Any) -> Any:
             given = bind(original, (module, *args), kwargs)
-            cache = given.get("past_key_values")
-            begun = cache is not None and cache.get_conv_state(module.layer_idx) is not None
+            cache = next((given[name] for name in CACHES if given.get(name) is not None), None)
+            begun = cache is not None and cache.has_previous_state(module.layer_idx)
 
             def at_output(heard: dict[str, Any]) -> Tensor:
                 told = {**heard, "begun": begun}
@@ -86,7 +89,7 @@ class ShortConvolution(ProjectedAdapter):
             folded = v.permute(3, 0, 1, 2).flatten(0, 1)
             gate = c.repeat(columns, 1, 1)
             qkv = torch.cat([torch.ones_like(gate), gate, folded], dim=1).transpose(1, 2)
-            changed = {"past_key_values": None, "attention_mask": None}
+            changed = {name: None for name in given if name in (*CACHES, "attention_mask")}
             with self.overheard(module, qkv=qkv.to(heard["qkv"].dtype)) as again:
                 call_method(original, given, **changed)
             y = wide(again["y"]).transpose(1, 2) - added.repeat(columns, 1, 1)
