@@ -13,10 +13,8 @@ from torch import nn
 
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.experiments.intervals import Interval
-from coefdyn.lab.places import data_folder
 from coefdyn.lab.scripts import lens_peers
 from coefdyn.lab.scripts.lens_peers_kvpress import (
-    METHODS,
     copied,
     forget,
     held_bytes,
@@ -215,24 +213,3 @@ def test_who_is_ahead(more: list[float], who: str) -> None:
     found, told = lens_peers.compared(row, other)
     assert isinstance(found, Interval) and found.mean == pytest.approx(sum(more) / 4)
     assert told == who
-
-
-def test_the_kept_comparison_is_whole_and_at_equal_bytes() -> None:
-    record = json.loads((data_folder() / "lens" / "smollm2_peers_512.json").read_text())
-    trial = json.loads((data_folder() / "lens" / "smollm2_plan_512.json").read_text())
-    settings = record["settings"]
-    assert not settings["pilot"] and settings["length"] == 512
-    assert settings["here"]["sha256"] == trial["settings"]["sha256"]
-    assert settings["there"]["kvpress"].startswith("0.5")
-    assert record["bytes"] == trial["bytes"]["full"]
-    assert record["uncut_apart"] < 1e-4
-    cells = {(row["method"], row["share"]) for row in record["rows"]}
-    assert len(cells) == len(record["rows"])
-    methods = {method for method, share in cells if share == 0.5}
-    assert methods == {method for method, _ in cells}
-    assert {lens_peers.PLAN, lens_peers.PLAN_ONCE} < methods
-    assert methods - {lens_peers.PLAN, lens_peers.PLAN_ONCE} <= set(METHODS)
-    for row in record["rows"]:
-        assert len(row["loss"]) == len(row["needle_loss"]) == len(record["uncut"]["loss"]) == 20
-        assert 0 <= row["needles_right"] <= 20
-        assert row["bytes"] / record["bytes"] == pytest.approx(row["share"], abs=0.02), row
