@@ -25,6 +25,32 @@ def _writes_undecayed_then_divides(S, q, k, v, beta, a):
     return a * S, a * y
 
 
+# -- constructions by hand
+
+
+def _mirrored(bits, *, size=2.0, along=0, length=1.0):
+    z = torch.zeros(len(bits), 2, dtype=torch.float64)
+    z[:, along] = length
+    return z, size * bits.double()
+
+
+def _counts_in_beta(bits):
+    z, beta = _mirrored(bits)
+    return z, beta * (1 - 1e-6 * bits.cumsum(0))
+
+
+def _signed(tokens, *, key=1.0, value=1.0):
+    """q, k, v of 1, where a key or a value of None has the sign of the symbol."""
+    signed = (2.0 * tokens.double() - 1.0)[:, None]
+    ones = torch.ones_like(signed)
+    return ones, signed if key is None else key * ones, signed if value is None else value * ones
+
+
+def _remembers_the_last_lead(tokens):
+    q, k, v = _signed(tokens, key=None)
+    return q, k, v + 1e-6 * k.cumsum(0)
+
+
 # -- stabilizer
 
 
@@ -103,6 +129,25 @@ def _adam(p, g, m, v, t, rate, *, below=0.0, beside=1e-8, mean=0.9, square=0.98)
 
 #: exercise -> what is wrong -> the answer
 WRONG_STEPS = {
+    "parity by hand": {
+        "mirrors nearly": lambda bits: _mirrored(bits, size=1.9),
+        "erases": lambda bits: _mirrored(bits, size=1.0),
+        "mirrors at the zeros": lambda bits: _mirrored(1 - bits),
+        "mirrors what is not stored": lambda bits: _mirrored(bits, along=1),
+        "goes beyond 2": lambda bits: _mirrored(bits, size=3.0),
+        "has a z of length 2": lambda bits: _mirrored(bits, length=2.0),
+        "counts in beta": _counts_in_beta,
+    },
+    "count by hand": {
+        "averages": lambda tokens: _signed(tokens, value=None),
+        "adds up": lambda tokens: _signed(0 * tokens, key=1.0, value=1.0),
+        "signs keys and values": lambda tokens: _signed(tokens, key=None, value=None),
+        "asks for the other symbol": lambda tokens: _signed(1 - tokens, key=None),
+        "has small keys": lambda tokens: tuple(
+            x * y for x, y in zip(_signed(tokens, key=None), (1.0, 0.25, 1.0), strict=True)
+        ),
+        "remembers the last lead": _remembers_the_last_lead,
+    },
     "fading step": {
         "normalizes the key": lambda S, q, k, v, a: _step(
             a[:, None] * S, q, normalize(k, dim=0), v

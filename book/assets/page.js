@@ -35,23 +35,27 @@
     return [...out, text.slice(from)];
   }
 
-  /** A box that scrolls sideways can be reached and scrolled with the keyboard; others are no tab stop. */
+  /** A box that scrolls sideways can be reached and scrolled with the keyboard; others are no tab stop.
+      All boxes are measured before the first is changed, so that the page is laid out once. */
   function markScrollers() {
     const boxes = "div.math > .cd-formula, div.highlight pre, .cell_output > a.image-reference, .pst-scrollable-table-container, div.cell_output, div.output";
-    for (const box of document.querySelectorAll(`.bd-article :is(${boxes})`)) {
+    const found = [...document.querySelectorAll(`.bd-article :is(${boxes})`)].map((box) => {
       const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
-      if (scrolls) box.tabIndex = 0;
+      return [box, scrolls ? sidesOf(box) : null];
+    });
+    for (const [box, more] of found) {
+      if (more) box.tabIndex = 0;
       else if (box.tabIndex === 0) box.removeAttribute("tabindex");
-      if (!scrolls) delete box.dataset.more;
-      else if (!box.dataset.more) box.addEventListener("scroll", () => sayMore(box), { passive: true });
-      if (scrolls) sayMore(box);
+      if (more && !box.dataset.more) box.addEventListener("scroll", () => { box.dataset.more = sidesOf(box); }, { passive: true });
+      if (more) box.dataset.more = more;
+      else delete box.dataset.more;
     }
   }
 
   /** Which side of a scrolled box holds more; the style sheet fades that side. */
-  function sayMore(box) {
+  function sidesOf(box) {
     const sides = [box.scrollLeft > 1 ? "left" : "", box.scrollLeft + box.clientWidth < box.scrollWidth - 1 ? "right" : ""];
-    box.dataset.more = sides.filter(Boolean).join(" ") || "none";
+    return sides.filter(Boolean).join(" ") || "none";
   }
 
   /** Solutions and hidden cells are printed: paper cannot be unfolded. */

@@ -1,12 +1,13 @@
 """The course of the page "Teach this", from its table; and the places that tables fill in pages.
 
-A page says ``{{ course }}``, ``{{ concept_test }}`` or ``{{ field }}`` where the table of that name
-stands when the book is built. A chapter, an exercise or a demonstration that was renamed stops the
-build, and so does a session whose minutes do not add up.
+A page says ``{{ course }}``, ``{{ walked }}``, ``{{ concept_test }}`` or ``{{ field }}`` where the
+table of that name stands when the book is built. A chapter, an exercise or a demonstration that was
+renamed stops the build, and so does a session whose minutes do not add up.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -17,9 +18,11 @@ from book.tools import field, questions
 from book.tools.chapters import BOOK
 from book.tools.quotes import source, title_of
 
-__all__ = ["exercise_minutes", "minutes", "page", "sessions", "setup"]
+__all__ = ["WALKED", "exercise_minutes", "minutes", "page", "sessions", "setup", "walked"]
 
 TABLE = BOOK / "teaching" / "course.yml"
+#: what each session takes a machine, written by `tests/browser/walk.py`
+WALKED = BOOK / "teaching" / "walked.json"
 READING = re.compile(r"Reading\s+time\.\*\*\s+(\d+)")
 #: anchor and title of a demonstration on its page
 DEMONSTRATION = r"^\(demo-{}\)=\n## \d+ · (.+)$"
@@ -106,6 +109,29 @@ def page() -> str:
     return "\n".join(_session(row) for row in sessions())
 
 
+def walked() -> str:
+    """What each session took a machine, in Markdown.
+
+    Raises:
+        ValueError: if that was measured on other sessions.
+    """
+    told = json.loads(WALKED.read_text(encoding="utf-8"))
+    if list(told["sessions"]) != [row["name"] for row in sessions()]:
+        raise ValueError(f"{WALKED.name} is of another course; run tests/browser/walk.py")
+    rows = "\n".join(
+        "| {} | {pages} | {load_s:.0f} | {moves} | {moves_s:.0f} | {cells_s} |".format(name, **one)
+        for name, one in told["sessions"].items()
+    )
+    machine = told["machine"]
+    where = f"{machine['cores']} cores, {machine['processor']}, {machine['system']}"
+    return f"""Measured on a machine of {where}, which had other work to do, on {told["date"]}:
+
+| session | pages | opening, s | moves | all moves, s | all cells, s |
+|---|---:|---:|---:|---:|---:|
+{rows}
+"""
+
+
 def _session(row: Session) -> str:
     goals = "\n".join(f"- {goal};" for goal in row["goals"])
     parts = "\n".join(f"| {n} | {words} |" for n, words in minutes(row))
@@ -135,6 +161,7 @@ Afterwards a student can
 
 TABLES: dict[str, Callable[[], str]] = {
     "course": page,
+    "walked": walked,
     "concept_test": questions.page,
     "field": field.page,
     "field_held": field.tally,

@@ -73,7 +73,8 @@ EARLY_FONT = (
 #: Nothing is drawn until the letters of a text are there, so that no line breaks anew, and laid
 #: out, which takes two frames. After three seconds it is drawn with the letters that the machine
 #: has, and stays so: the style sheet reads `data-late`. The theme's own script chooses light or
-#: dark at the end of loading only, which is too late for the first picture.
+#: dark at the end of loading only, which is too late for the first picture. Labels of figures have
+#: Greek letters, whose late arrival would lay out the whole page once more.
 WAIT = (
     '<script>(()=>{const d=document.documentElement,show=()=>d.removeAttribute("data-wait"),'
     'fonts=["16px Inter","italic 16px Inter","16px JetBrains Mono","16px STIX Two Math"];'
@@ -81,7 +82,7 @@ WAIT = (
     'd.dataset.theme=matchMedia("(prefers-color-scheme: dark)").matches?"dark":"light";'
     'd.setAttribute("data-wait","");setTimeout(()=>{if(d.hasAttribute("data-wait"))'
     'd.setAttribute("data-late","");show()},3000);'
-    "Promise.all(fonts.map((font)=>document.fonts.load(font)))"
+    "Promise.all([...fonts.map((font)=>document.fonts.load(font))/*figures*/])"
     ".then(()=>requestAnimationFrame(()=>requestAnimationFrame(show)),show)})()</script>"
 )
 
@@ -125,8 +126,9 @@ def postprocess_page(page: Path, site: Path) -> str:
     text = STATE.sub(_modules_once, text)
     if STORAGE not in text:
         text = text.replace("<head>", f"<head>{STORAGE}", 1)
-    if WAIT not in text:
-        text = text.replace("</head>", f"{WAIT}</head>", 1)
+    if WAIT[:99] not in text:
+        greek = ',document.fonts.load("16px Inter","α")' if STATE.search(text) else ""
+        text = text.replace("</head>", f"{WAIT.replace('/*figures*/', greek)}</head>", 1)
     text = fold_provenance(caption_figures(text))
     text = _with_number(with_deck(with_switches(fold_code(text))))
     return _with_early_font(text, "../" * (len(page.relative_to(site).parts) - 1))

@@ -105,6 +105,31 @@ def test_a_teacher_opens_a_demonstration_and_presents_it(visit: Open) -> None:
     assert page.evaluate("() => document.activeElement.dataset.cd") == "present"
 
 
+TARGETS = """() => [...document.querySelector("[data-cd=explorer]").querySelectorAll(
+    "button, select, input, textarea, a, summary, [tabindex='0']")]
+  .filter((e) => e.checkVisibility({ visibilityProperty: true }) && !e.disabled).length"""
+
+
+def test_the_landing_s_figure_is_small(visit: Open) -> None:
+    assert visit("index.html", width=1280).page.evaluate(TARGETS) <= 12
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_places_of_the_map_are_opened_by_keyboard_on_a_phone(scheme: str, visit: Open) -> None:
+    page = visit("start.html", width=360, scheme=scheme).page
+    places = page.get_by_role("group", name="A map of the book").get_by_role("link")
+    assert places.count() >= 12
+    ink = places.first.evaluate("(e) => getComputedStyle(e).fill")
+    assert ink != page.evaluate("getComputedStyle(document.body).backgroundColor")
+    last = places.last
+    last.focus()
+    assert last.evaluate("(e) => e.getBoundingClientRect().right <= innerWidth")
+    assert all(box["height"] >= 24 for box in (one.bounding_box() for one in places.all()))
+    target = last.get_attribute("href")
+    page.keyboard.press("Enter")
+    page.wait_for_url(f"**/{target}")
+
+
 INSIDE = """(e) => {
   const { top, bottom } = e.getBoundingClientRect();
   return Math.max(0, Math.min(bottom, innerHeight) - Math.max(top, 0)) / (bottom - top);

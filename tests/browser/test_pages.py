@@ -305,19 +305,20 @@ SEARCH = """(asked) => {
 }"""
 
 
-@pytest.mark.dear("more than forty searches of the whole index")
+@pytest.mark.dear("more than eighty searches of the whole index")
 def test_what_people_type_finds_the_page_that_answers(visit: Open) -> None:
-    """First or second; the reference comes last. All in one page: test_reading.py opens addresses
-    with a query, and looks at excerpts."""
+    """First, or second of several; the reference comes last. All in one page: test_reading.py opens
+    addresses with a query, and looks at excerpts."""
     queries = yaml.safe_load((Path(__file__).parent / "queries.yml").read_text(encoding="utf-8"))
-    assert len(queries) >= 40
+    assert len(queries) >= 80
     missed = {}
     page = visit("search.html").page
     for asked, answers in queries.items():
         page.evaluate(SEARCH, asked)
         page.wait_for_function(LISTED)
         found = page.evaluate(FOUND)
-        if not {*found[:2]} & {*answers}:
+        right = [answers] if isinstance(answers, str) else answers
+        if not {*found[: 1 if isinstance(answers, str) else 2]} & {*right}:
             missed[asked] = found[:3]
         kinds = [one.startswith("api/") for one in found]
         assert kinds == sorted(kinds), f"{asked}: the reference stands before a chapter"

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from book.tools import pdf
+from book.tools import handout, pdf
 
 pytestmark = pytest.mark.browser
 
@@ -55,3 +56,38 @@ def test_a_browser_prints_it(site: Path, tmp_path: Path) -> None:
     pdf.print_to_pdf(few, target)
     assert target.read_bytes().startswith(b"%PDF-")
     assert len(re.findall(rb"/Type /Page\b", target.read_bytes())) == 2
+
+
+#: how far below and beside a sheet's own margins its last thing ends, in pixels
+CUT_OFF = """(sheet) => {
+  const box = sheet.getBoundingClientRect();
+  const inner = parseFloat(getComputedStyle(sheet).paddingBottom);
+  const parts = [...sheet.querySelectorAll("*")].map((one) => one.getBoundingClientRect());
+  return Math.max(...parts.map((one) => Math.max(one.bottom - box.bottom, one.right - box.right)))
+    + inner;
+}"""
+
+
+def test_the_handout_is_four_pages_of_which_nothing_is_cut_off(
+    site: Path, tmp_path: Path, browser: Any
+) -> None:
+    single, target = tmp_path / "handout.html", tmp_path / "handout.pdf"
+    single.write_text(handout.printable(site), encoding="utf-8")
+    page = browser.new_page()
+    page.emulate_media(media="print")
+    page.goto(single.as_uri())
+    for picture in page.locator(".cd-sheet img").element_handles():
+        page.wait_for_function("(e) => e.complete && e.naturalWidth > 0", arg=picture)
+    sheets = page.locator(".cd-sheet")
+    assert sheets.count() == 4
+    assert [one for one in (sheets.nth(n).evaluate(CUT_OFF) for n in range(4)) if one > 0] == []
+    for part, number in (("math", 4), ("table", 4), ("figure img", 4), ("ol ol", 12)):
+        assert page.locator(f".cd-sheet {part}").count() >= number, part
+    page.close()
+    pdf.print_to_pdf(single, target)
+    printed = target.read_bytes()
+    assert len(re.findall(rb"/Type /Page\b", printed)) == 4
+    assert {*re.findall(rb"/MediaBox \[0 0 (\d+)[\d.]* (\d+)", printed)} <= {
+        (b"595", b"842"),
+        (b"594", b"841"),
+    }

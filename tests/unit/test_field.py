@@ -104,5 +104,8 @@ def test_the_page_has_every_line_once_and_leads_to_every_cell() -> None:
         )
     links = re.findall(r'<a href="#([\w-]+)"[^>]*>(\d+)</a>', text)
     assert sorted(place for place, _ in links) == sorted(re.findall(r'<span id="([\w-]+)">', text))
+    full = [f"field-{row.replace(' ', '-')}" for row in field.STRUCTURES]
+    cells = {place for place, _ in links}
+    assert {f"{row}-sum" for row in full} | {f"{row}-exp" for row in full[:-1]} <= cells
     counted = [one for one in LINES if one["is"] == "row" and "structure" in one]
     assert sum(int(number) for _, number in links) == len(counted)

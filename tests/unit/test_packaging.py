@@ -116,7 +116,7 @@ def test_simplified_markers_mean_what_they_meant() -> None:
 #: an import's name, where it is not its package's
 PACKAGES = {"IPython": "ipython", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 PACKAGES |= {"importlinter": "import-linter", "fla": "fla-core", "_pytest": "pytest"}
-PACKAGES |= {"py_mini_racer": "mini-racer"}
+PACKAGES |= {"py_mini_racer": "mini-racer", "bs4": "beautifulsoup4"}
 #: what an extra brings along by its own declaration: an import -> the declared package
 BROUGHT = {"IPython": "ipykernel", "matplotlib_inline": "ipykernel", "traitlets": "ipywidgets"}
 BROUGHT |= {"yaml": "jupyter-book", "pybtex": "sphinxcontrib-bibtex", "PIL": "matplotlib"}

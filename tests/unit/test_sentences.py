@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import re
+from statistics import fmean
 
 import pytest
 import torch
 
-from coefdyn.lab.experiments import own_designs
+from coefdyn.lab.capabilities import cells as cells_of_table
+from coefdyn.lab.experiments import get_experiment, own_designs
+from coefdyn.lab.experiments.board import FIRST_ROWS
+from coefdyn.lab.experiments.forecasts import FORECASTS
+from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.headline.claims import HEADLINES
+from coefdyn.lab.headline.former import FORMER
 from coefdyn.lab.headline.group import verdict_of
 from coefdyn.lab.places import checkout
 from coefdyn.lab.tasks import PermutationConfig, sample, split_generator
@@ -75,3 +82,117 @@ def test_a_page_of_verdicts_says_what_the_judge_says(page, told):
             assert status == (by_id[id_].kind if verdict is None else verdict.status), id_
             said += 1
     assert said >= told
+
+
+def told(page, pattern):
+    """What a page says where a pattern has groups, as numbers; a line's end counts as a blank."""
+    text = " ".join((BOOK / page).read_text(encoding="utf-8").split())
+    found = re.search(pattern, text)
+    assert found, f"{page} does not say: {pattern}"
+    return tuple(float(one) for one in found.groups())
+
+
+def runs(name, **task):
+    """All kept runs of an experiment at the standard size, those that chose a rate included."""
+    lines = (checkout() / f"data/results/{name}/standard.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [one for one in found if task.items() <= one["config"]["task"].items()]
+
+
+def share(readout, task):
+    """Per cent of raw coefficients near zero, the mean over seeds, in the runs of feature maps."""
+    outcome = kept("principle-2.1").one(readout=readout, task=task)
+    return round(100 * fmean(outcome.diagnostic("near_zero_fraction", "raw")))
+
+
+def kept(name):
+    return get_experiment(name).load(STANDARD)
+
+
+def test_shares_of_zeros_of_a_feature_map_and_of_exp_are_those_of_the_runs():
+    page = "principles/principle_2_1.md"
+    copying = told(page, r"ReLU sets (\d+) % near zero on copying and exp (\d+) %")
+    recall = told(page, r"on copying and fewer on fuzzy recall, (\d+) % and (\d+) %")
+    for numbers, task in ((copying, "selective copying"), (recall, "fuzzy recall")):
+        assert numbers == (share("psi_relu", task), share("exp", task))
+    assert copying[0] > copying[1] and recall[0] < recall[1]
+
+
+def test_the_limit_of_zeros_breaks_at_the_largest_rate_alone():
+    page = "principles/principle_2_2.md"
+    (most,) = told(page, r"no row of it has more than (\d+) raw products that small")
+    counts: dict[bool, list[int]] = {True: [], False: []}
+    for one in runs("principle-2.1"):
+        if one["config"]["model"]["options"]["readout"] == "psi_softplus":
+            largest = one["config"]["train"]["learning_rate"] == 0.01
+            counts[largest].append(one["diagnostics"]["raw"]["largest_zero_count"])
+    assert max(counts[False]) == most < 7 < max(counts[True])
+
+
+def test_designs_that_stop_short_were_still_gaining():
+    gains = []
+    for outcome in kept("principle-3").outcomes():
+        if outcome.variant.model.layers == 1 or outcome.accuracy > 0.95:
+            continue
+        halves = []
+        for record in outcome.records:
+            steps, curve = record["metrics"]["step"], record["metrics"]["accuracy"]
+            middle = min(range(len(steps)), key=lambda i: abs(steps[i] - steps[-1] / 2))
+            halves.append(curve[-1] - curve[middle])
+        gains.append(round(fmean(halves), 2))
+    said = told("principles/principle_3.md", r"still gained between ([\d.]+) and ([\d.]+) in the")
+    assert said == (min(gains), max(gains))
+
+
+def test_half_of_the_models_have_what_the_sign_of_a_product_gives():
+    pattern = r"Accuracies end between ([\d.]+) and ([\d.]+)\. .*? would give ([\d.]+) to ([\d.]+),"
+    low, high, least, most = told("principles/principle_4.md", pattern)
+    sign = told(
+        "principles/principle_4.md", r"counting the odd elements is enough, ([\d.]+) to ([\d.]+)\."
+    )
+    known = [[round((k + (24 - k) / rest) / 24, 2) for k in (2, 6)] for rest in (6, 3)]
+    assert known == [[least, most], list(sign)]
+    by_design = [one.values() for one in kept("principle-4").find(task="S3") if one]
+    every = [value for values in by_design for value in values]
+    assert (low, high) == (round(min(every), 2), round(max(every), 2))
+    assert sum(value >= 0.4 for value in every) == len(every) / 2 == 16
+    assert all(max(values) >= 0.4 for values in by_design)
+
+
+def test_half_widths_of_the_language_intervals_are_those_of_the_claims():
+    page = "principles/principle_5.md"
+    said = told(
+        page, r"That of Mamba-2 reaches ([\d.]+) to .*? that of softmax attention reaches ([\d.]+),"
+    )
+    gaps = told(page, r"the paper's gap of ([\d.]+); .*? so a gap of ([\d.]+) would have shown")
+    for id_, half, gap, shown in zip(
+        ("prose/mamba-2", "prose/softmax"), said, gaps, (False, True), strict=True
+    ):
+        verdict = verdict_of(next(one for one in FORMER if one.id == id_))
+        low, high = map(
+            float, re.search(r"difference \S+ \[(\S+), (\S+)\]", verdict.numbers).groups()
+        )
+        assert abs((high - low) / 2 - half) < 0.006
+        assert (gap > half) is shown
+
+
+def test_positions_of_the_runs_with_growing_keys_are_rotary():
+    text = " ".join((BOOK / "principles/principle_6.md").read_text(encoding="utf-8").split())
+    assert "the keys grow 500-fold, and the positions are rotary" in text
+    for name in ("principle-6", "headline/growth"):
+        assert {one["config"]["model"]["position"] for one in runs(name)} == {"rotary"}
+
+
+def test_forecasts_of_one_layer_were_right_on_parity_and_not_on_position():
+    """What the scoreboard says of the arguments behind its forecasts, by the table of proofs."""
+    marks = {(one.task, one.row): one.mark for one in cells_of_table()}
+    said = {cell for cell, one in FORECASTS.items() if one.word == "-" and cell[1] in FIRST_ROWS}
+    parity = [marks[cell] for cell in said if cell[0] == "parity"]
+    assert parity.count("cannot") > len(parity) / 2 and "can" not in parity
+    assert ("position", "GLA") in said and marks["position", "GLA"] == "can"
+
+
+def test_steps_to_parity_on_the_scoreboard_are_those_of_the_runs():
+    said = told("scoreboard.md", r"is right at (\d+) % of the bits after (\d+) or (\d+) steps")
+    steps = kept("scoreboard").one(task="parity", row="DeltaProduct").steps_to(said[0] / 100)
+    assert set(steps) == set(said[1:])

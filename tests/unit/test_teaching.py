@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import xml.etree.ElementTree as ET
 from collections import Counter
@@ -161,6 +162,21 @@ def test_a_course_that_the_book_has_left_behind_stops_the_build(
     monkeypatch.setattr(course, "TABLE", tmp_path / "course.yml")
     with pytest.raises(ValueError, match=said):
         course.page()
+
+
+def test_what_a_machine_takes_is_of_the_present_sessions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = course.walked()
+    told = json.loads(course.WALKED.read_text("utf-8"))
+    assert told["machine"]["processor"] in text and told["date"] in text
+    assert len(re.findall(r"^\|(?: [^|]+ \|){6}$", text, re.MULTILINE)) == 10
+    assert all(one["moves"] >= 8 and one["moves_s"] > 1 for one in told["sessions"].values())
+    told["sessions"].popitem()
+    (tmp_path / "walked.json").write_text(json.dumps(told), encoding="utf-8")
+    monkeypatch.setattr(course, "WALKED", tmp_path / "walked.json")
+    with pytest.raises(ValueError, match="another course"):
+        course.walked()
 
 
 def test_a_table_stands_where_its_name_stands() -> None:

@@ -1,8 +1,10 @@
 """One entry per cell, checked here: what each of the scoreboard's rows can do on each task.
 
-- *can*: one set of weights has a margin of at least ``LEAST`` at every length.
+- *can*: one set of weights has a margin of at least ``LEAST`` at the task's length and at 64, 512
+  and 4096 tokens, on all words tried.
 - *cannot*: no member of the large class has a positive margin at the scoreboard's length.
-- *to a length*: a member decides the scoreboard's length in float32; no margin at all lengths.
+- *to a length*: a member decides all words tried of the scoreboard's length in float32, and of no
+  other member is it known that it keeps a margin.
 - *open*: the rest.
 """
 
@@ -13,15 +15,15 @@ from dataclasses import dataclass
 
 import torch
 
-from coefdyn.lab.capabilities import following, keyed, selective
+from coefdyn.lab.capabilities import following, keyed, placed, selective
 from coefdyn.lab.capabilities.certificate import gaps, optimised
-from coefdyn.lab.capabilities.check import BATCHES, LENGTHS, decides
+from coefdyn.lab.capabilities.check import BATCHES, LENGTHS, decides, measure
 from coefdyn.lab.capabilities.hand import Member
 from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
-from coefdyn.lab.capabilities.words import own_length
+from coefdyn.lab.capabilities.words import own_length, random_words
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 
-__all__ = ["CONSTRUCTIONS", "LEAST", "MEETS", "Cell", "cells", "check", "construct"]
+__all__ = ["CONSTRUCTIONS", "LEAST", "MEETS", "Cell", "cells", "check", "construct", "rounded"]
 
 #: least margin of *can*, and largest gap between hulls that count as meeting
 LEAST, MEETS = 0.01, 1e-9
@@ -45,6 +47,16 @@ CONSTRUCTIONS = {
 }  # fmt: skip
 
 
+#: cells to a length with a construction of their own
+OWN = {
+    ("overwrite", "linear attention"): placed.later_weighs_more,
+    ("forget", "linear attention"): placed.behind_the_reset,
+    ("forget", "DeltaNet"): placed.mark_the_old,
+    ("forget", "DeltaProduct"): placed.mark_the_old,
+    ("long memory", "LRU"): placed.remember_by_filter,
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """An entry of the table.
@@ -65,12 +77,14 @@ def cells() -> Iterator[Cell]:
     for task in tasks_of():
         build, always, some = CONSTRUCTIONS[task]
         for row in ROWS:
-            marks = {"can": row in always, "to a length": row in some,
+            own = OWN.get((task, row))
+            marks = {"can": row in always, "to a length": row in some or own is not None,
                      "cannot": (task, row) in closed}  # fmt: skip
             held = [mark for mark, holds in marks.items() if holds]
             assert len(held) < 2, f"{task}, {row}: {' and '.join(held)}"
             mark = held[0] if held else "open"
-            name = closed.get((task, row), "" if mark == "open" else build.__name__)
+            built = "" if mark == "open" else (own or build).__name__
+            name = closed.get((task, row), built)
             yield Cell(task=task, row=row, mark=mark, name=name)
 
 
@@ -81,9 +95,23 @@ def construct(task: str, row: str) -> Member:
         ValueError: for a cell without one.
     """
     build, always, some = CONSTRUCTIONS[task]
+    if (task, row) in OWN:
+        return OWN[task, row](row)
     if row not in (*always, *some):
         raise ValueError(f"{row} has no construction for {task}.")
     return getattr(selective, build.__name__)(row) if row == "S6" else build(row)
+
+
+def rounded(cell: Cell) -> tuple[float, ...]:
+    """Accuracy of a cell's construction in float32 and bfloat16, on random words of its length.
+
+    Empty for a cell without one.
+    """
+    if cell.mark in ("cannot", "open"):
+        return ()
+    words = random_words(cell.task, own_length(cell.task), BATCHES[0])
+    kinds = (torch.float32, torch.bfloat16)
+    return tuple(measure(construct(cell.task, cell.row), words, kind)[0] for kind in kinds)
 
 
 def check(cell: Cell, *, random: int = 60, optimise: int = 1) -> str:
@@ -114,7 +142,7 @@ def check(cell: Cell, *, random: int = 60, optimise: int = 1) -> str:
     for length, count in zip((own, *LENGTHS), BATCHES, strict=True):
         if length < own:
             continue
-        kept = [decides(member, cell.task, length, count, kind)
+        kept = [decides(member, cell.task, length, count, kind, shorter=cell.mark == "can")
                 for kind in (torch.float64, torch.float32)]  # fmt: skip
         if not all(right for right, _ in kept):
             break

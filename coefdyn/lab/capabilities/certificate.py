@@ -15,13 +15,22 @@ from coefdyn.shapes import Float, Tensor
 __all__ = ["best_margin", "gap_between_hulls", "gaps", "optimised"]
 
 
+def even_sizes(y: Float[Tensor, "W d"]) -> np.ndarray:
+    """y with every number over its largest size, so that no small one hides behind a large one.
+
+    This leaves a meeting of hulls as it is. Sizes below 1e-4 of the largest are rounding.
+    """
+    sizes = y.abs().amax(0)
+    return (y / sizes.clamp_min(1e-4 * float(sizes.amax())).clamp_min(1e-300)).numpy()
+
+
 def gap_between_hulls(y: Float[Tensor, "W d"], second: Tensor) -> float:
-    """Least largest difference between a mean of one class and one of the other, over max |y|.
+    """Least largest difference between a mean of one class and one of the other, of ``even_sizes``.
 
     min t over weights w, u >= 0 of sum 1 with |sum w y - sum u y| <= t in every number. 0 means
     that the hulls meet.
     """
-    scaled = (y / y.norm(dim=-1).amax().clamp_min(1e-300)).numpy()
+    scaled = even_sizes(y)
     sign = np.where(second.numpy(), -1.0, 1.0)
     columns = (scaled * sign[:, None]).T
     ones = np.ones((len(columns), 1))
@@ -49,8 +58,8 @@ def _solve(cost: np.ndarray, **given: Any) -> np.ndarray:
 
 
 def best_margin(y: Float[Tensor, "W d"], second: Tensor) -> float:
-    """Largest lead of a decoder with |c| at most 1 in every number, over max |y|."""
-    scaled = (y / y.norm(dim=-1).amax().clamp_min(1e-300)).numpy()
+    """Largest lead of a decoder with |c| at most 1 in every number of ``even_sizes``."""
+    scaled = even_sizes(y)
     sign = np.where(second.numpy(), -1.0, 1.0)
     rows = np.c_[-sign[:, None] * scaled, -sign, np.ones(len(sign))]
     width = scaled.shape[1]

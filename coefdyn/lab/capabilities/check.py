@@ -50,18 +50,33 @@ def measure(
     return float(accuracy), float(margin.nan_to_num(-1.0))
 
 
-def words_of(task: str, length: int, count: int) -> Iterable[Batch]:
-    """Random and hard words of a length; at the scoreboard's also all small ones."""
+def words_of(task: str, length: int, count: int, *, shorter: bool = True) -> Iterable[Batch]:
+    """Random and hard words of a length; at the scoreboard's also all small ones.
+
+    Args:
+        task, length, count: which words, and how many random ones.
+        shorter: whether those count whose distance from value to question is a smaller one.
+    """
     yield random_words(task, length, count)
     if (hard := hard_words(task, length)) is not None:
         yield hard
-    if length == own_length(task) and (small := small_words(task)) is not None:
-        yield small
+    if length == own_length(task) and (shorter or task != "long memory"):
+        yield small_words(task)
 
 
 def decides(
-    member: Member, task: str, length: int, count: int, dtype: torch.dtype = torch.float64
+    member: Member,
+    task: str,
+    length: int,
+    count: int,
+    dtype: torch.dtype = torch.float64,
+    *,
+    shorter: bool = True,
 ) -> tuple[bool, float]:
-    """Return whether every answer is right on the words of this length, and the least margin."""
-    found = [measure(member, batch, dtype) for batch in words_of(task, length, count)]
+    """Return whether every answer is right on the words of this length, and the least margin.
+
+    Args are those of ``words_of`` and ``measure``.
+    """
+    words = words_of(task, length, count, shorter=shorter)
+    found = [measure(member, batch, dtype) for batch in words]
     return all(one[0] == 1 for one in found), min(one[1] for one in found)

@@ -89,7 +89,8 @@ def _step(row: str, state: Tensor | None, now: Tables) -> Tensor:
         return old + b[..., None, None] * k[..., None] * v[..., None, :]
     for name, beta in (("k2", "b2"), ("k", "b")):
         if name in now:
-            z, size = now[name] / now[name].norm(dim=-1, keepdim=True), now[beta][..., None, None]
+            length = (now[name].square().sum(-1, keepdim=True) + 1e-6).sqrt()
+            z, size = now[name] / length, now[beta][..., None, None]
             held = (z[..., None] * old).sum(-2, keepdim=True) if state is not None else 0.0
             old = old + size * z[..., None] * ((v[..., None, :] if name == "k" else 0.0) - held)
     return old
@@ -105,11 +106,11 @@ def _attention(row: str, tables: Tables, number: Tensor, read: Tensor) -> Tensor
         alpha = torch.einsum("whn,whjn->whj", psi(q) + 1, psi(k / 4) + 1)
     else:
         alpha = torch.einsum("whn,whjn->whj", q, k) / 4
-    seen = torch.arange(number.shape[1]) <= read[:, None]
+    hidden = (torch.arange(number.shape[1]) > read[:, None])[:, None]
     if row == "softmax attention":
-        alpha = alpha.exp()
-    alpha = torch.where(seen[:, None], alpha, 0.0)
-    if row in AVERAGES:
+        alpha = alpha.masked_fill(hidden, -torch.inf).softmax(-1)
+    alpha = alpha.masked_fill(hidden, 0.0)
+    if row == "linear attention":
         alpha = alpha / alpha.sum(-1, keepdim=True)
     return torch.einsum("whj,whjd->whd", alpha, v).flatten(1)
 

@@ -5,33 +5,45 @@ convex hulls of their outputs y meet. Then no c, t has c.y + t > 0 on one class 
 other (an affine function that is positive on a set is positive on its hull), so no decoder with
 one c_a, t_a per answer has a positive margin. Words are read where both classes are scored.
 
+What is spoken of. Numbers are real: in floats the sums agree up to rounding. y is the output of
+the mixer before a norm. RMSNorm, which the scoreboard's GLA, Mamba-2, DeltaNet and Gated DeltaNet
+have there, divides every word by another number, and no lemma says anything behind it. A gate
+that reads the last four tokens, the term D x and the residual change nothing where the words end
+in one window, as all do but those of the LRU, which has no gate and whose other terms are sums as
+well. So for rows without that norm a lemma holds for the whole layer before its feed-forward. An
+eta that reads the last window (normalized attention) divides all words by one number. Positions
+are rotary or none: a rotary angle turns a stored key at every step by a diagonal matrix of
+complex numbers that reads no token. Deltas of Mamba-2 and S6 may have any size, which k takes up.
+
 **Two places (a sum).** y of the LRU is a sum over tokens, y = sum_j Lambda^(i-j) B x_j: there are
 no gates, no divisor and no convolution. If words differ at two sets of places, filled as s or s'
 and as t or t', then y(s, t) + y(s', t') = y(s, t') + y(s', t). Where the answers on the left
 agree, and those on the right, the two midpoints coincide. A constant t_a does not enter.
 
-**Six bits (an average, after Minsky and Papert).** For weights w = prod_h Z_h > 0 of a word, w y
-is a sum of terms, each of which reads one window per head: w y_h = N_h prod_{g != h} Z_g. So do
-the terms of w. Z_h > 0, because exp and elu + 1 are positive; were Z_h = 0 the output would be
-0/0. Positions are fixed, so rotary angles are constants. The words have free bits four places
-apart, at 0, 4, 8, 12, 16, and the same token everywhere else, up to place 20. So a window of four
-reads at most one free bit, the window of the query reads none, and a term of four windows reads
-at most four of the five bits. Summed with the sign of the parity over all 32 words, a term that
-does not read a bit cancels. Hence sum w y over the even words is that over the odd ones, and so
-are the sums of w: divided by them, a common point of both hulls. It needs fewer heads than bits,
-here 4 < 5. The same words hold for S3 with the identity and one swap. (The bound 4 x 4 + 4 = 20
-tokens would do for 40 bits and for 24 elements as well.)
+**Five free bits (an average, after Minsky and Papert).** For weights w = prod_h Z_h > 0 of a
+word, w y is a sum of terms, each of which reads one window per head: w y_h = N_h prod_{g != h}
+Z_g. So do the terms of w. Z_h > 0, because exp and elu + 1 are positive; were Z_h = 0 the output
+would be 0/0. Positions are fixed, so rotary angles are constants. The words have free bits four
+places apart, at 0, 4, 8, 12, 16, and the same token everywhere else, up to place 20. So a window
+of four reads at most one free bit, the window of the query reads none, and a term of four windows
+reads at most four of the five bits. Summed with the sign of the parity over all 32 words, a term
+that does not read a bit cancels. Hence sum w y over the even words is that over the odd ones, and
+so are the sums of w: divided by them, a common point of both hulls. It needs fewer heads than
+bits, here 4 < 5, and 21 tokens, fewer than the 40 and 24 of the two tasks. The same words hold
+for S3 with the identity and one swap.
 
 **Few rates.** On the words z^1, z^2, ..., from the fourth token on the window is z z z z, so a
 step is one affine map. Of Mamba-2 every head decays by a in [0, 1]: c.y is in the span of 1 and
 a_h^n, h = 1..4 (of 1, n where a is 1 and something is added). DeltaNet's step I - beta k k^T with
-beta in [0, 1] has the eigenvalues 1 and 1 - beta, and writes along k alone: 1 and (1 - beta_h)^n.
-Gated DeltaNet has a_h^n and (a_h (1 - beta_h))^n. So these are exponential polynomials with non-
-negative bases, of 5, 5 and 9 terms at most (a base 0 is 0 from n = 5 on, so the words begin
-there). Such a function that is not 0 has fewer sign changes than terms (Descartes' rule for
-exponential sums), so it cannot alternate at more points than it has terms, as parity asks of ones
-and S3 of one swap. By the theorem of alternatives the hulls of the even and of the odd points
-then meet. With beta up to 2 a base is negative and the lemma says nothing.
+beta in [0, 1] and |k| <= 1 has the eigenvalues 1 and 1 - beta |k|^2 >= 0, and writes along k
+alone: write beta for beta |k|^2, then 1 and (1 - beta_h)^n. Gated DeltaNet has a_h^n and (a_h (1
+- beta_h))^n. (a_h (1 - beta_h) = 1 only where beta_h = 0, and there nothing is written.) So these
+are exponential polynomials with non- negative bases, of 5, 5 and 9 terms at most (a base 0 is 0
+from n = 5 on, so the words begin there). Such a function that is not 0 has fewer sign changes
+than terms (Descartes' rule for exponential sums), so it cannot alternate at more points than it
+has terms, as parity asks of ones and S3 of one swap. By the theorem of alternatives the hulls of
+the even and of the odd points then meet. With beta up to 2 a base is negative and the lemma says
+nothing.
 
 **Steps that commute.** Of LRU, GLA, Mamba-2, S6 (and normalized attention, whose steps are 1) the
 steps are diagonal, so a state after u v is D(v) B(u) + D(u v) h_0 + B(v), where D depends on the
@@ -41,8 +53,7 @@ v_j) over pairs is the same for every permutation of the j. For S3: tokens s, t 
 t s is a walk from s t s to itself, and so is C = s t s; the orders A A C, A C A, C A A are the
 three swaps, and a swap after a swap is a turn, by as many thirds as their numbers differ. The
 pairs with j = i then have one product and those with j = i + 1 mod 3 another: three words each,
-18 tokens long, with equal sums. The lengths of A A C, A C A, C A A agree too, so rotary angles,
-which are functions of the distance, change nothing.
+18 tokens long, with equal sums. The lengths of A A C, A C A, C A A agree, so do the rotary angles.
 
 **A blank moved.** Of the same rows, on copying. From the fourth blank behind 'copy' on the window
 is all blanks, so q is one vector. Compare the output at the fourth blank with that at the fifth

@@ -70,6 +70,8 @@ def carried_by(task: str, row: str) -> str:
         return "mirror"
     if row in ATTENTIONS and task in ("count", "long memory", "position"):
         return "positive weights"
+    if (task, row) == ("long memory", "LRU"):
+        return "keeping"
     if task == "count":
         return "divisor" if row == "mLSTM" else "keeping"
     if task == "position":

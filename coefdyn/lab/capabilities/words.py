@@ -79,8 +79,8 @@ def answered(inputs: Tensor) -> Batch:
     return Batch(inputs, targets)
 
 
-def small_words(task: str) -> Batch | None:
-    """All sequences of a small size; None where the task has no small size."""
+def small_words(task: str) -> Batch:
+    """All sequences of a small size."""
     if task in ("count", "parity"):
         inputs = torch.tensor(list(product((0, 1), repeat=10)))
     elif task == "S3":
@@ -98,9 +98,23 @@ def small_words(task: str) -> Batch | None:
             if a[0] != b[0] and (1, 16) not in (a, b) and (2, 17) not in (a, b)
         ])  # fmt: skip
         return answered(inputs)
+    elif task == "recall":  # every two keys, either of which is asked
+        inputs = torch.tensor([[a, 32, b, 33, ask] for a in range(1, 32) for b in range(1, 32)
+                               if a != b for ask in (a, b)])  # fmt: skip
+        targets = torch.full_like(inputs, IGNORE)
+        targets[:, -1] = torch.where(inputs[:, -1] == inputs[:, 0], 32, 33)
+        return Batch(inputs, targets)
     else:
-        return None
+        return copied([[*text, 15, *[14] * 8] for text in product((0, 1), repeat=8)])
     return scored(task, inputs)
+
+
+def copied(lines: list[list[int]]) -> Batch:
+    """Texts with 'copy' and eight blanks behind them; the letters are below 14."""
+    inputs = torch.tensor(lines)
+    targets = torch.full_like(inputs, IGNORE)
+    targets[:, -8:] = torch.tensor([[one for one in line if one < 14] for line in lines])
+    return Batch(inputs, targets)
 
 
 def scored(task: str, inputs: Tensor) -> Batch:
@@ -136,17 +150,16 @@ def hard_words(task: str, length: int) -> Batch | None:
             lines += [[3] * length, [1, 2] * half + [0] * (length - 2 * half)]
         return scored(task, torch.tensor(lines))
     if task == "long memory":
+        values = range(14) if length < 300 else (0, 5, 13)
         return scored(task, torch.tensor(
-            [[14, a, *[b] * (length - 3), 15] for a, b in ((0, 1), (0, 0), (13, 5), (5, 13))]
+            [[14, a, *[b] * (length - 3), 15] for a, b in product(values, values)]
         ))  # fmt: skip
     if task == "copy":
         blanks = [14] * (length - 17)
         texts = [[a] * 8 for a in (0, 13)] + [[0, 1] * 4, [1] + [0] * 7, [0] * 7 + [1]]
         inputs = [[*blanks, *text, 15, *[14] * 8] for text in texts]
         inputs += [[*text[:-1], *blanks, text[-1], 15, *[14] * 8] for text in texts]
-        targets = torch.full((2 * len(texts), length), IGNORE)
-        targets[:, -8:] = torch.tensor(texts + texts)
-        return Batch(torch.tensor(inputs), targets)
+        return copied(inputs)
     if task in ("overwrite", "forget"):
         far = [1, 17] if length > 40 else []
         while 0 < len(far) < length - 16:  # one key is written once, the others all the time

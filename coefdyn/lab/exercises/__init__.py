@@ -61,6 +61,8 @@ HOMES = {
     "induction score": "trained",
     "a window and a sink": "trained",
     "optimizer step": "optimizing",
+    "parity by hand": "by_hand",
+    "count by hand": "by_hand",
 }
 
 __all__ = ["EXERCISES", "Exercise", "Grade", "grade"]

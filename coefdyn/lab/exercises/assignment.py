@@ -22,9 +22,10 @@ from coefdyn.options import check_choice, did_you_mean
 
 __all__ = ["FORMATS", "Question", "add_parser", "command", "export", "questions"]
 
-#: an exercise of the kind "write it", and the cell below it
+#: an exercise that asks for a function, and the cell below it
 ASKED = re.compile(
-    r"^(:{3,})\{admonition\} Exercise \d+ · (★+) · (\d+) min · write it[^\n]*\n:class: exercise\n"
+    r"^(:{3,})\{admonition\} Exercise \d+ · (★+) · (\d+) min · "
+    r"(?:write it|construct it by hand)[^\n]*\n:class: exercise\n"
     r"(.*?)^\1\n+```\{code-cell\} ipython3\n(.*?)^```$",
     re.DOTALL | re.MULTILINE,
 )

@@ -65,6 +65,8 @@ class Exercise:
             results gets the hint. The first that fits is given.
         hard: cases with zeros, ties, strong decay and the like, by what is special about them.
         demands: what the text asks of the way of computing, in words, to its check.
+        run: for an exercise that asks for a construction, of which many are right: the tensors
+            that the function returned, and the arguments by name, to the tensor that is compared.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Exercise:
     mistakes: Mapping[str, Function]
     hard: Mapping[str, Twist] = field(default_factory=dict)
     demands: Mapping[str, Demand] = field(default_factory=dict)
+    run: Function | None = None
 
     @property
     def cases(self) -> tuple[Case, ...]:

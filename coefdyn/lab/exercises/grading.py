@@ -94,10 +94,16 @@ def _compare(exercise: Exercise, answer: Any, case: Case, given: str) -> str | N
     for part, goal in zip(found, wanted, strict=True):
         if part.shape != goal.shape:
             return f"{given}it returned a shape of {tuple(part.shape)}; {should}"
+    found, wanted = _run(exercise, found, case), _run(exercise, wanted, case)
     if _same(found, wanted):
         return None
     differs, near = _difference(exercise, found, wanted)
     return f"{given}{differs}. Hint: {_hint(exercise, found, case, near)}"
+
+
+def _run(exercise: Exercise, parts: tuple[Tensor, ...], case: Case) -> tuple[Tensor, ...]:
+    """What is compared: the returned tensors, or what a construction made of them does."""
+    return parts if exercise.run is None else (exercise.run(*parts, **case.inputs()),)
 
 
 def _kind(answer: Any) -> str:
@@ -144,6 +150,8 @@ def _difference(
     """First number that differs, with its place, and whether it nearly agrees."""
     labels = re.match(r"\((\w+(?:, \w+)+)\)", exercise.returns)
     names = labels[1].split(", ") if labels else ["the result"] * len(wanted)
+    if exercise.run is not None:
+        names = ["the answer of your construction"]
     for name, one, two in zip(names, found, wanted, strict=True):
         differs = ~torch.isclose(one.double(), two.double(), rtol=TOLERANCE, atol=TOLERANCE)
         if bool(differs.any()):
@@ -160,7 +168,8 @@ def _hint(exercise: Exercise, found: tuple[Tensor, ...], case: Case, near: bool)
     if case.hint:
         return case.hint
     for hint, mistake in exercise.mistakes.items():
-        if _same(found, _parts(mistake(**case.inputs())), nan=True):
+        wrong = _run(exercise, _parts(mistake(**case.inputs())), case)
+        if _same(found, wrong, nan=True):
             return hint
     if not all(bool(part.isfinite().all()) for part in found):
         return "the result holds a number that is not finite."

@@ -53,7 +53,6 @@ class Outside(NbGraderPreprocessor):
 
 
 c = get_config()  # noqa: F821
-c.CourseDirectory.db_assignments = [{"name": "assignment"}]
 c.ClearSolutions.code_stub = {"python": "return None  # your code"}
 c.Autograde.autograde_preprocessors = [
     Outside, SaveAutoGrades, AssignLatePenalties, CheckCellMetadata

@@ -1,6 +1,7 @@
 """``python -m coefdyn.lab capabilities``: prints and checks what each row can do on each task.
 
-A line per cell in fixed columns: task, row, mark, length or margin, construction or lemma.
+A line per cell in fixed columns: task, row, mark, length or margin, accuracies of a construction in
+float32 and bfloat16, construction or lemma.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from coefdyn.lab.capabilities.cells import cells, check
+from coefdyn.lab.capabilities.cells import cells, check, rounded
 
 __all__ = ["main"]
 
@@ -30,7 +31,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         number = check(cell, random=parsed.random, optimise=parsed.optimise)
         seen[cell.mark] += 1
-        print(f"{cell.task:<12}{cell.row:<22}{cell.mark:<13}{number:<9}{cell.name}".rstrip(),
-              flush=True)  # fmt: skip
+        kinds = "".join(f"{one:<7.3f}" for one in rounded(cell))
+        line = f"{cell.task:<12}{cell.row:<22}{cell.mark:<13}{number:<9}{kinds:<14}{cell.name}"
+        print(line.rstrip(), flush=True)
     print(", ".join(f"{count} {mark}" for mark, count in seen.items()))
     return 0

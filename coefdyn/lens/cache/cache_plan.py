@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
@@ -17,6 +18,9 @@ from coefdyn.lens.change.replace import Changes, replaced
 from coefdyn.lens.documents import read_segments
 from coefdyn.progress import Progress
 from coefdyn.shapes import Float, Int, Tensor
+
+if TYPE_CHECKING:
+    from coefdyn.lens.cache.plan_cache import PlanCache
 
 __all__ = ["CachePlan", "HeadCost", "MeasuredPlan", "losses_of", "one_by_one"]
 
@@ -143,6 +147,43 @@ class CachePlan:
             cut[one.layer] = cut.get(one.layer, ()) + one.queries
         keep = window(self.window, sink=self.sink)
         return {(layer, tuple(sorted(heads))): keep for layer, heads in cut.items()}
+
+    @contextmanager
+    def cache(self, model: nn.Module) -> Iterator[PlanCache]:
+        """An empty cache of the plan's size, to be used inside the context in place of the model's.
+
+            with found.within(budget).cache(model) as cache:
+                model.generate(ids, past_key_values=cache)
+                print(cache.bytes)      # of its tensors; those that ``bytes`` counts
+
+        Each pass reads what it would under ``replaced(model, plan.changes)``, and cut heads hold
+        their first tokens and their last ones alone, the newest among them. Keys and values of the
+        heads that are not cut are held in full, up to a window of the model's own.
+
+        ``reset()`` empties the cache for another text, and ``copy.deepcopy`` gives a second one.
+        Batches may be padded, the mask of all tokens given in each pass; gradients are those of the
+        cut model. Inside the context the model runs with no other cache and not without one, but
+        where ``trace`` or another part of the lens listens to the pass. Other models are not
+        touched, and nothing stays when the context ends; the cache is of no use then.
+
+        Args:
+            model: that of the plan, of transformers, not compiled, its attention "sdpa" or "eager".
+
+        Raises:
+            ValueError: at once for a model without these layers, one that does not keep them in a
+                ``DynamicCache`` or does not get their attention from ``AttentionInterface``, and
+                for chunks and shared keys; while the model runs for a pass without the cache,
+                packed documents, dropout, a bias on scores, ``output_attentions``, and a ``crop``
+                beyond what cut heads hold.
+        """
+        from coefdyn.lens.cache.plan_cache import caching
+
+        heads: dict[str, dict[int, bool]] = {}
+        for place, one in enumerate(self.heads):
+            heads.setdefault(one.layer, {})[one.head] = place < self.cut
+        in_turn = {layer: [cut[head] for head in sorted(cut)] for layer, cut in heads.items()}
+        with caching(model, in_turn, self.sink, self.window) as cache:
+            yield cache
 
     def in_order(self, places: Sequence[int]) -> CachePlan:
         """The same heads, to be cut in another order.

@@ -22,6 +22,7 @@ __all__ = [
     "Heard",
     "Listener",
     "Runner",
+    "anyone_hears",
     "at",
     "deviation",
     "far_off",
@@ -217,7 +218,7 @@ class _Station:
 
         @functools.wraps(original)
         def stand_in(*args: Any, **kwargs: Any) -> Any:
-            if self.runners and not torch.compiler.is_compiling() and not _anyone_hears():
+            if self.runners and not torch.compiler.is_compiling() and not anyone_hears():
                 for runner in reversed(self.runners):
                     done = runner(original, args, kwargs)
                     if done is not NOT_MINE:
@@ -250,7 +251,7 @@ NOT_MINE = object()
 Runner = Callable[[Callable[..., Any], tuple, dict[str, Any]], Any]
 
 
-def _anyone_hears() -> bool:
+def anyone_hears() -> bool:
     """Return whether a pass of this thread is listened to: then the model's own code runs."""
     return any(one.is_running() for one in tuple(_AT_WORK))
 
