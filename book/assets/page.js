@@ -62,7 +62,7 @@
   function openFoldsOnPaper() {
     let opened = [];
     addEventListener("beforeprint", () => {
-      opened = [...document.querySelectorAll(".bd-article details:not([open], .cd-code)")];
+      opened = [...document.querySelectorAll(".bd-article details:not([open], .cd-code, .cd-deck *)")];
       opened.forEach((fold) => { fold.open = true; });
     });
     addEventListener("afterprint", () => opened.forEach((fold) => { fold.open = false; }));

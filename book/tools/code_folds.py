@@ -89,13 +89,13 @@ def _folded(found: re.Match[str]) -> str:
     return f"{found[1]}{fold}"
 
 
-def with_switches(text: str) -> str:
-    """Page with the switches that apply to it, above its title."""
+def with_switches(text: str, *, slides: bool = False) -> str:
+    """Page with the switches that apply to it, above its title; it may have `slides` to present."""
     if "cd-switches" in text:
         return text
     parts = [READING] if 'class="cd-code' in text else []
     parts += [CONVENTION] if 'class="cv-fla"' in text and LANDING not in text else []
-    parts += [PRESENT] if EXPLORER in text or TRAINER in text else []
+    parts += [PRESENT] if slides or EXPLORER in text or TRAINER in text else []
     if not parts:
         return text
     bar = f'<div class="cd-switches d-print-none">{"".join(parts)}</div>'

@@ -135,8 +135,12 @@ def _column(line: Line) -> str:
     return "exp" if phi == r"\exp" else "other"
 
 
-def _place(line: Line) -> str:
-    return f"field-{line['structure'].replace(' ', '-')}-{_column(line)}"
+def _places(line: Line) -> list[str]:
+    """Where the picture leads to for the cells of a line."""
+    if "structure" not in line:
+        return []
+    columns = [_column(line), *([line["also"]] if "also" in line else [])]
+    return [f"field-{line['structure'].replace(' ', '-')}-{column}" for column in columns]
 
 
 def page() -> str:
@@ -162,19 +166,18 @@ def _picture() -> str:
     for structure, name in STRUCTURES.items():
         cells = []
         for column in READOUTS:
-            here = [one for one in lines() if one.get("structure") == structure]
-            here = [one for one in here if _column(one) == column]
-            cells.append(_link(here) if here else "")
+            place = f"field-{structure.replace(' ', '-')}-{column}"
+            count = sum(place in _places(one) for one in lines())
+            cells.append(_link(place, count) if count else "")
         rows.append(f"| {name} | {' | '.join(cells)} |")
     head = f"| a step $\\Evo{{A_t}}$ | {' | '.join(READOUTS.values())} |"
     ruler = f"|---|{'---:|' * len(READOUTS)}"
     return "\n".join(["```{div} cd-field-picture", head, ruler, *rows, "```"])
 
 
-def _link(here: list[Line]) -> str:
+def _link(place: str, count: int) -> str:
     """A count that leads to its lines, the darker the larger."""
-    shade = f'style="--lines: {len(here)}"'
-    return f'<a href="#{_place(here[0])}" {shade}>{len(here)}</a>'
+    return f'<a href="#{place}" style="--lines: {count}">{count}</a>'
 
 
 def _choice() -> str:
@@ -219,9 +222,9 @@ def _table(kind: str, title: str, here: list[Line]) -> str:
 
 def _row(line: Line, seen: set[str]) -> str:
     """A line; the first of its cell of the picture carries the place that the picture leads to."""
-    place = _place(line) if "structure" in line else ""
-    anchor = "" if place in seen or not place else f'<span id="{place}"></span>'
-    seen.add(place)
+    new = [place for place in _places(line) if place not in seen]
+    anchor = "".join(f'<span id="{place}"></span>' for place in new)
+    seen.update(new)
     beside = [f"query: {line['query']}"] if "query" in line else []
     beside += [line["beside"]] if "beside" in line else []
     cells = [

@@ -12,7 +12,7 @@ Each change is a function from a page's text to its text, which changes nothing 
 - scripts wait, in order, until a page is read, so that none of them delays the page;
 - pictures state their size, so that nothing moves when they arrive;
 - code can be folded, and a page has the switches that apply to it (`code_folds`);
-- the landing has the demonstrations as slides (`deck`);
+- chapters have their slides, and the landing the demonstrations (`deck`);
 - figures have their words as captions, and provenance is one quiet line (`captions`);
 - the style sheet receives a chapter's number, with which it numbers the figures.
 """
@@ -30,7 +30,7 @@ from pathlib import Path
 
 from book.tools.captions import caption_figures, fold_provenance
 from book.tools.code_folds import fold_code, with_switches
-from book.tools.deck import with_deck
+from book.tools.deck import slides, with_deck
 from book.tools.programs import put_programs
 
 __all__ = ["postprocess", "postprocess_page", "rewrite"]
@@ -130,7 +130,9 @@ def postprocess_page(page: Path, site: Path) -> str:
         greek = ',document.fonts.load("16px Inter","α")' if STATE.search(text) else ""
         text = text.replace("</head>", f"{WAIT.replace('/*figures*/', greek)}</head>", 1)
     text = fold_provenance(caption_figures(text))
-    text = _with_number(with_deck(with_switches(fold_code(text))))
+    name = page.relative_to(site).with_suffix("").as_posix()
+    text = with_switches(fold_code(text), slides=bool(slides(name)))
+    text = _with_number(with_deck(text, name))
     return _with_early_font(text, "../" * (len(page.relative_to(site).parts) - 1))
 
 

@@ -76,18 +76,6 @@ def test_keyboard_moves_slider_and_cell(open_page: Open) -> None:
     page.wait_for_selector("[data-cd=reading]:has-text('Output 6 reads token 4')")
 
 
-def test_pointer_picks_a_cell(open_page: Open) -> None:
-    page = open_page(Explorer("gla", length=8))
-    box = page.locator("[data-cd=matrix]").bounding_box()
-    side = box["width"] - 24
-    page.mouse.click(box["x"] + 20 + side * 1.5 / 8, box["y"] + 4 + side * 6.5 / 8)
-    page.wait_for_selector("[data-cd=reading]:has-text('Output 7 reads token 2')")
-    assert page.get_attribute("[data-cd=control-column]", "aria-valuetext") == "2"
-    page.mouse.move(box["x"] + 20 + side * 0.5 / 8, box["y"] + 4 + side * 5.5 / 8)
-    page.wait_for_selector("[data-cd=reading]:has-text('Output 6 reads token 1')")
-    assert page.get_attribute("[data-cd=control-column]", "aria-valuetext") == "2"
-
-
 @pytest.mark.dear("axe looks at every element of an explorer, panel by panel")
 def test_no_serious_accessibility_finding(open_page: Open) -> None:
     """Without a panel it stands on the landing page, which test_accessibility.py looks at."""

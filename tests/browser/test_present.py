@@ -10,7 +10,7 @@ import pytest
 from browser.explorer_pages import ASSETS, heard, page_html, settle, text
 from browser.test_promises import holds, read
 
-from book.tools.deck import slides, with_deck
+from book.tools.deck import demonstrations, with_deck
 from book.tools.promises import Promise, promises
 from coefdyn.lab.train import PageTraining
 from coefdyn.widgets import Explorer
@@ -22,7 +22,7 @@ QUESTION = {"id": "q", "question": "?", "number": "weight", "control": "beta"}
 DEMONSTRATIONS = [one for one in promises() if one.page == "demonstrations" and not one.exempt]
 BOXES = """() => [...document.querySelectorAll(
     ".cdx-slide-head > *, .cdx-slide-body figure, .cdx-slide-number, .cdx-equation, " +
-    ".cdx-slide-foot > *")]
+    ".cdx-slide-foot > *, .cd-slide[data-on] :is(h2, .cd-slide-place, .cd-slide-said, footer > *)")]
   .filter((n) => n.checkVisibility()).map((n) => { const b = n.getBoundingClientRect();
     return [n.className, b.left, b.top, b.right, b.bottom]; })"""
 #: Side of the matrix without its words, and pixels drawn for each pixel shown.
@@ -59,12 +59,14 @@ def show(browser: Any, tmp_path: Path) -> Iterator[Show]:
         button = '<button data-cd="present">Present</button><p class="cd-lead"></p>'
         built = page_html(figure, *others, theme=theme).replace("<main>", f"{button}<main>")
         file = tmp_path / "page.html"
-        built = with_deck(built).replace("</body>", f"<script>{script}</script></body>")
+        style = (ASSETS / "coefdyn.css").read_text(encoding="utf-8")
+        built = built.replace("</head>", f"<style>{style}</style></head>")
+        built = with_deck(built, "index").replace("</body>", f"<script>{script}</script></body>")
         file.write_text(built, encoding="utf-8")
         page.goto(file.as_uri() + fragment)
         page.wait_for_selector(f"[data-cd={ready}]:not(.cdx-unready)")
         if fragment.startswith("#deck"):
-            page.wait_for_selector("[data-cd=slide-place]:not(:empty)")
+            page.wait_for_selector(".cd-slide[data-on]")
         settle(page)
         page.shown, page.path = figure, []
         return page
@@ -85,6 +87,11 @@ def key(page: Any, name: str) -> None:
     page.keyboard.press(name)
     settle(page)
     page.path = []
+
+
+def shown(page: Any, hook: str) -> str:
+    """Words of the slide of a deck that is on show."""
+    return str(page.inner_text(f".cd-slide[data-on] [data-cd={hook}]"))
 
 
 def design(page: Any) -> str:
@@ -179,15 +186,15 @@ def test_what_lies_behind_a_slide_is_out_of_reach(show: Show) -> None:
 def test_a_slide_of_the_deck_does_what_its_record_says(at: int, show: Show) -> None:
     promise: Promise = DEMONSTRATIONS[at - 1]
     page = show(Explorer("gated_deltanet", view="first"), f"#deck={at}")
-    told = slides()[at - 1]
-    assert text(page, "slide-title") == told.title
-    assert text(page, "slide-caption") == told.said
+    told = demonstrations()[at - 1]
+    assert shown(page, "slide-title") == told.title
+    assert shown(page, "slide-caption") == told.said
     whole(page, (1280, 720))
     broken, seen = [], 0
     for number, step in enumerate(promise.steps):
         before = {one.quantity: reading(page, one.quantity) for one in step.seen}
         if number:
-            assert text(page, "slide-keys").startswith("→")
+            assert shown(page, "slide-keys").startswith("→")
             key(page, "ArrowRight")
             whole(page, (1280, 720))
         for one in step.seen:
@@ -213,19 +220,19 @@ def reading(page: Any, quantity: str) -> float | str | None:
 
 def test_arrows_go_through_the_whole_deck_and_back(show: Show) -> None:
     page = show(Explorer("gated_deltanet", view="first"), "#deck=1")
-    places = [text(page, "slide-place")]
-    for _ in range(sum(len(slide.states) for slide in slides()) - 1):
+    places = [shown(page, "slide-place")]
+    for _ in range(sum(len(slide.states) for slide in demonstrations()) - 1):
         key(page, "ArrowRight")
-        places.append(text(page, "slide-place"))
-    assert places[-1] == f"{len(slides())} of {len(slides())}"
-    assert text(page, "slide-keys").startswith("the last slide")
-    assert page.evaluate("location.hash") == f"#deck={len(slides())}"
+        places.append(shown(page, "slide-place"))
+    assert places[-1] == f"{len(demonstrations())} of {len(demonstrations())}"
+    assert shown(page, "slide-keys").startswith("the last slide")
+    assert page.evaluate("location.hash") == f"#deck={len(demonstrations())}"
     assert [*dict.fromkeys(places)] == [f"{n} of 8" for n in range(1, 9)]
     key(page, "ArrowRight")
     for wanted in reversed(places[:-1]):
         key(page, "ArrowLeft")
-        assert text(page, "slide-place") == wanted
-    assert page.get_attribute(".cdx-slide-head", "aria-live") == "polite"
+        assert shown(page, "slide-place") == wanted
+    assert page.get_attribute(".cd-slide[data-on]", "aria-live") == "polite"
     key(page, "Escape")
     assert page.locator("[data-cd=present]").is_visible()
     assert page.evaluate("location.hash").startswith("#cd?")

@@ -202,17 +202,6 @@ def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
     page.wait_for_selector("[data-cd=train-start]:not([disabled])")
 
 
-@alone
-@pytest.mark.dear("two models are trained for 300 steps")
-@NIGHTLY
-def test_the_gap_of_principle_3(open_page: Open) -> None:
-    """exp with A = 0.85 I beside exp with A = I, from one seed, where no position is told."""
-    page = open_trainer(open_page, PageTraining.contest("principle_3"))
-    page.click("[data-cd=train-start]")
-    until(page, "s => Number(s('train-step')) >= 300 && Number(s('train-step-2')) >= 300")
-    assert number(page, "train-accuracy") - number(page, "train-accuracy-2") > 0.1
-
-
 def test_weights_are_saved_and_loaded(open_page: Open, tmp_path: Path) -> None:
     page = open_trainer(open_page, PageTraining(FADING))
     steps(page, 2)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.dear(
 
 @pytest.mark.dear("an interpreter runs every instruction of the kernels in Python")
 def test_interpreted_kernels_agree_with_float64():
-    assert_interpreted("own_readout", 4)
+    assert_interpreted({"own_readout": 4})
 
 
 @pytest.mark.nightly("the interpreter runs it, and other kernels are compiled")

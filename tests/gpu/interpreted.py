@@ -76,14 +76,23 @@ def diagonal() -> Iterator[dict]:
 
 
 def rank_one() -> Iterator[dict]:
+    """What makes a kernel of its own, at lengths just above a chunk."""
     design = ("diagonal_plus_rank_one", "identity")
-    for length in (1, 16, 17):
-        yield check(*design, "one", length)
+    yield check(*design, "one", 17)
     yield check(*design, "row_sum", 9)
-    yield check(*design, "given", 9, batch=(2, 2))
-    yield check(*design, "floored", 34, log_scaled=True, n=20, dv=33)
     yield check(*design, "one", 20, resets=True)
     yield check(*design, "one", 20, nats=14.0)
+    yield continued(design[0], 18)
+
+
+def rank_one_long() -> Iterator[dict]:
+    """The other lengths, several sequences, and sizes that are no powers of two."""
+    design = ("diagonal_plus_rank_one", "identity")
+    for length in (1, 16):
+        yield check(*design, "one", length)
+    yield check(*design, "given", 9, batch=(2, 2))
+    yield check(*design, "floored", 34, log_scaled=True, n=20, dv=33)
+    yield check(*design, "floored", 17, log_scaled=True)
     yield continued(design[0])
 
 
@@ -94,7 +103,7 @@ def own_readout() -> Iterator[dict]:
     yield compiled("scalar", "squared_relu")
 
 
-def continued(structure: str) -> dict[str, object]:
+def continued(structure: str, length: int = 40) -> dict[str, object]:
     """Two scans, the second from the state of the first, with gradients through that state.
 
     Designs start from no state, so the scans are called themselves.
@@ -102,8 +111,8 @@ def continued(structure: str) -> dict[str, object]:
     from coefdyn.execution.problem import flipped_sides, flips
     from coefdyn.execution.triton import diagonal, householder, linear, rank_one
 
-    inputs = Inputs.draw(batch=(1,), length=40, dtype=F32)
-    exact = in_float64(inputs)
+    inputs = Inputs.draw(batch=(1,), length=length, dtype=F32)
+    exact, cut = in_float64(inputs), length // 2 - 1
     scan, erased = {
         "scalar": (linear.scan, lambda a: ()),
         "diagonal": (diagonal.scan, lambda a: ()),
@@ -116,7 +125,7 @@ def continued(structure: str) -> dict[str, object]:
         gated = (d.q * sign, d.k * sign, v, d.scaling, a.log_decay)
         erase = erased(a)
         parts, state = [], None
-        for at in (slice(0, 19), slice(19, 40)):
+        for at in (slice(0, cut), slice(cut, length)):
             tokens = linear.ScanInputs(*(x[:, at] for x in gated), state, 1.0)
             out, state = scan(tokens, *(x[:, at] for x in erase))
             parts.append(out)
@@ -189,6 +198,7 @@ ALL = (
     householder,
     diagonal,
     rank_one,
+    rank_one_long,
     own_readout,
     operators,
     emulated,

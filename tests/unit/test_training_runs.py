@@ -55,29 +55,6 @@ train_runs(runs, file, options)
 """
 
 
-#: Trains runs into a file and says which of them it trained.
-SHARING = """
-import json, sys
-from coefdyn.lab.training import ResultFile, RunConfig, RunOptions, train_runs
-runs = [RunConfig.from_dict(values) for values in json.loads(sys.argv[2])]
-options = RunOptions(device="cpu", workers=1, progress=False, extra=lambda key: {"by": sys.argv[3]})
-print(len(train_runs(runs, ResultFile(sys.argv[1]), options)))
-"""
-
-
-@pytest.mark.nightly("test_a_run_that_another_process_trains_is_waited_for")
-def test_two_processes_on_one_file_share_the_runs_instead_of_repeating_them(tmp_path):
-    path, runs = tmp_path / "r.jsonl", [tiny_run(seed=seed, steps=60) for seed in range(4)]
-    arguments = [sys.executable, "-c", SHARING, str(path), json.dumps([r.to_dict() for r in runs])]
-    both = [
-        subprocess.Popen([*arguments, name], stdout=subprocess.PIPE, text=True) for name in "ab"
-    ]
-    assert [process.communicate(timeout=300)[0].strip() for process in both] == ["4", "4"]
-    records = ResultFile(path).records()
-    assert sorted(one["seed"] for one in records) == [0, 1, 2, 3], "each run once"
-    assert sorted(tmp_path.iterdir()) == [path], "no lock is left behind"
-
-
 def test_a_run_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
     monkeypatch.setattr(runs_module, "WAIT_S", 0.01)
     file, run = ResultFile(tmp_path / "r.jsonl"), tiny_run()

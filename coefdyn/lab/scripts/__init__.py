@@ -21,4 +21,8 @@ SCRIPTS = {
         "lens_plan",
         "cut key-value heads to a sink and a window, in several orders; measure",
     ),
+    "lens-peers": (
+        "lens_peers",
+        "compare a plan with kvpress's methods at equal bytes (see `make lens-peers`)",
+    ),
 }

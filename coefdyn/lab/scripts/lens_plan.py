@@ -40,6 +40,7 @@ __all__ = [
     "ORDERS",
     "TrialConfig",
     "correlations",
+    "hide",
     "interval",
     "load",
     "main",
@@ -135,18 +136,25 @@ ORDERS: dict[str, Callable[[CachePlan, int], list[int]]] = {
 
 
 def split_texts(
-    files: Sequence[Path], tokenize: Callable[[str], list[int]], config: TrialConfig
+    files: Sequence[Path],
+    tokenize: Callable[[str], list[int]],
+    config: TrialConfig,
+    seen: Sequence[list[int]] = (),
 ) -> tuple[Int[Tensor, "planned L"], Int[Tensor, "held_out L"]]:
     """The first tokens of documents, drawn evenly from all that are long enough.
 
-    Documents end with a form feed. No document is in both parts.
+    Documents end with a form feed. No document is in both parts, and none that begins as one of
+    ``seen`` does.
 
     Raises:
         ValueError: for too few documents of that length.
     """
     pieces = [piece for path in files for piece in _read(path).split("\f") if piece.strip()]
     ids = [
-        found[: config.length] for piece in pieces if len(found := tokenize(piece)) >= config.length
+        found[: config.length]
+        for piece in pieces
+        if len(found := tokenize(piece)) >= config.length
+        and not any(found[: len(known)] == known for known in seen)
     ]
     wanted = config.planned + config.held_out
     if len(ids) < wanted:
@@ -177,23 +185,45 @@ def needles(
     draw = random.Random(seed)
     found = []
     for number in range(count):
-        name, key = NAMES[number % len(NAMES)], draw.randrange(10_000, 100_000)
-        fact = tokenize(f"\nThe secret number of {name} is {key}.\n")
-        asked = tokenize(f"\nThe secret number of {name} is")
-        whole = tokenize(f"\nThe secret number of {name} is {key}")
-        answer = whole[len(asked) :]
-        filler = texts[number % len(texts)].tolist()
-        if len(filler) <= len(fact) + len(whole):
-            raise ValueError(
-                f"a needle and its question take {len(fact) + len(whole)} tokens, the texts have "
-                f"{len(filler)}; ask for longer ones, or for no needles."
-            )
-        filler = filler[: len(filler) - len(fact) - len(whole)]
-        depth = draw.uniform(DEEPEST, SHALLOWEST)
-        at = int(depth * len(filler))
-        ids = [*filler[:at], *fact, *filler[at:], *whole]
-        found.append((torch.tensor([ids]), len(answer)))
+        text = texts[number % len(texts)].tolist()
+        hidden, asked, answer = hide(text, tokenize, NAMES[number % len(NAMES)], draw)
+        ids = [*hidden[: len(text) - len(asked)], *asked]
+        found.append((torch.tensor([ids]), answer))
     return found
+
+
+def hide(
+    text: list[int],
+    tokenize: Callable[[str], list[int]],
+    name: str,
+    draw: random.Random,
+    before: int | None = None,
+) -> tuple[list[int], list[int], int]:
+    """A text with a needle in it, the question with its answer, and how long the answer is.
+
+    Args:
+        text: tokens around the needle.
+        tokenize: of the words that are hidden and asked.
+        name: whose number it is.
+        draw: of the number and its place.
+        before: tokens up to the question, the needle among them; None for as many as leave text
+            and question as long as the text is now.
+
+    Raises:
+        ValueError: for a text too short to hold both.
+    """
+    key = draw.randrange(10_000, 100_000)
+    fact = tokenize(f"\nThe secret number of {name} is {key}.\n")
+    asked = tokenize(f"\nThe secret number of {name} is")
+    whole = tokenize(f"\nThe secret number of {name} is {key}")
+    if len(text) <= len(fact) + len(whole):
+        raise ValueError(
+            f"a needle and its question take {len(fact) + len(whole)} tokens, the texts have "
+            f"{len(text)}; ask for longer ones, or for no needles."
+        )
+    around = (len(text) - len(whole) if before is None else before) - len(fact)
+    at = int(draw.uniform(DEEPEST, SHALLOWEST) * around)
+    return [*text[:at], *fact, *text[at:]], whole, len(whole) - len(asked)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

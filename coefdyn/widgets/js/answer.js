@@ -126,7 +126,7 @@ function questionsOf(text, most) {
   return { subjects: [...new Set(tokens.map((token) => token.key).filter((word) => word !== null))].slice(0, most), asked: tokens.at(-1)?.query ?? null };
 }
 
-const askFor = (text, word) => `${text.replace(LAST_QUESTION, "")}; ask: ${word}`;
+export const askFor = (text, word) => `${text.replace(LAST_QUESTION, "")}; ask: ${word}`;
 
 function offerQuestions(box, s, write) {
   const { subjects, asked } = questionsOf(s.text, 6);

@@ -127,8 +127,8 @@ function present(app, detail) {
   app.frame();
   app.theme = readTheme(app.root); // letters and pictures are larger there
   app.schedule();
-  if (detail) app.root.focus();
-  else app.commit(); // the address says what is left on show
+  if (!detail) app.commit(); // the address says what is left on show
+  else if (!detail.bare) app.root.focus();
 }
 
 function listen(app) {

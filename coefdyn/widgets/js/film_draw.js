@@ -6,7 +6,7 @@ import { dot, openCanvas, stroke, write } from "./theme.js";
 
 export function filmLayout(width, height, curves) {
   const margin = { left: 32, bottom: 34, top: 6 };
-  const wide = width >= 560;
+  const wide = width >= 560 || width > 1.5 * height; // a slide is wide and low
   const room = curves ? (wide ? [width * 0.56, height] : [width, height - 150]) : [width, height];
   const side = Math.max(60, Math.min(room[0] - margin.left - 4, room[1] - margin.top - margin.bottom));
   const x = margin.left + (curves && wide ? 0 : Math.max(0, (room[0] - side - margin.left) / 2));

@@ -52,11 +52,36 @@ export function renderSmall(design, { model: widget, el }) {
   if (design.pointer) listenToHand(design, app, canvas);
   if (design.drag) listenToHand({ ...design, pointer: design.drag, follows: true }, app, canvas);
   el.append(app.root);
+  app.root.addEventListener("cdx-present", ({ detail }) => lendSmall(design, app, detail));
   listenToTheme(app);
   widget.on("change:settings", take);
   app.cleanups.push(() => widget.off("change:settings", take));
   app.frame();
   return () => app.cleanups.forEach((clean) => clean());
+}
+
+// A deck of slides takes the figure in its hands (see `lend` in slide.js), and gives it back with null.
+function lendSmall(design, app, detail) {
+  setAttribute(app.root, "data-layout", detail ? "slide" : "plain");
+  app.skip?.();
+  const was = app.settings;
+  const specOf = (key) => design.controls.find((spec) => spec.key === key) ?? { key, label: key };
+  const take = (settings) => {
+    app.settings = settings;
+    app.theme = readTheme(app.root); // letters and pictures are larger there
+    app.frame();
+  };
+  const read = (query) => Object.fromEntries([...new URLSearchParams(query)].map(([key, text]) => [key, specOf(key).options ? text : Number(text)]));
+  if (detail) {
+    Object.assign(detail, {
+      set: (query) => take(Object.entries(read(query)).reduce((s, [key, value]) => ({ ...s, ...(specOf(key).patch?.(value) ?? { [key]: value }) }), app.initial)),
+      words: (before, after) => Object.entries(read(after)).filter(([key, value]) => read(before)[key] !== value)
+        .map(([key, value]) => `${specOf(key).label} ${specOf(key).options?.[value] ?? specOf(key).format?.(value) ?? formatNumber(value)}`).join(", "),
+      keys: [],
+      restore: () => take(was),
+    });
+  }
+  take(was);
 }
 
 // A picture that can be taken in hand: where the pointer is, in drawing units, becomes a change of settings. One with
