@@ -1,4 +1,7 @@
-"""The cache of a plan: logits of the cut model, bytes on the tensors, and what is refused."""
+"""The cache of a plan: logits of the cut model, bytes on the tensors, and what is refused.
+
+Longer than other files: every promise is held against the same models and the same comparison.
+"""
 
 from __future__ import annotations
 

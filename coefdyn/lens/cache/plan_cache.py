@@ -179,9 +179,8 @@ def _layers_of(model: nn.Module) -> list[Any]:
     types = getattr(text, "layer_types", None) or ()
     if "chunked_attention" in types or getattr(text, "attention_chunk_size", None):
         raise Refused(f"{type(model).__name__} attends within chunks, which a plan does not know.")
-    if any(getattr(text, "kv_sharing_modes", None) or ()) or getattr(
-        text, "num_kv_shared_layers", 0
-    ):
+    shared = getattr(text, "num_kv_shared_layers", None)
+    if shared or any(getattr(text, "kv_sharing_modes", None) or ()):
         raise Refused(f"layers of {type(model).__name__} read the keys of others.")
     return DynamicCache(config=text).layers
 
