@@ -223,6 +223,19 @@ def test_keys_lead_to_either_end_and_back(opened: Callable[..., Visit]) -> None:
     assert page.evaluate("() => document.activeElement.dataset.cd") == "present"
 
 
+def test_moves_that_are_seen_end_where_their_records_say(opened: Callable[..., Visit]) -> None:
+    """A slider walks there; another question has its answer at once, and nothing complains."""
+    page = opened("architectures/gated_deltanet").page
+    page.emulate_media(reduced_motion="no-preference")
+    page.evaluate("() => { location.hash = '#deck=4'; }")
+    page.wait_for_selector(f"{HELD} canvas")
+    for answer in ("dog", "dog", "cat"):  # of the record: ask for the dog, decay, ask for the cat
+        page.keyboard.press("ArrowRight")
+        page.wait_for_timeout(1000)  # longer than a slider walks
+        assert f"“{answer}”" in page.inner_text(HELD)
+        assert page.locator(f"{HELD} [data-cd=note]").is_hidden()
+
+
 def test_a_finger_turns_the_slides(opened: Callable[..., Visit]) -> None:
     page = opened(MANY).page
     present(page)

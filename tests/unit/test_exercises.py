@@ -54,7 +54,8 @@ def test_each_exercise_refuses_an_answer_that_is_right_on_drawn_numbers() -> Non
         (name, wrong) for name in WRONG for wrong in WRONG[name]
     }
     assert {name for name, *_ in TOLD} == set(EXERCISES)
-    assert all(int(case.partition(",")[0]) > 4 for _, _, case, _ in TOLD)
+    computed = [row for row in TOLD if EXERCISES[row[0]].run is None]  # and no construction
+    assert all(int(case.partition(",")[0]) > 4 for _, _, case, _ in computed)
 
 
 @pytest.mark.parametrize(("name", "number"), CASES)

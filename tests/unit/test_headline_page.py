@@ -160,7 +160,7 @@ def test_what_chapters_say_of_the_seeds_is_in_the_kept_runs():
         return float(np.mean(what.values(zeros.one(task="memorization", design=readout))))
 
     bare = memorized("identity, eta = 1", metric("accuracy"))
-    assert f"than before, it memorizes {100 * bare:.0f} %" in page
+    assert f"of zeros, it memorizes {100 * bare:.0f} %" in page
 
     growth = as_judged(Group("growth").load(STANDARD))
     page = " ".join((checkout() / "book/principles/principle_6.md").read_text().split())

@@ -219,10 +219,7 @@ def test_docstrings_become_text_that_sphinx_takes_as_it_is() -> None:
 
 def test_every_package_is_in_the_reference() -> None:
     packages = {".".join(p.parent.parts) for p in _packages() if p.parent.name not in HIDDEN}
-    parts = {
-        f"coefdyn.lab.{room}"
-        for room in ("capabilities", "commands", "headline", "pages", "scripts")
-    }
+    parts = {f"coefdyn.lab.{room}" for room in ("commands", "headline", "pages", "scripts")}
     parts |= {"coefdyn.lab", "coefdyn.dynamics"}
     parts |= {f"coefdyn.lens.{room}" for room in ("cache", "change", "read", "run")}
     assert packages <= {*MODULES, *parts}

@@ -198,7 +198,7 @@ def _told(found: Sequence[Sequence[Any]]) -> Record:
 
 
 def compared(row: Record, other: Record) -> tuple[Interval, str]:
-    """How much more the first loses on the same documents, nats per token, and who is ahead.
+    """Compare two methods: the first one's excess loss on the same documents, and who is ahead.
 
     "behind" where the whole interval is above 0, "ahead" where it is below, and else as
     ``rule.verdict`` has it with ``MARGIN``.

@@ -287,7 +287,7 @@ def _again(name: str, press: Any, model: Any, ids: torch.Tensor, shares: Sequenc
 def results(
     kvpress: Any, model: Any, text: Mapping[str, Any], task: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What ``read_both`` tells, and bytes: uncut, and of each method at each share of bytes."""
+    """Rows of ``read_both``, with bytes: uncut, and of each method at each share of bytes."""
     ids, start = torch.tensor([text["ids"]]), task["length"]
     # transformers returns weights of attention from its eager function alone
     how = "eager" if "ObservedAttention" in task["methods"] else "sdpa"

@@ -20,7 +20,7 @@ from coefdyn.progress import Progress
 from coefdyn.shapes import Float, Int, Tensor
 
 if TYPE_CHECKING:
-    from coefdyn.lens.cache.plan_cache import PlanCache
+    from transformers import Cache
 
 __all__ = ["CachePlan", "HeadCost", "MeasuredPlan", "losses_of", "one_by_one"]
 
@@ -149,7 +149,7 @@ class CachePlan:
         return {(layer, tuple(sorted(heads))): keep for layer, heads in cut.items()}
 
     @contextmanager
-    def cache(self, model: nn.Module) -> Iterator[PlanCache]:
+    def cache(self, model: nn.Module) -> Iterator[Cache]:
         """An empty cache of the plan's size, to be used inside the context in place of the model's.
 
             with found.within(budget).cache(model) as cache:

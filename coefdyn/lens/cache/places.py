@@ -1,4 +1,4 @@
-"""Which tokens of a sequence cut heads hold, and what the next tokens may read of them.
+"""The tokens of a sequence that cut heads hold, and those that the next tokens may read.
 
 Cut heads hold two blocks of rows: the first s tokens of each sequence, once they have left the
 second block, and the last w tokens. Before anything is dropped the second block has all of them.
@@ -98,7 +98,7 @@ class Places:
     def step(
         self, query: Float[Tensor, "B H new n"], mask: Tensor | None, recording: bool
     ) -> tuple[list[Part], Places]:
-        """What the new tokens of a pass read, and the places after them.
+        """Return what the new tokens of a pass read, and the places after them.
 
         Args:
             query: of the new tokens.
@@ -195,7 +195,7 @@ class Places:
         return torch.arange(self.block, device=device)[None] if self.early is None else self.early
 
     def mask(self, query: Tensor, own: Tensor | None) -> Tensor | None:
-        """What the last tokens may read of the held rows, these among them; None for all."""
+        """Return the held rows that the last tokens may read, these among them; None for all."""
         new, device = query.shape[2], query.device
         if self.window is None:
             return None

@@ -129,8 +129,9 @@ function moveTo(app, target, slowly) {
     app.adopt(target);
     app.commit();
   };
-  if (!slowly || calm || numbers.length !== 1 || !Object.hasOwn(target, key)) return end();
-  const [from, start, { step }] = [app.settings[key], performance.now(), specOf(key)];
+  const asks = target.text !== app.settings.text; // another question has its answer at once
+  if (!slowly || calm || asks || numbers.length !== 1) return end();
+  const [from, start, step] = [app.settings[key], performance.now(), specOf(key).step ?? 1];
   const walk = () => {
     const t = Math.min((performance.now() - start) / MOVE_MS, 1);
     if (t === 1 || !app.present) return end();
