@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import posixpath
 import re
-import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from copy import copy
@@ -25,7 +24,7 @@ from bs4 import BeautifulSoup, Tag
 
 from book.tools import html as pages
 from book.tools.chapters import BOOK, BUILD
-from book.tools.pdf import print_to_pdf
+from book.tools.pdf import printed
 from book.tools.questions import items
 from book.tools.quotes import plain, quote, title_of
 
@@ -162,10 +161,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     FOLDER.mkdir(parents=True, exist_ok=True)
     single = PDF.with_suffix(".html")
     single.write_text(printable(pages.HTML), encoding="utf-8")
-    try:
-        print_to_pdf(single, PDF)
-    except (FileNotFoundError, RuntimeError, subprocess.TimeoutExpired) as error:
-        print(error, file=sys.stderr)
+    if not printed(single, PDF):
         return 1
     print(f"the handout: {PDF.as_uri()}")
     return 0

@@ -167,12 +167,34 @@ def find_chromium() -> str:
 
 
 def print_to_pdf(single: Path, target: Path) -> None:
-    """Print one page with headless Chromium, without a header of its own."""
+    """Print one page with headless Chromium, without a header of its own.
+
+    Raises:
+        FileNotFoundError: without a browser.
+        RuntimeError: if nothing was printed, or not within ``PATIENCE`` seconds.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)  # what was printed before is no sign of success
     command = [find_chromium(), "--headless", "--no-sandbox", "--disable-gpu"]
     command += ["--no-pdf-header-footer", f"--print-to-pdf={target}", single.as_uri()]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        raise RuntimeError(f"Chromium printed nothing within {PATIENCE} s") from late
     if done.returncode or not target.exists():
         raise RuntimeError(f"Chromium printed nothing: {done.stderr[-2000:]}")
+
+
+def printed(single: Path, target: Path) -> bool:
+    """Print one page, or say on stderr why not."""
+    try:
+        print_to_pdf(single, target)
+    except (FileNotFoundError, RuntimeError) as error:
+        print(error, file=sys.stderr)
+        return False
+    return True
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -187,11 +209,7 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"one page: {SINGLE.as_uri()}")
     if given.single_page_only:
         return 0
-    PDF.unlink(missing_ok=True)
-    try:
-        print_to_pdf(SINGLE, PDF)
-    except (FileNotFoundError, RuntimeError, subprocess.TimeoutExpired) as error:
-        print(error, file=sys.stderr)
+    if not printed(SINGLE, PDF):
         return 1
     print(f"the book on paper: {PDF.as_uri()} ({PDF.stat().st_size / 1e6:.1f} MB)")
     return 0
