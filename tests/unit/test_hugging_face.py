@@ -564,6 +564,7 @@ def test_the_page_runs_as_it_is_written(
     page, first = PAGE.read_text(), {}
     page, counts = (page, 0) if trains else re.subn(r"steps=\d+", "steps=2", page)
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    torch.manual_seed(0)  # 24 tokens of a new model are up to 0.4 nats off, and 0.2 with this one
     for block in blocks:
         exec(block, found)
         first = first or {"loss": found["loss"]}
