@@ -7,6 +7,7 @@ therefore one file of more than 400 lines.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import re
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import torch
 transformers = pytest.importorskip("transformers", reason="the extra lens is not installed")
 
 from transformers import (  # noqa: E402
+    AutoModel,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     GenerationMixin,
@@ -64,6 +66,15 @@ def run(model: CoefdynForCausalLM, x: torch.Tensor, **how: Any) -> Any:
     return model.generate(x, **{**plain, **how})
 
 
+def trainer_of(folder: Path, **asked: Any) -> tuple[Any, list[dict[str, torch.Tensor]]]:
+    """A Trainer that evaluates the model, and its data."""
+    pytest.importorskip("accelerate", reason="the extra test is not installed")
+    data = [{"input_ids": row, "labels": row} for row in ids(4)]
+    asked |= {"per_device_eval_batch_size": 2, "report_to": [], "use_cpu": True}
+    arguments = transformers.TrainingArguments(str(folder), disable_tqdm=True, **asked)
+    return transformers.Trainer(model=build(), args=arguments, eval_dataset=data), data
+
+
 def passes(name: str) -> Callable[[Line], Line]:
     return lambda tried: PASSED.setdefault(name, tried)
 
@@ -94,8 +105,11 @@ def _(_: Path) -> None:
     one = config()
     found = (one.hidden_size, one.num_hidden_layers, one.num_attention_heads, one.vocab_size)
     assert found == (16, 2, 2, VOCAB)
-    one.hidden_size, one.num_hidden_layers = 8, 3
-    assert CoefdynForCausalLM(one)(ids(), output_hidden_states=True).hidden_states[3].shape[2] == 8
+    one.hidden_size, one.num_hidden_layers, one.num_attention_heads = 8, 3, 4
+    found = CoefdynForCausalLM(one)(ids(), output_hidden_states=True, output_attentions=True)
+    assert found.hidden_states[3].shape[2] == 8 and found.attentions[1].shape[1] == 4
+    told = CoefdynConfig(hidden_size=8, num_hidden_layers=3, num_attention_heads=4)
+    assert (told.hidden_size, told.num_hidden_layers, told.num_attention_heads) == (8, 3, 4)
 
 
 @passes("weights are saved and loaded")
@@ -121,6 +135,15 @@ def _(folder: Path) -> None:
     for dtype in (torch.bfloat16, "float16"):
         back = CoefdynForCausalLM.from_pretrained(folder, dtype=dtype)
         assert str(dtype).endswith(str(back.dtype).removeprefix("torch."))
+
+
+@passes("a dtype under its old name, as that of the file, and in a configuration")
+def _(folder: Path) -> None:
+    build().to(torch.bfloat16).save_pretrained(folder)
+    assert CoefdynForCausalLM.from_pretrained(folder, dtype="auto").dtype == torch.bfloat16
+    assert CoefdynForCausalLM.from_pretrained(folder, torch_dtype="float16").dtype == torch.float16
+    made = AutoModelForCausalLM.from_config(config(dtype="bfloat16"))
+    assert made.dtype == torch.bfloat16
 
 
 @passes("a device map, with parts on the disk")
@@ -173,15 +196,48 @@ def _(folder: Path) -> None:
 
 
 @refuses(
-    "weights that a checkpoint lacks are drawn, and those of another shape",
-    "holds no weights for",
-    "a checkpoint in which a weight is missing",
+    "the Auto class of models without a head knows it",
+    "Unrecognized configuration class",
+    "`AutoModel`, which has no head",
 )
 def _(folder: Path) -> None:
     build().save_pretrained(folder)
-    other = config()
-    other.hidden_size = 8
-    CoefdynForCausalLM.from_pretrained(folder, config=other, ignore_mismatched_sizes=True)
+    AutoModel.from_pretrained(folder)
+
+
+@passes("weights of another shape are drawn where that is asked for, and the others loaded")
+def _(folder: Path) -> None:
+    for tied in (False, True):
+        saved = build(tie_word_embeddings=tied)
+        saved.save_pretrained(folder)
+        for given in ({"vocab_size": VOCAB + 7}, {"hidden_size": 8}):
+            with pytest.raises(RuntimeError, match="ignore_mismatched_sizes"):
+                CoefdynForCausalLM.from_pretrained(folder, **given)
+            torch.manual_seed(3)
+            back, info = AutoModelForCausalLM.from_pretrained(
+                folder, ignore_mismatched_sizes=True, output_loading_info=True, **given
+            )
+            torch.manual_seed(3)
+            new = CoefdynForCausalLM(back.config).state_dict()
+            old, found = saved.state_dict(), back.state_dict()
+            other = {name for name in new if new[name].shape != old[name].shape}
+            assert {one[0] for one in info["mismatched_keys"]} | {"model.head.weight"} == other
+            assert {"model.embedding.weight", "model.head.weight"} <= other and other != set(new)
+            for name, weight in found.items():
+                assert torch.equal(weight, (new if name in other else old)[name])
+            assert (back.model.head.weight is back.model.embedding.weight) == tied
+            assert back(ids()).logits.shape[-1] == given.get("vocab_size", VOCAB)
+
+
+@refuses(
+    "weights that a checkpoint lacks are drawn",
+    "holds no weights for model.norm.bias of CoefdynForCausalLM",
+    "a checkpoint in which a weight is missing",
+)
+def _(_: Path) -> None:
+    weights = build().state_dict()
+    del weights["model.norm.bias"]
+    CoefdynForCausalLM.from_pretrained(None, config=config(), state_dict=weights)
 
 
 # --- embeddings ---
@@ -365,6 +421,58 @@ def _(_: Path) -> None:
     assert not model.is_gradient_checkpointing
 
 
+@passes("it learns a sentence by heart, and says it")
+def _(_: Path) -> None:
+    model, x = build().train(), ids(1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    for _step in range(60):
+        loss = model(x, labels=x).loss
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    assert loss < 0.1
+    assert torch.equal(run(model.eval(), x[:, :2], max_new_tokens=7), x)
+
+
+@passes("adapters are added, trained, saved and loaded by the model itself")
+def _(folder: Path) -> None:
+    peft = pytest.importorskip("peft", reason="the extra test is not installed")
+    targets = [f"model.blocks.{one}.mlp.up" for one in (0, 1)]
+    model = build()
+    model.add_adapter(peft.LoraConfig(target_modules=targets))
+    model.gradient_checkpointing_enable()
+    model.train()(ids(), labels=ids()).loss.backward()
+    learning = [name for name, one in model.named_parameters() if one.grad is not None]
+    assert len(learning) == 4 and all("lora" in name for name in learning)
+    with torch.no_grad():
+        for name in learning:
+            model.get_parameter(name).add_(0.1)
+    model.save_pretrained(folder)
+    back = build()
+    back.load_adapter(str(folder))
+    same(back.eval(), model.eval())
+    assert (back(ids()).logits - build()(ids()).logits).abs().max() > 1e-2
+
+
+@passes("Trainer evaluates it, and predicts")
+def _(folder: Path) -> None:
+    trainer, data = trainer_of(folder)
+    loss = build()(ids(4), labels=ids(4)).loss
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(loss.item(), rel=1e-5)
+    torch.testing.assert_close(
+        torch.tensor(trainer.predict(data).predictions), build()(ids(4)).logits, **CLOSE
+    )
+
+
+@passes("Trainer smooths labels that it shifts")
+def _(folder: Path) -> None:
+    trainer, _data = trainer_of(folder, label_smoothing_factor=0.1)
+    logs = build()(ids(4)).logits[:, :-1].log_softmax(-1)
+    next_ = logs.gather(-1, ids(4)[:, 1:, None]).mean()
+    want = -(0.9 * next_ + 0.1 * logs.mean())
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(want.item(), rel=1e-5)
+
+
 @passes("Trainer trains it, with checkpointing, and resumes")
 def _(folder: Path) -> None:
     pytest.importorskip("accelerate", reason="the extra test is not installed")
@@ -472,6 +580,55 @@ def _(_: Path) -> None:
     assert torch.equal(padded[:1, 3:], run(build(), ids()[:1, 3:]))
 
 
+@passes("positions that are told change no token")
+def _(_: Path) -> None:
+    places = (left().cumsum(-1) - 1).masked_fill(left() == 0, 1)
+    for mask, told in ((left(), places), (torch.ones_like(left()), torch.arange(9).expand(2, 9))):
+        got = run(build(), ids(), attention_mask=mask, position_ids=told)
+        assert torch.equal(got, run(build(), ids(), attention_mask=mask))
+
+
+@passes("a copied cache serves two answers")
+def _(_: Path) -> None:
+    model = build()
+    first = run(model, ids(), max_new_tokens=2, return_dict_in_generate=True)
+    name = "cache" if "cache" in first else "past_key_values"
+    for _answer in range(2):
+        more = {name: copy.deepcopy(first[name]), "max_new_tokens": 3}
+        assert torch.equal(run(model, first.sequences, **more), run(model, ids()))
+
+
+@passes("a streamer is given each token, and the probabilities of an answer are computed")
+def _(_: Path) -> None:
+    class Heard(transformers.generation.BaseStreamer):
+        tokens: list[int] = []  # noqa: RUF012
+
+        def put(self, value: torch.Tensor) -> None:
+            self.tokens.extend(value.flatten().tolist())
+
+        def end(self) -> None:
+            self.ended = True
+
+    heard, model = Heard(), build()
+    answer = run(model, ids(1), streamer=heard)
+    assert heard.tokens == answer[0].tolist() and heard.ended
+    found = run(model, ids(), output_scores=True, return_dict_in_generate=True)
+    told = model.compute_transition_scores(found.sequences, found.scores, normalize_logits=True)
+    logs = model(found.sequences).logits[:, 8:-1].log_softmax(-1)
+    want = logs.gather(-1, found.sequences[:, 9:, None])[..., 0]
+    torch.testing.assert_close(told, want, **CLOSE)
+
+
+@passes("what an answer should be like is saved with it")
+def _(folder: Path) -> None:
+    model = build()
+    model.generation_config.update(max_new_tokens=4, pad_token_id=0, repetition_penalty=1.5)
+    model.save_pretrained(folder)
+    back = CoefdynForCausalLM.from_pretrained(folder)
+    assert torch.equal(back.generate(ids()), run(model, ids(), max_new_tokens=4))
+    assert not torch.equal(back.generate(ids()), run(build(), ids(), max_new_tokens=4))
+
+
 @passes("an end token ends a row")
 def _(_: Path) -> None:
     whole = run(build(), ids())
@@ -543,6 +700,9 @@ def test_a_line_is_passed_or_refused_with_a_reason(name: str, tmp_path: Path) ->
 
 
 def test_at_most_a_fifth_is_refused() -> None:
-    assert 5 * len(REFUSED) <= len(PASSED) + len(REFUSED)
+    total = len(PASSED) + len(REFUSED)
+    assert 5 * len(REFUSED) <= total
+    told = re.search(r"of its (\d+) lines (\d+) are passed", PAGE.read_text())
+    assert told is not None and (int(told[1]), int(told[2])) == (total, len(PASSED))
     assert not set(PASSED) & set(REFUSED)
     assert all(re.match(r"[a-z]|Trainer", name) for name in (*PASSED, *REFUSED))

@@ -20,6 +20,7 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from coefdyn.models.hugging_face.attention import MixerAttention
 from coefdyn.models.hugging_face.cache import StateLayer
@@ -35,3 +36,5 @@ __all__ = [
 
 AutoConfig.register(CoefdynConfig.model_type, CoefdynConfig, exist_ok=True)
 AutoModelForCausalLM.register(CoefdynConfig, CoefdynForCausalLM, exist_ok=True)
+# Trainer looks the class up here by its name: its label smoothing shifts the labels of these only.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[CoefdynConfig.model_type] = CoefdynForCausalLM.__name__

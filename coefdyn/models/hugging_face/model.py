@@ -38,7 +38,7 @@ class CoefdynConfig(PreTrainedConfig):
     """
 
     model_type = "coefdyn"
-    keys_to_ignore_at_inference = ("cache", "past_key_values")
+    keys_to_ignore_at_inference = ["cache", "past_key_values"]  # noqa: RUF012  # Trainer adds a list
 
     model: Any = None
     vocab_size: int = 256
@@ -76,12 +76,19 @@ class CoefdynConfig(PreTrainedConfig):
         """Heads of the first block, under the name of transformers; None for a mixer without."""
         return ModelConfig.from_dict(self.model).mixer_options().get("n_heads")
 
+    @num_attention_heads.setter
+    def num_attention_heads(self, value: int) -> None:
+        own = self.model["options"]
+        each = [{**one, "n_heads": value} for one in (own if isinstance(own, tuple) else (own,))]
+        self.model = {**self.model, "options": tuple(each) if isinstance(own, tuple) else each[0]}
+
 
 class CompleteCheckpoint:
-    """Base, ahead of a model of transformers, that loads no checkpoint with weights missing.
+    """Base, ahead of a model of transformers, for checkpoints that do not fit as a whole.
 
-    transformers warns, and fills linear maps by its own rule; a decay or a convolution would keep
-    whatever the memory held.
+    transformers fills linear maps by its own rule where a checkpoint has no weights for them; a
+    decay or a convolution would keep whatever the memory held. A missing weight is refused here,
+    and one of another shape, where that is asked for, is drawn as the class draws it.
     """
 
     @classmethod
@@ -90,21 +97,43 @@ class CompleteCheckpoint:
 
         Args:
             name: folder, or name on the hub.
-            args, given: as in ``PreTrainedModel.from_pretrained``.
+            args, given: as in ``PreTrainedModel.from_pretrained``. With
+                ``ignore_mismatched_sizes=True`` weights whose shape is another one are drawn anew;
+                transformers names them in its report and in the loading info.
 
         Raises:
-            ValueError: if a weight is missing, or has another shape.
+            ValueError: if a weight is missing.
+            RuntimeError: if one has another shape, without ``ignore_mismatched_sizes``.
         """
         asked = given.pop("output_loading_info", False)
         model, info = super().from_pretrained(name, *args, output_loading_info=True, **given)  # type: ignore[misc]
-        lost = sorted({*info["missing_keys"], *(str(one[0]) for one in info["mismatched_keys"])})
+        lost = sorted(info["missing_keys"])
         if lost:
             raise ValueError(
-                f"{name} holds no weights for {', '.join(lost[:4])}{', ...' * (len(lost) > 4)}, in "
-                f"the shapes of {cls.__name__}: load a checkpoint with the class and configuration "
-                "that saved it, and replace its modules afterwards."
+                f"{name} holds no weights for {', '.join(lost[:4])}{', ...' * (len(lost) > 4)} of "
+                f"{cls.__name__}: load a checkpoint with the class and configuration that saved "
+                "it, and replace its modules afterwards."
             )
+        draw_anew(model, [str(one[0]) for one in info["mismatched_keys"]])
         return (model, info) if asked else model
+
+
+@torch.no_grad()
+def draw_anew(model: PreTrainedModel, names: list[str]) -> None:
+    """Give these weights the values that a new model of the class has.
+
+    Raises:
+        ValueError: for one that lies on the disk.
+    """
+    fresh = type(model)(model.config).state_dict() if names else {}
+    for name in names:
+        held = model.get_parameter_or_buffer(name)
+        if held.is_meta:
+            raise ValueError(
+                f"{name} has another shape in the checkpoint, and lies where it cannot be drawn "
+                "anew: load once with device_map='cpu', and save the model."
+            )
+        held.copy_(fresh[name])
 
 
 #: what `save_pretrained` puts beside the weights: a reader who trusts remote code needs no import
