@@ -23,7 +23,17 @@ from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
 from coefdyn.lab.capabilities.words import own_length, random_words
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 
-__all__ = ["CONSTRUCTIONS", "LEAST", "MEETS", "Cell", "cells", "check", "construct", "rounded"]
+__all__ = [
+    "CONSTRUCTIONS",
+    "LEAST",
+    "MEETS",
+    "Cell",
+    "cells",
+    "certify",
+    "check",
+    "construct",
+    "rounded",
+]
 
 #: least margin of *can*, and largest gap between hulls that count as meeting
 LEAST, MEETS = 0.01, 1e-9
@@ -114,29 +124,38 @@ def rounded(cell: Cell) -> tuple[float, ...]:
     return tuple(measure(construct(cell.task, cell.row), words, kind)[0] for kind in kinds)
 
 
-def check(cell: Cell, *, random: int = 60, optimise: int = 1) -> str:
-    """Check an entry; returns its number for the table.
+def certify(cell: Cell, *, random: int = 60, optimise: int = 1) -> tuple[float, float]:
+    """Largest gap between hulls and largest margin that a program finds for a cell of a lemma.
+
+    Args:
+        cell: one of ``cells()`` that is marked *cannot*.
+        random: members of the large class whose hulls are compared.
+        optimise: members that are optimised against the words.
+
+    Raises:
+        AssertionError: where one of the two is above ``MEETS``.
+    """
+    shown = witness(cell.name, cell.task, cell.row)
+    gap = gaps(cell.row, shown, random)
+    margin = max(optimised(cell.row, shown, seed) for seed in range(optimise))
+    assert gap <= MEETS >= margin, f"{cell}: hulls {gap:.1e} apart, margin {margin:.1e}"
+    return gap, margin
+
+
+def check(cell: Cell) -> str:
+    """Check an entry that is not *cannot*, which ``certify`` checks; returns its number.
 
     Args:
         cell: one of ``cells()``.
-        random: members of the large class whose hulls are compared, for *cannot*.
-        optimise: members that are optimised against the words, for *cannot*.
 
     Returns:
-        for *can* the least margin, for *to a length* the greatest length found and the margin
-        at the scoreboard's, for *cannot* the largest gap and margin found; "" for *open*.
+        for *can* the least margin, for *to a length* the greatest length found; "" for *open*.
 
     Raises:
         AssertionError: where the entry does not hold.
     """
     if cell.mark == "open":
         return ""
-    if cell.mark == "cannot":
-        shown = witness(cell.name, cell.task, cell.row)
-        gap = gaps(cell.row, shown, random)
-        margin = max(optimised(cell.row, shown, seed) for seed in range(optimise))
-        assert gap <= MEETS >= margin, f"{cell}: hulls {gap:.1e} apart, margin {margin:.1e}"
-        return f"{max(gap, margin, 0.0):.0e}"
     member, own = construct(cell.task, cell.row), own_length(cell.task)
     found: dict[int, float] = {}
     for length, count in zip((own, *LENGTHS), BATCHES, strict=True):
