@@ -1,7 +1,7 @@
 """One entry per cell, checked here: what each of the scoreboard's rows can do on each task.
 
 - *can*: one set of weights has a margin of at least ``LEAST`` at the task's length and at 64, 512
-  and 4096 tokens, on all words tried.
+  and 4096 tokens, on all words tried, and ``far`` finds it on a word of 2^20 tokens, too.
 - *cannot*: no member of the large class has a positive margin at the scoreboard's length.
 - *to a length*: a member decides all words tried of the scoreboard's length in float32, and of no
   other member is it known that it keeps a margin.
@@ -20,7 +20,7 @@ from coefdyn.lab.capabilities.certificate import gaps, optimised
 from coefdyn.lab.capabilities.check import BATCHES, LENGTHS, decides, measure
 from coefdyn.lab.capabilities.hand import Member
 from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
-from coefdyn.lab.capabilities.words import own_length, random_words
+from coefdyn.lab.capabilities.words import far_words, own_length, random_words
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 
 __all__ = [
@@ -32,11 +32,14 @@ __all__ = [
     "certify",
     "check",
     "construct",
+    "far",
     "rounded",
 ]
 
 #: least margin of *can*, and largest gap between hulls that count as meeting
 LEAST, MEETS = 0.01, 1e-9
+#: tokens at a time on the longest words
+PIECE = 8192
 EXACT = ("GLA", "DeltaNet", "Gated DeltaNet", "DeltaProduct")
 SUMS = ("softmax attention", "linear attention", "normalized attention", "GLA", "Mamba-2",
         "DeltaNet", "Gated DeltaNet", "LRU", "DeltaProduct")  # fmt: skip
@@ -172,3 +175,22 @@ def check(cell: Cell) -> str:
         assert max(found) == LENGTHS[-1], f"{cell}: {found}"
         return f"{min(found.values()):.3f}"
     return f">= {max(found)}"
+
+
+def far(cell: Cell) -> float | None:
+    """Margin of a construction in float32 on one word of 2^20 tokens, read piece by piece.
+
+    None for softmax attention, which keeps every token.
+
+    Args:
+        cell: one of ``cells()`` that is marked *can*.
+
+    Raises:
+        AssertionError: for a wrong answer, or a margin below ``LEAST``.
+    """
+    member = construct(cell.task, cell.row)
+    if member.mixer.state_size() is None:
+        return None
+    accuracy, margin = measure(member, far_words(cell.task), torch.float32, piece=PIECE)
+    assert accuracy == 1 and margin >= LEAST, f"{cell}: {accuracy}, margin {margin:.4f}"
+    return margin

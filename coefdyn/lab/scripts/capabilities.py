@@ -1,9 +1,9 @@
 """``python -m coefdyn.lab capabilities``: prints and checks what each row can do on each task.
 
 A line per cell in fixed columns: task, row, mark, length or margin, accuracies of a construction in
-float32 and bfloat16, construction or lemma. With ``--keep`` what the program found for the cells
-marked *cannot* is written to ``data/capabilities/hulls.json`` after each of them, with where and
-when it was found.
+float32 and bfloat16, construction or lemma. ``--far`` reads one word of 2^20 tokens instead, for
+every *can*. With ``--keep`` what was found is written after each cell, with where and when:
+``data/capabilities/hulls.json`` for *cannot*, ``data/capabilities/far.json`` with ``--far``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from coefdyn.lab.capabilities.cells import Cell, cells, certify, check, rounded
+from coefdyn.lab.capabilities.cells import Cell, cells, certify, check, far, rounded
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.training.provenance import provenance
 
@@ -32,38 +32,47 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--random", type=int, default=60, help="random members per cannot")
     parser.add_argument("--optimise", type=int, default=1, help="optimised members per cannot")
-    parser.add_argument("--keep", action="store_true", help="keep what was found per cannot")
+    parser.add_argument("--far", action="store_true", help="read a word of 2^20 tokens per can")
+    parser.add_argument("--keep", action="store_true", help="write what was found to data")
     parsed = parser.parse_args(arguments)
     torch.set_num_threads(1)
-    begin, seen = time.perf_counter(), Counter[str]()
+    start, seen = time.perf_counter(), Counter[str]()
     found: list[dict[str, Any]] = []
     for cell in cells():
         if parsed.only and not {cell.task, cell.row, cell.mark} & set(parsed.only):
             continue
-        if cell.mark == "cannot":
-            gap, margin = certify(cell, random=parsed.random, optimise=parsed.optimise)
-            number = f"{max(gap, margin, 0.0):.0e}"
-            found.append({**_named(cell), "gap": gap, "margin": margin})
-            if parsed.keep:
-                _keep({"random": parsed.random, "optimised": parsed.optimise, "cells": found})
-        else:
-            number = check(cell)
+        if parsed.far and cell.mark != "can":
+            continue
+        number, kept = _checked(cell, parsed)
+        if kept:
+            kind = "construction" if parsed.far else "lemma"
+            found.append({"task": cell.task, "row": cell.row, kind: cell.name, **kept})
+        if kept and parsed.keep:
+            _keep("far" if parsed.far else "hulls", parsed, found)
         seen[cell.mark] += 1
         kinds = "".join(f"{one:<7.3f}" for one in rounded(cell))
         line = f"{cell.task:<12}{cell.row:<22}{cell.mark:<13}{number:<9}{kinds:<14}{cell.name}"
         print(line.rstrip(), flush=True)
     print(", ".join(f"{count} {mark}" for mark, count in seen.items()))
-    spent = time.process_time(), time.perf_counter() - begin
-    print(f"{spent[0]:.0f} s of one core, {spent[1]:.0f} s by the clock")
+    print(f"{time.process_time():.0f} s of one core, {time.perf_counter() - start:.0f} s in all")
     return 0
 
 
-def _named(cell: Cell) -> dict[str, str]:
-    return {"task": cell.task, "row": cell.row, "lemma": cell.name}
+def _checked(cell: Cell, asked: argparse.Namespace) -> tuple[str, dict[str, float]]:
+    """The number of a line, and what is kept of it."""
+    if asked.far:
+        margin = far(cell)
+        return ("", {}) if margin is None else (f"{margin:.3f}", {"margin": margin})
+    if cell.mark != "cannot":
+        return check(cell), {}
+    gap, margin = certify(cell, random=asked.random, optimise=asked.optimise)
+    return f"{max(gap, margin, 0.0):.0e}", {"gap": gap, "margin": margin}
 
 
-def _keep(kept: dict[str, Any]) -> None:
-    place = data_folder() / "capabilities" / "hulls.json"
+def _keep(name: str, asked: argparse.Namespace, found: list[dict[str, Any]]) -> None:
+    """Write what was found so far, with where and when."""
+    place = data_folder() / "capabilities" / f"{name}.json"
     place.parent.mkdir(exist_ok=True)
-    kept = {"provenance": provenance("cpu"), **kept}
+    members = {} if asked.far else {"random": asked.random, "optimised": asked.optimise}
+    kept = {"provenance": provenance("cpu"), **members, "cells": found}
     place.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
