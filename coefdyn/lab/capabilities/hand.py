@@ -75,7 +75,7 @@ def pieces(
     """``layer_output``, ``piece`` tokens at a time, continued by the state that the mixer keeps.
 
     Args:
-        mixer: its dtype is that of y.
+        mixer: its dtype is that of y; not an LRU, whose y is wider than its tokens.
         tokens: ids below 64.
         piece: tokens at a time; memory does not grow with the length where the state does not.
     """

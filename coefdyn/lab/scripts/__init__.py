@@ -9,6 +9,7 @@ __all__ = ["SCRIPTS"]
 #: a command -> the module of this package that it starts, and what it does
 SCRIPTS = {
     "capabilities": ("capabilities", "what each row can do on each task; checks every entry"),
+    "step-times": ("step_times", "time per token of the scoreboard's rows, a step and a pass"),
     "repeat": ("repeat", "train some kept runs once more and compare"),
     "throughput": ("throughput", "core-seconds of one run beside plain torch"),
     "lens-models": ("lens_models", "train the small models that the lens looks into"),

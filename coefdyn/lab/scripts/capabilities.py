@@ -2,8 +2,8 @@
 
 A line per cell in fixed columns: task, row, mark, length or margin, accuracies of a construction in
 float32 and bfloat16, construction or lemma. ``--far`` reads one word of 2^20 tokens instead, for
-every *can*. With ``--keep`` what was found is written after each cell, with where and when:
-``data/capabilities/hulls.json`` for *cannot*, ``data/capabilities/far.json`` with ``--far``.
+every *can*. With ``--keep`` the larger of gap and margin of every *cannot* is written after each
+cell to ``data/capabilities/hulls.json``, with where and when it was found.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--random", type=int, default=60, help="random members per cannot")
     parser.add_argument("--optimise", type=int, default=1, help="optimised members per cannot")
     parser.add_argument("--far", action="store_true", help="read a word of 2^20 tokens per can")
-    parser.add_argument("--keep", action="store_true", help="write what was found to data")
+    parser.add_argument("--keep", action="store_true", help="write what was found per cannot")
     parsed = parser.parse_args(arguments)
     torch.set_num_threads(1)
     start, seen = time.perf_counter(), Counter[str]()
@@ -43,12 +43,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         if parsed.far and cell.mark != "can":
             continue
-        number, kept = _checked(cell, parsed)
-        if kept:
-            kind = "construction" if parsed.far else "lemma"
-            found.append({"task": cell.task, "row": cell.row, kind: cell.name, **kept})
-        if kept and parsed.keep:
-            _keep("far" if parsed.far else "hulls", parsed, found)
+        number = _checked(cell, parsed)
+        if cell.mark == "cannot" and parsed.keep:
+            found.append({"task": cell.task, "row": cell.row, "lemma": cell.name,
+                          "worst": float(number)})  # fmt: skip
+            _keep({"random": parsed.random, "optimised": parsed.optimise, "cells": found})
         seen[cell.mark] += 1
         kinds = "".join(f"{one:<7.3f}" for one in rounded(cell))
         line = f"{cell.task:<12}{cell.row:<22}{cell.mark:<13}{number:<9}{kinds:<14}{cell.name}"
@@ -58,21 +57,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _checked(cell: Cell, asked: argparse.Namespace) -> tuple[str, dict[str, float]]:
-    """The number of a line, and what is kept of it."""
+def _checked(cell: Cell, asked: argparse.Namespace) -> str:
+    """The number of a line; raises where the entry does not hold."""
     if asked.far:
         margin = far(cell)
-        return ("", {}) if margin is None else (f"{margin:.3f}", {"margin": margin})
+        return "" if margin is None else f"{margin:.3f}"
     if cell.mark != "cannot":
-        return check(cell), {}
-    gap, margin = certify(cell, random=asked.random, optimise=asked.optimise)
-    return f"{max(gap, margin, 0.0):.0e}", {"gap": gap, "margin": margin}
+        return check(cell)
+    return f"{max(*certify(cell, random=asked.random, optimise=asked.optimise), 0.0):.0e}"
 
 
-def _keep(name: str, asked: argparse.Namespace, found: list[dict[str, Any]]) -> None:
+def _keep(found: dict[str, Any]) -> None:
     """Write what was found so far, with where and when."""
-    place = data_folder() / "capabilities" / f"{name}.json"
+    place = data_folder() / "capabilities" / "hulls.json"
     place.parent.mkdir(exist_ok=True)
-    members = {} if asked.far else {"random": asked.random, "optimised": asked.optimise}
-    kept = {"provenance": provenance("cpu"), **members, "cells": found}
+    kept = {"provenance": provenance("cpu"), **found}
     place.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
