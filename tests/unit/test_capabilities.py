@@ -36,6 +36,7 @@ from coefdyn.lab.scripts.capabilities import main
 from coefdyn.lab.tasks.tracking import S3
 
 BUILT = [(one.task, one.row) for one in cells() if one.mark in ("can", "to a length")]
+CAN = {(one.task, one.row) for one in cells() if one.mark == "can"}
 CLOSED = [(name, *cell) for name, found in LEMMAS.items() for cell in found]
 
 
@@ -147,6 +148,24 @@ def test_softmax_finds_one_place_among_a_million():
     torch.testing.assert_close(scores[:24], near)
     weights = (scores - scores[5]).exp()
     assert int(scores.argmax()) == 5 and float(weights.sum() - weights[5]) < 2e-11
+
+
+def test_what_is_written_stays_until_a_write_or_a_reset():
+    word = [1, 16, 2, 17, 0, 3, 18, 1]
+    for task, row in BUILT:
+        evolution = dynamics_of(task, row, word)[0].evolution
+        fade = getattr(evolution, "log_decay", None)
+        if task in ("recall", "long memory") and fade is not None and row != "LRU":
+            assert float(fade.abs().amax()) < 1e-20
+        if task == "forget" and (task, row) in CAN:
+            assert fade[:, 4].max() < -16  # the reset leaves less than 1e-7
+            assert row == "Mamba-2" or not fade[:, 3].any() or fade[:, 3].abs().max() < 1e-20
+            assert row != "Mamba-2" or fade[:, 3].exp().min() > 0.83
+    for row, at in (("DeltaNet", 3), ("Gated DeltaNet", 3), ("DeltaProduct", 7)):
+        z = dynamics_of("overwrite", row, word)[0].evolution.direction[:, at]
+        assert 0 < float((1 - z.square().sum(-1)).amax()) < 4.1e-6
+    fade = dynamics_of("overwrite", "GLA", word)[0].evolution.log_decay[:, 2].exp()
+    torch.testing.assert_close(fade.amin(-1), torch.full((4,), 0.1).double())
 
 
 def test_copy_is_right_on_all_texts_of_eight_letters():
