@@ -125,7 +125,7 @@ def capabilities_html(learned: Mapping[tuple[str, str], Sequence[float]] | None 
             for task in tasks_of()
         )
         + _state_cell(row)
-        + _time_cells(times["lengths"], times["microseconds"][row])
+        + _time_cell(times["lengths"], times["microseconds"][row])
         + "</tr>"
         for row in ROWS
     )
@@ -141,8 +141,7 @@ def capabilities_html(learned: Mapping[tuple[str, str], Sequence[float]] | None 
         f"<label>state and time at <select>{lengths}</select> tokens</label></p>"
         '<div class="cd-scroll" tabindex="0" role="region" '
         'aria-label="What one layer can do"><table><thead><tr><th scope="col">one layer</th>'
-        f'{heads}<th scope="col">state, bytes</th><th scope="col">a step, µs</th>'
-        '<th scope="col">a pass, µs per token</th></tr></thead>'
+        f'{heads}<th scope="col">state, bytes</th><th scope="col">a token, µs</th></tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
         f'<p class="cd-keep" role="status"></p></div><script>{SCRIPT}</script>'
     )
@@ -157,14 +156,18 @@ def _state_cell(row: str) -> str:
     return f'<td data-first="{first}" data-growth="{growth}">{total:,}</td>'
 
 
-def _time_cells(lengths: Sequence[int], measured: Mapping[str, Sequence[float]]) -> str:
-    """Time of a step and of a pass per token at ``SHOWN``, and at every measured length."""
-    found = []
-    for kind in ("step", "pass"):
-        by_length = dict(zip(map(str, lengths), measured[kind], strict=True))
-        kept = html.escape(json.dumps(by_length))
-        found.append(f'<td data-times="{kept}">{by_length[str(SHOWN)]:,}</td>')
-    return "".join(found)
+def _time_cell(lengths: Sequence[int], measured: Mapping[str, Sequence[float]]) -> str:
+    """Microseconds of a step and of a pass per token at ``SHOWN``, and at every timed length."""
+    pairs = zip(measured["step"], measured["pass"], strict=True)
+    shown = {
+        str(length): (f"{step:,.0f}", f"{whole:.1f}")
+        for length, (step, whole) in zip(lengths, pairs, strict=True)
+    }
+    step, whole = shown[str(SHOWN)]
+    return (
+        f'<td data-times="{html.escape(json.dumps(shown))}"><small>step <b>{step}</b></small>'
+        f"<small>pass <b>{whole}</b></small></td>"
+    )
 
 
 def _cell(cell: Cell, seeds: Sequence[float] | None, two: Sequence[float] | None) -> str:
@@ -175,7 +178,7 @@ def _cell(cell: Cell, seeds: Sequence[float] | None, two: Sequence[float] | None
         f"<b>{sign}</b><small>{word}</small></summary>"
         f"<div><p><b>{name}</b>: {cell.mark}. {_why(cell)}</p>"
         f"<p>Learned by one layer: {_solved(seeds)}. {disagreement(cell, seeds)}</p>"
-        f"<p>Learned by the two layers below: {_solved(two)}.</p></div></details></td>"
+        f"<p>By the two layers below: {_between(two)}.</p></div></details></td>"
     )
 
 
@@ -183,6 +186,12 @@ def _solved(seeds: Sequence[float] | None) -> str:
     if not seeds:
         return "not run yet"
     return f"{sum(one > SOLVED for one in seeds)} of {len(seeds)} seeds solved it"
+
+
+def _between(seeds: Sequence[float] | None) -> str:
+    if not seeds:
+        return "not run yet"
+    return f"{len(seeds)} seeds, accuracies from {min(seeds):.2f} to {max(seeds):.2f}"
 
 
 def found_note() -> str:
@@ -228,10 +237,9 @@ SCRIPT = """
       const { first, growth } = cells[boxes.length].dataset;
       const bytes = Number(first) + Number(growth) * (Number(length.value) - 1);
       cells[boxes.length].textContent = bytes.toLocaleString("en");
-      for (const cell of line.querySelectorAll("[data-times]")) {
-        const time = JSON.parse(cell.dataset.times)[length.value];
-        cell.textContent = time === undefined ? "not timed" : time.toLocaleString("en");
-      }
+      const time = cells[boxes.length + 1];
+      const found = JSON.parse(time.dataset.times)[length.value] ?? ["not timed", "not timed"];
+      time.querySelectorAll("b").forEach((place, at) => (place.textContent = found[at]));
     }
     const left = rows.filter((line) => !line.hidden).length;
     const named = asked.map((at) => boxes[at].value).join(", ");
