@@ -195,7 +195,7 @@ def _between(seeds: Sequence[float] | None) -> str:
 
 
 def found_note() -> str:
-    """What the programs found, and where the times were measured, in Markdown."""
+    """Findings of the programs, and where the times were measured, in Markdown."""
     hulls, times = (
         json.loads(data_file(name).read_text(encoding="utf-8")) for name in (HULLS, TIMES)
     )
