@@ -12,8 +12,10 @@ ifndef SEED
 SEED := $(shell date +%s)
 endif
 PYTEST := $(PY) -m pytest -q
+# Where no notebook is run; each process would take seconds to load the plugin.
+WITHOUT := -p no:nbval
 # In a random order. Seeds of draws come from the tests' names, so an order decides no number.
-IN_ORDER = $(part) -n $(WORKERS) --dist worksteal -p randomly --randomly-dont-reset-seed
+IN_ORDER = $(part) $(WITHOUT) -n $(WORKERS) --dist worksteal -p randomly --randomly-dont-reset-seed
 on = $(filter-out 0 no false,$(1))
 # A value as one word of the shell, whatever is in it.
 quoted = '$(subst ','\'',$(1))'
@@ -86,7 +88,7 @@ orders: $(TEST) ## run the unit tests in random orders, one after another [N=20]
 	$(IN_ORDER) --randomly-seed=$$seed $(or $(TESTS),tests/unit) || status=1; done; exit $$status
 
 test-compile: $(TEST)
-	@echo '== torch.compile'; sh book/tools/spaceless.sh $(part) \
+	@echo '== torch.compile'; sh book/tools/spaceless.sh $(part) $(WITHOUT) \
 	-n $(WORKERS) -m compile --no-shape-checks --ignore=tests/browser tests
 
 test-notebooks: $(TEST)
@@ -95,8 +97,8 @@ test-notebooks: $(TEST)
 # A worker waits for its browser now and then, so there is one more than cores.
 test-pages: $(TEST)
 	@echo '== pages'; sh book/tools/browser.sh $(PY); $(PY) -m book.tools.html || exit 1; status=0; \
-	$(part) -n $$(($(WORKERS) + 1)) --dist worksteal -m 'not alone' tests/browser || status=1; \
-	$(part) -m alone tests/browser || status=1; exit $$status
+	$(part) $(WITHOUT) -n $$(($(WORKERS) + 1)) --dist worksteal -m 'not alone' tests/browser || status=1; \
+	$(part) $(WITHOUT) -m alone tests/browser || status=1; exit $$status
 
 execute: $(BOOK) ## execute stale chapters [CHAPTER=a,b] [PROFILE=paper] [FORCE=1] [SET='seeds=3'] [JOBS=n] [CLUSTER=address]
 	@$(PY) -m book.tools.execute $(if $(CHAPTER),--chapter $(call quoted,$(CHAPTER))) \

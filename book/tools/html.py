@@ -43,9 +43,8 @@ LOCK = BUILD / "html.lock"
 #: prefix of the folders that builds write into
 FRESH = "fresh"
 
-#: The command line's own entry: a script's first line does not survive every path.
-ENTRY = "import sys; from jupyter_book.cli.main import main; sys.exit(main())"
-COMMAND = [sys.executable, "-c", ENTRY, "build", str(BOOK), "--config", str(ROOT / "_config.yml")]
+COMMAND = [sys.executable, "-m", "book.tools.parallel", "build", str(BOOK)]
+COMMAND += ["--config", str(ROOT / "_config.yml")]
 COMMAND += ["--all", "-W", "-n", "--keep-going", "--path-output"]
 TROUBLE = re.compile(r"WARNING|ERROR|CRITICAL|Exception|Error:")
 

@@ -15,8 +15,10 @@ import json
 import re
 import sys
 from collections.abc import Callable, Mapping
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -57,9 +59,10 @@ class Still:
 
 
 def add_stills(site: Path, store: Path = STORE) -> int:
-    """Put stills into every page below `site`; returns how many there are now."""
+    """Put stills into every page below `site`, one page per core at a time; returns how many."""
     pages = [page for page in sorted(site.rglob("*.html")) if "_static" not in page.parts]
-    return sum(add_to_page(page, site, store) for page in pages)
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
+        return sum(pool.map(partial(add_to_page, site=site, store=store), pages))
 
 
 def add_to_page(page: Path, site: Path, store: Path = STORE) -> int:

@@ -21,12 +21,23 @@ from coefdyn.lab.experiments.plan import PROFILES, STANDARD
 from coefdyn.lab.experiments.rule import STATUSES
 from coefdyn.lab.judge import compare
 from coefdyn.lab.places import checkout, data_folder
-from coefdyn.lab.scripts import SCRIPTS
 from coefdyn.lab.training import RunOptions, WorkerFailed
 from coefdyn.lab.training.loop import MODES
 from coefdyn.options import check_choice
 
 __all__ = ["main"]
+
+#: what each command of ``coefdyn.lab.scripts`` does; ``lens-plan`` is the module ``lens_plan``
+SCRIPTS = {
+    "capabilities": "what each row can do on each task; checks every entry",
+    "repeat": "train some kept runs once more and compare",
+    "throughput": "core-seconds of one run beside plain torch",
+    "lens-models": "train the small models that the lens looks into",
+    "lens-heads": "keep heads of SmolLM2-135M (see `make lens`)",
+    "lens-ablation": "take heads out of the small models that the lens looks into",
+    "lens-plan": "cut key-value heads to a sink and a window, in several orders; measure",
+    "lens-peers": "compare a plan with kvpress's methods at equal bytes (see `make lens-peers`)",
+}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -97,7 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.recording.FILMS")
     film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
     film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
-    for name, (_, does) in SCRIPTS.items():
+    for name, does in SCRIPTS.items():
         commands.add_parser(name, help=does, add_help=False)
     return parser
 
@@ -131,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     }
     try:
         if script:
-            module = import_module(f"coefdyn.lab.scripts.{SCRIPTS[parsed.command][0]}")
+            module = import_module(f"coefdyn.lab.scripts.{parsed.command.replace('-', '_')}")
             return module.main(others)
         return commands[parsed.command](parsed)
     except KeyboardInterrupt:

@@ -467,6 +467,16 @@ def test_the_report_names_what_is_the_model_s() -> None:
 
 
 @torch.no_grad()
+def test_another_device_gets_the_model_s_own_code() -> None:
+    model = build(SSD).to("meta")
+    with running(model) as report:
+        logits = model(zoo.ids().to("meta"), use_cache=False).logits
+    assert logits.is_meta and report.layers
+    assert not any(layer.calls for layer in report.layers.values())
+    assert set(report.left.values()) == {"on meta: the engine is for a CPU"}
+
+
+@torch.no_grad()
 def test_packed_sequences_get_what_the_class_says_of_them() -> None:
     model = build("BambaForCausalLM")
     given = {"seq_idx": torch.zeros(2, 37, dtype=torch.int32), "use_cache": False}

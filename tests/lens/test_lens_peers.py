@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,8 +15,10 @@ from torch import nn
 
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.experiments.intervals import Interval
+from coefdyn.lab.places import data_folder
 from coefdyn.lab.scripts import lens_peers
 from coefdyn.lab.scripts.lens_peers_kvpress import (
+    METHODS,
     copied,
     forget,
     held_bytes,
@@ -110,6 +114,40 @@ def test_a_press_gets_a_cache_of_its_own_at_each_share(llama: nn.Module) -> None
     assert whole == pytest.approx(found["uncut"], abs=1e-5)
     assert found["uncut"][0] == pytest.approx(plain_loss(llama, ids), abs=1e-5)
     assert 2 * half[-1] == whole[-1] and abs(half[0] - whole[0]) > 1e-3
+
+
+class Again:
+    """A press in the form of kvpress's KVzip: it reads the text once more, then cuts."""
+
+    def __init__(self, ratio: float) -> None:
+        self.compression_ratio, self._cache = ratio, None
+
+    @contextmanager
+    def __call__(self, model: nn.Module) -> Iterator[None]:
+        inner = model.model.forward
+
+        def forward(*args: object, **named: object) -> object:
+            self._cache = named["past_key_values"]
+            return inner(*args, **named)
+
+        model.model.forward = forward
+        yield
+        del model.model.forward
+        self.compress_post(model)
+
+    def compress_post(self, model: nn.Module) -> None:
+        assert not torch.is_grad_enabled(), "a graph of every text would stay"
+        for layer in self._cache.layers:
+            keep = round((1 - self.compression_ratio) * layer.keys.shape[2])
+            layer.keys, layer.values = layer.keys[:, :, -keep:], layer.values[:, :, -keep:]
+
+
+def test_a_press_that_reads_again_gets_the_same(llama: nn.Module) -> None:
+    ids, kvpress = zoo.ids(45, 1), SimpleNamespace(KnormPress=Last, KVzipPress=Again)
+    task = {"length": START, "sink": SINK, "window": SIZE, "shares": [0.5, 1.0]}
+    found = results(kvpress, llama, asked_of(ids), {**task, "methods": ["Knorm", "KVzip"]})
+    for share, row in found["methods"]["Knorm"].items():
+        assert found["methods"]["KVzip"][share] == pytest.approx(row, abs=1e-5)
 
 
 def _letters(text: str) -> list[int]:
@@ -213,3 +251,24 @@ def test_who_is_ahead(more: list[float], who: str) -> None:
     found, told = lens_peers.compared(row, other)
     assert isinstance(found, Interval) and found.mean == pytest.approx(sum(more) / 4)
     assert told == who
+
+
+def test_the_kept_comparison_is_whole_and_at_equal_bytes() -> None:
+    record = json.loads((data_folder() / "lens" / "smollm2_peers_512.json").read_text())
+    trial = json.loads((data_folder() / "lens" / "smollm2_plan_512.json").read_text())
+    settings = record["settings"]
+    assert not settings["pilot"] and settings["length"] == 512
+    assert settings["here"]["sha256"] == trial["settings"]["sha256"]
+    assert settings["there"]["kvpress"].startswith("0.5")
+    assert record["bytes"] == trial["bytes"]["full"]
+    assert record["uncut_apart"] < 1e-4
+    cells = {(row["method"], row["share"]) for row in record["rows"]}
+    assert len(cells) == len(record["rows"])
+    methods = {method for method, share in cells if share == 0.5}
+    assert methods == {method for method, _ in cells}
+    assert {lens_peers.PLAN, lens_peers.PLAN_ONCE} < methods
+    assert methods - {lens_peers.PLAN, lens_peers.PLAN_ONCE} <= set(METHODS)
+    for row in record["rows"]:
+        assert len(row["loss"]) == len(row["needle_loss"]) == len(record["uncut"]["loss"]) == 20
+        assert 0 <= row["needles_right"] <= 20
+        assert row["bytes"] / record["bytes"] == pytest.approx(row["share"], abs=0.02), row

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from coefdyn.lab.__main__ import SCRIPTS
 from coefdyn.lab.pages.throughput import (
     COMMAND,
     COMPILED,
@@ -13,7 +14,6 @@ from coefdyn.lab.pages.throughput import (
     load_throughput,
     throughput_markdown,
 )
-from coefdyn.lab.scripts import SCRIPTS
 from coefdyn.lab.scripts.throughput import PLAIN, REFERENCE_STEPS
 
 

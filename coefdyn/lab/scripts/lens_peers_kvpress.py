@@ -279,7 +279,7 @@ def _again(name: str, press: Any, model: Any, ids: torch.Tensor, shares: Sequenc
             found.append((getattr(press, whole), marks))
 
     setattr(press, cuts, cut)
-    with press(model):
+    with torch.no_grad(), press(model):  # KVzip would keep the graph of all it reads
         prefilled(model, ids)
     return found
 
