@@ -183,7 +183,7 @@ class Result:
         return tuple(sorted({*self._sweep.search(variant, by_key)[0]}))
 
     def at_edge(self, outcome: Outcome) -> bool:
-        """Whether a better learning rate may lie beyond those tried.
+        """True where a better learning rate may lie beyond those tried.
 
         It may where a variant ended at the smallest or the largest of several, and the seeds that
         chose it do not all solve the task with it.

@@ -119,7 +119,7 @@ def show_kept(experiment: Experiment, results: Mapping[str, Result]) -> None:
 
 
 def rates_markdown(result: Result) -> str:
-    """Which learning rates were tried, and where a better one may lie beyond, in small print.
+    """The learning rates that were tried, and where a better one may lie beyond, in small print.
 
     Empty where nothing is trained or judged by accuracy.
     """

@@ -51,6 +51,8 @@ from coefdyn.progress import Progress
 
 __all__ = [
     "MARGIN",
+    "PLAN",
+    "PLAN_ONCE",
     "compared",
     "kept_plan",
     "main",
@@ -64,6 +66,7 @@ Record = dict[str, Any]
 #: nats per token within which two losses do not differ in a way that matters
 MARGIN = 0.01
 SHARES, PILOTS = (0.75, 0.5, 0.25), 4
+#: rows of the plan: as its heads' windows move on, and with everything kept after the cut
 PLAN, PLAN_ONCE = "the plan", "the plan, cut once"
 #: tokens that are judged behind a cut
 NEXT = 128
