@@ -218,8 +218,9 @@ def test_every_cell_has_one_mark_and_the_command_prints_it(capsys):
     assert [(one.task, one.row) for one in cells()] == [(t, r) for t in tasks_of() for r in ROWS]
     assert main(["--only", "S3", "--random", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(ROWS) + 1
-    assert lines[-2].split()[:3] == ["S3", "DeltaProduct", "can"]
+    assert len(lines) == len(ROWS) + 2
+    assert lines[-3].split()[:3] == ["S3", "DeltaProduct", "can"]
+    assert re.fullmatch(r"\d+ s of one core, \d+ s in all", lines[-1])
     assert sum(one.mark == "open" for one in cells()) <= 18
 
 

@@ -82,7 +82,7 @@ def pieces(
     bare, state = copy.deepcopy(mixer), None
     bare.output = _Heads()
     if hasattr(bare, "skip"):
-        bare.skip = None
+        bare.skip = None  # type: ignore[assignment]
     dtype = next(mixer.parameters()).dtype
     for part in tokens.split(piece, dim=-1):
         y, state = bare.extend(functional.one_hot(part, WIDTH).to(dtype), state)
