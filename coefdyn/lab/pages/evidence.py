@@ -130,7 +130,8 @@ def rates_markdown(result: Result) -> str:
     edge = [one for one in judged if result.at_edge(one)]
     chose = len(plan.pilot or plan.seeds)
     words = (
-        f"Learning rates from {tried[0]:g} to {tried[-1]:g} were tried. Each design has the one "
+        f"Learning rates from {tried[0]:g} to {tried[-1]:g} were tried"
+        f"{', until one solved the task' if plan.until_solved else ''}. Each design has the one "
         f"that {chose} of its own seeds chose on validation sequences."
     )
     if edge:
