@@ -177,6 +177,23 @@ def test_half_widths_of_the_language_intervals_are_those_of_the_claims():
         assert (gap > half) is shown
 
 
+def test_what_the_short_convolution_adds_is_what_its_claim_counts():
+    said = told(
+        "second_view/spectra.md",
+        r"With the convolution (\d+) of (\d+) solve the task, at the rate of ([\d.]+) that its pilots "
+        r"chose, and without it (\d+) of (\d+), at ([\d.]+)\.",
+    )
+    verdict = verdict_of(next(x for x in HEADLINES if x.id == "convolution/helps-mamba-2"))
+    counts = re.match(r"(\d+) of (\d+) against (\d+) of (\d+) seeds", verdict.numbers).groups()
+    assert (*said[:2], *said[3:5]) == tuple(map(float, counts)) and verdict.status == "held"
+    rates = {
+        one["variant"]["design"]: one["config"]["train"]["learning_rate"]
+        for one in runs("headline/convolution-fresh")
+        if one["seed"] == 300
+    }
+    assert said[2::3] == (rates["Mamba-2"], rates["Mamba-2 without convolution"])
+
+
 def test_positions_of_the_runs_with_growing_keys_are_rotary():
     text = " ".join((BOOK / "principles/principle_6.md").read_text(encoding="utf-8").split())
     assert "the keys grow 500-fold, and the positions are rotary" in text
