@@ -30,6 +30,7 @@ __all__ = ["main"]
 #: what each command of ``coefdyn.lab.scripts`` does; ``lens-plan`` is the module ``lens_plan``
 SCRIPTS = {
     "capabilities": "what each row can do on each task; checks every entry",
+    "step-times": "time per token of the scoreboard's rows, a step and a pass",
     "repeat": "train some kept runs once more and compare",
     "throughput": "core-seconds of one run beside plain torch",
     "lens-models": "train the small models that the lens looks into",

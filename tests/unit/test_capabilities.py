@@ -11,17 +11,32 @@ from book.tools.chapters import ROOT
 from coefdyn.lab.capabilities.cells import CONSTRUCTIONS, LEAST, MEETS, cells, construct
 from coefdyn.lab.capabilities.certificate import best_margin, gap_between_hulls, gaps, optimised
 from coefdyn.lab.capabilities.check import decides, measure
-from coefdyn.lab.capabilities.hand import Hand, before_silu
+from coefdyn.lab.capabilities.hand import WIDTH, Hand, before_silu, layer_output, pieces
 from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
 from coefdyn.lab.capabilities.neighbours import NEIGHBOURS, carried_by
 from coefdyn.lab.capabilities.two_layers import follow
-from coefdyn.lab.capabilities.words import answered, own_length, random_words, small_words
+from coefdyn.lab.capabilities.words import (
+    FAR,
+    answered,
+    copied,
+    own_length,
+    random_words,
+    small_words,
+)
 from coefdyn.lab.experiments.board import ROWS, tasks_of
-from coefdyn.lab.pages.capabilities import capabilities_html, contradictions, learned_seeds
+from coefdyn.lab.pages.capabilities import (
+    capabilities_html,
+    contradictions,
+    disagreement,
+    found_note,
+    learned_seeds,
+)
+from coefdyn.lab.scripts import step_times
 from coefdyn.lab.scripts.capabilities import main
 from coefdyn.lab.tasks.tracking import S3
 
 BUILT = [(one.task, one.row) for one in cells() if one.mark in ("can", "to a length")]
+CAN = {(one.task, one.row) for one in cells() if one.mark == "can"}
 CLOSED = [(name, *cell) for name, found in LEMMAS.items() for cell in found]
 
 
@@ -64,6 +79,112 @@ def test_a_number_of_small_size_is_not_hidden_by_a_large_one():
     assert gap_between_hulls(y, second) > 0.1 and best_margin(y, second) > 0.01
 
 
+def dynamics_of(task, row, tokens):
+    """A construction's dynamics and values on one word."""
+    x = torch.nn.functional.one_hot(torch.tensor(tokens), WIDTH).double()
+    with torch.no_grad():
+        return construct(task, row).mixer.dynamics(x)
+
+
+@pytest.mark.parametrize(("task", "most"), [("parity", 2.3e-9), ("S3", 2.33e-7)])
+def test_mirrors_keep_a_million_tokens(task, most):
+    lost = []
+    for token in range(2 if task == "parity" else 6):
+        z = dynamics_of(task, "DeltaProduct", [token] * 6)[0].evolution.direction[0, -2:]
+        length = z.square().sum(-1)
+        lost.append(float((2 * (1 - length))[length > 0].sum()))
+    assert max(lost) <= most and FAR * max(lost) < 0.25
+
+
+def steps_of(dynamics, v, at):
+    """What token ``at`` does to a state (heads, n, d_v): a matrix, and what it writes."""
+    kept, written = torch.eye(16).double().expand(4, 16, 16), torch.zeros(4, 16, 16).double()
+    for i in (2 * at, 2 * at + 1):
+        z, beta = dynamics.evolution.direction[:, i], dynamics.evolution.beta[:, i, None, None]
+        step = torch.eye(16).double() - beta * z[:, :, None] * z[:, None]
+        b = dynamics.scaling[:, i, None, None]
+        kept = step @ kept
+        written = step @ written + b * dynamics.k[:, i, :, None] * v[:, i, None]
+    return kept, written
+
+
+def test_s3_reads_the_word_that_wears_down_two_directions():
+    member, power = construct("S3", "DeltaProduct"), torch.linalg.matrix_power
+    swaps = {g: steps_of(*dynamics_of("S3", "DeltaProduct", [g] * 6), 5)[0] for g in (2, 5)}
+    dynamics, v = dynamics_of("S3", "DeltaProduct", [5, 5])
+    start = steps_of(dynamics, v, 0)[1]
+    short = torch.einsum("hn,hnd->hd", dynamics.q[:, 1], start).flatten()
+    y = layer_output(member.mixer, torch.tensor([[5]]))[0, 0]
+    torch.testing.assert_close(short, y)
+    for first in (0, 300_000, 754_000):
+        state = power(swaps[5], FAR - 1 - first) @ power(swaps[2], first) @ start
+        y = torch.einsum("hn,hnd->hd", dynamics.q[:, 1], state).flatten()
+        even = first % 2 == 0 and (FAR - 1 - first) % 2 == 0
+        right = answer("S3", [5] if even else [5, 5])
+        assert S3[int((member.weight @ y).argmax())] == right
+
+
+@pytest.mark.parametrize(("row", "most"), [("GLA", 0.75), ("DeltaProduct", 0.48), ("LRU", 0.02)])
+def test_no_word_outvotes_the_place_that_is_asked_for(row, most):
+    member, words = construct("position", row), torch.full((2, 500), 3)
+    words[1, 300] = 7
+    y = layer_output(member.mixer, words).detach()
+    answers = ((y[1] - y[0])[300:] @ member.weight.T)[:, 7]
+    share = answers / answers[8]
+    assert 1 < float(share.abs().sum()) < 1 + most
+    sizes = (y[1] - y[0])[300:].norm(dim=-1).sum() / 2**0.5  # no word has a larger output
+    apart = (member.weight[7] - member.weight[3]).norm()
+    assert (2 - share.abs().sum()) * answers[8] / (apart * sizes) > LEAST or row == "LRU"
+
+
+def test_softmax_finds_one_place_among_a_million():
+    dynamics, _ = dynamics_of("position", "softmax attention", [3] * 24)
+    turn = 1e4 ** (-torch.arange(8).double() / 8)
+    angle = torch.arange(FAR).double()[:, None] * turn
+    q, k = dynamics.q[0, 0], dynamics.k[0, 0]
+    along, across = q[:8] * k[:8] + q[8:] * k[8:], q[:8] * k[8:] - q[8:] * k[:8]
+    scores = (angle.cos() @ along + angle.sin() @ across) * dynamics.scaling
+    near = (dynamics.q[0, 23] @ dynamics.k[0].T).flip(0)[:24] * dynamics.scaling
+    torch.testing.assert_close(scores[:24], near)
+    weights = (scores - scores[5]).exp()
+    assert int(scores.argmax()) == 5 and float(weights.sum() - weights[5]) < 2e-11
+
+
+def test_what_is_written_stays_until_a_write_or_a_reset():
+    word = [1, 16, 2, 17, 0, 3, 18, 1]
+    for task, row in BUILT:
+        evolution = dynamics_of(task, row, word)[0].evolution
+        fade = getattr(evolution, "log_decay", None)
+        if task in ("recall", "long memory") and fade is not None and row != "LRU":
+            assert float(fade.abs().amax()) < 1e-20
+        if task == "forget" and (task, row) in CAN:
+            assert fade[:, 4].max() < -16  # the reset leaves less than 1e-7
+            assert row == "Mamba-2" or not fade[:, 3].any() or fade[:, 3].abs().max() < 1e-20
+            assert row != "Mamba-2" or fade[:, 3].exp().min() > 0.83
+    for row, at in (("DeltaNet", 3), ("Gated DeltaNet", 3), ("DeltaProduct", 7)):
+        z = dynamics_of("overwrite", row, word)[0].evolution.direction[:, at]
+        assert 0 < float((1 - z.square().sum(-1)).amax()) < 4.1e-6
+    fade = dynamics_of("overwrite", "GLA", word)[0].evolution.log_decay[:, 2].exp()
+    torch.testing.assert_close(fade.amin(-1), torch.full((4,), 0.1).double())
+
+
+def test_copy_is_right_on_all_texts_of_eight_letters():
+    texts = [[0]]
+    for _ in range(7):  # letters by their first appearance: all others are these renamed
+        texts = [[*text, z] for text in texts for z in range(max(text) + 2)]
+    words = copied([[*text, 15, *[14] * 8] for text in texts])
+    right, margin = measure(construct("copy", "DeltaProduct"), words)
+    assert right == 1 and 0.034 < margin < 0.035
+
+
+@pytest.mark.parametrize("row", ["GLA", "DeltaProduct", "linear attention"])
+def test_pieces_are_the_whole(row):
+    mixer = construct("count", row).mixer
+    tokens = random_words("count", 40, 2).inputs
+    found = torch.cat(list(pieces(mixer, tokens, 16)), dim=-2)
+    torch.testing.assert_close(found, layer_output(mixer, tokens))
+
+
 def answer(task, word):
     """The right answer at the last token of a word, from the task's definition."""
     if task == "parity":
@@ -97,8 +218,9 @@ def test_every_cell_has_one_mark_and_the_command_prints_it(capsys):
     assert [(one.task, one.row) for one in cells()] == [(t, r) for t in tasks_of() for r in ROWS]
     assert main(["--only", "S3", "--random", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(ROWS) + 1
-    assert lines[-2].split()[:3] == ["S3", "DeltaProduct", "can"]
+    assert len(lines) == len(ROWS) + 2
+    assert lines[-3].split()[:3] == ["S3", "DeltaProduct", "can"]
+    assert re.fullmatch(r"\d+ s of one core, \d+ s in all", lines[-1])
     assert sum(one.mark == "open" for one in cells()) <= 18
 
 
@@ -123,6 +245,30 @@ def test_two_layers_that_only_add_up_follow_s3(length):
     assert (follow(words.inputs) == words.targets).all()
     if length is not None:
         assert (follow(words.inputs, count_swaps=False) != words.targets).any(1).all()
+
+
+def test_where_can_and_learns_disagree_a_sentence_says_so():
+    for learned in (learned_seeds(), {(one.task, one.row): [0.5] * 4 for one in cells()}):
+        page = capabilities_html(learned)
+        for one in cells():
+            seeds = learned.get((one.task, one.row), [])
+            solved = bool(seeds) and max(seeds) > 0.999
+            said = disagreement(one, seeds)
+            unfound = bool(seeds) and not solved and one.mark in ("can", "to a length")
+            assert bool(said) == (unfound or (solved and one.mark == "open"))
+            assert said in page and (not said or said.count(".") == 2)
+    (unproved,) = [one for one in cells() if (one.task, one.row) == ("parity", "GLA")]
+    assert disagreement(unproved, [0.5, 1.0]).startswith("A seed solved it")
+
+
+def test_the_table_has_a_time_for_every_row_and_says_what_the_program_found(monkeypatch):
+    page = capabilities_html({})
+    assert page.count("data-times=") == len(ROWS) and page.count("<small>step") == len(ROWS)
+    assert "24 cells marked *cannot*" in found_note() and "1,000 random" in found_note()
+    ticks = iter(range(10_000))
+    monkeypatch.setattr(step_times.time, "process_time", lambda: next(ticks) * 1e-3)
+    found = step_times.times_of("GLA", (8, 16), rounds=1)
+    assert found["step"] == [1000.0, 1000.0] and found["pass"] == [125.0, 62.5]
 
 
 def test_the_table_has_a_box_per_task_and_the_bytes_of_every_state():

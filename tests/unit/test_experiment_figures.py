@@ -205,7 +205,7 @@ def test_a_page_tells_how_soon_nine_tenths_is_reached(reaching, told, monkeypatc
     said = shown(experiment, {"standard": result}, monkeypatch)
     assert "{dropdown} Accuracy, and how soon it reaches 0.9, by variant" in said[-1]
     interval = t_interval(result.one(eta="exp").values())
-    assert f"| exp | {interval} | {told} |" in said[-1]
+    assert f"| exp | 0.003 | {interval} | {told} |" in said[-1]
 
 
 @pytest.mark.parametrize("name", ["principle-1", "principle-2.2", "principle-5-lm"])

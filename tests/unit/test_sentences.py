@@ -17,6 +17,7 @@ from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.headline.claims import HEADLINES
 from coefdyn.lab.headline.former import FORMER
 from coefdyn.lab.headline.group import verdict_of
+from coefdyn.lab.pages.evidence import rates_markdown
 from coefdyn.lab.places import checkout
 from coefdyn.lab.tasks import PermutationConfig, sample, split_generator
 from coefdyn.mixers.registry import REGISTERED
@@ -196,3 +197,73 @@ def test_steps_to_parity_on_the_scoreboard_are_those_of_the_runs():
     said = told("scoreboard.md", r"is right at (\d+) % of the bits after (\d+) or (\d+) steps")
     steps = kept("scoreboard").one(task="parity", row="DeltaProduct").steps_to(said[0] / 100)
     assert set(steps) == set(said[1:])
+
+
+@pytest.mark.parametrize("name", ["principle-2", "principle-2.1", "principle-4", "heads"])
+def test_designs_at_an_edge_of_the_rates_are_those_of_the_runs(name):
+    """What a page says below its figure, against a count of the lines of the results alone."""
+    found: dict[str, dict[float, list]] = {}
+    for one in runs(name):
+        rates = found.setdefault(json.dumps(one["variant"], sort_keys=True), {})
+        rates.setdefault(one["config"]["train"]["learning_rate"], []).append(one)
+    edge = 0
+    for rates in found.values():
+        chosen = max(rates, key=lambda rate: len(rates[rate]))
+        first = len(min(rates.values(), key=len))
+        solved = all(one["solved"] for one in rates[chosen] if one["seed"] < first)
+        edge += len(rates) > 1 and chosen in (min(rates), max(rates)) and not solved
+    line = rates_markdown(kept(name))
+    assert f" {edge} of {len(found)} designs have the smallest or the largest" in line
+    assert line.count("; ") == edge - 1
+
+
+def test_what_the_identity_loses_to_its_divisor_on_fuzzy_recall():
+    def mean(readout, rate):
+        every = runs("principle-2", task="fuzzy-recall")
+        return fmean(
+            one["final"]["accuracy"]
+            for one in every
+            if one["variant"]["readout"] == readout
+            and one["config"]["train"]["learning_rate"] == rate
+        )
+
+    exp, free = mean("exp", 0.003), mean("identity, eta = 1", 0.003)
+    shares = [
+        round(100 * (free - low) / (exp - low))
+        for low in (mean("identity", r) for r in (0.001, 0.003))
+    ]
+    said = told("principles/principle_2.md", r"So (\d+) or (\d+) % of the loss is its divisor's")
+    assert list(said) == shares and max(shares) < 50
+
+
+def test_no_row_without_two_reflections_follows_s3_at_any_rate_tried():
+    most, by_sign = told(
+        "scoreboard.md", r"none ends above ([\d.]+), at any .*? give ([\d.]+), although"
+    )
+    ends = [
+        one["final"]["accuracy"]
+        for one in runs("scoreboard")
+        if one["variant"]["task"] == "S3" and one["variant"]["row"] in FIRST_ROWS
+    ]
+    assert len(ends) >= 60 and round(max(ends), 2) <= most == 0.53
+    assert by_sign == (6 + (24 - 6) / 3) / 24
+
+
+def test_answers_left_without_the_head_that_holds_the_facts():
+    without, guess = told(
+        "lens/trained_models.md", r"without it (\d+) % .*? six places gives (\d+),"
+    )
+    lens = json.loads((checkout() / "data/lens/facts_ablation.json").read_text(encoding="utf-8"))
+    first = next(one for one in lens["runs"] if (one["model"], one["seed"]) == ("qwen3_next", 0))
+    right = {one["case"]: one["accuracy"] for one in first["rows"]}
+    assert (without, guess) == (round(100 * right["layer 0, head 1 out"]), round(100 / 6))
+
+
+def test_no_score_of_a_head_tells_what_the_document_loses_without_it():
+    (largest,) = told("lens/heads.md", r"the largest rank correlation is ([\d.]+\d)")
+    lens = json.loads((checkout() / "data/lens/smollm2_effects.json").read_text(encoding="utf-8"))
+    scores = torch.tensor(lens["table"], dtype=torch.float64)
+    ranks = scores.argsort(dim=0, stable=True).argsort(dim=0).double()
+    order = torch.corrcoef(ranks.T)[lens["columns"].index("loss_change")]
+    names = [i for i, one in enumerate(lens["columns"]) if not one.endswith("change")]
+    assert round(float(order[names].abs().max()), 2) == largest

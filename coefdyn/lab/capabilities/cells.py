@@ -1,7 +1,7 @@
 """One entry per cell, checked here: what each of the scoreboard's rows can do on each task.
 
 - *can*: one set of weights has a margin of at least ``LEAST`` at the task's length and at 64, 512
-  and 4096 tokens, on all words tried.
+  and 4096 tokens, on all words tried, and ``far`` finds it on a word of 2^20 tokens, too.
 - *cannot*: no member of the large class has a positive margin at the scoreboard's length.
 - *to a length*: a member decides all words tried of the scoreboard's length in float32, and of no
   other member is it known that it keeps a margin.
@@ -20,13 +20,26 @@ from coefdyn.lab.capabilities.certificate import gaps, optimised
 from coefdyn.lab.capabilities.check import BATCHES, LENGTHS, decides, measure
 from coefdyn.lab.capabilities.hand import Member
 from coefdyn.lab.capabilities.lemmas import LEMMAS, witness
-from coefdyn.lab.capabilities.words import own_length, random_words
+from coefdyn.lab.capabilities.words import far_words, own_length, random_words
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 
-__all__ = ["CONSTRUCTIONS", "LEAST", "MEETS", "Cell", "cells", "check", "construct", "rounded"]
+__all__ = [
+    "CONSTRUCTIONS",
+    "LEAST",
+    "MEETS",
+    "Cell",
+    "cells",
+    "certify",
+    "check",
+    "construct",
+    "far",
+    "rounded",
+]
 
 #: least margin of *can*, and largest gap between hulls that count as meeting
 LEAST, MEETS = 0.01, 1e-9
+#: tokens at a time on the longest words
+PIECE = 8192
 EXACT = ("GLA", "DeltaNet", "Gated DeltaNet", "DeltaProduct")
 SUMS = ("softmax attention", "linear attention", "normalized attention", "GLA", "Mamba-2",
         "DeltaNet", "Gated DeltaNet", "LRU", "DeltaProduct")  # fmt: skip
@@ -114,29 +127,38 @@ def rounded(cell: Cell) -> tuple[float, ...]:
     return tuple(measure(construct(cell.task, cell.row), words, kind)[0] for kind in kinds)
 
 
-def check(cell: Cell, *, random: int = 60, optimise: int = 1) -> str:
-    """Check an entry; returns its number for the table.
+def certify(cell: Cell, *, random: int = 60, optimise: int = 1) -> tuple[float, float]:
+    """Largest gap between hulls and largest margin that a program finds for a cell of a lemma.
+
+    Args:
+        cell: one of ``cells()`` that is marked *cannot*.
+        random: members of the large class whose hulls are compared.
+        optimise: members that are optimised against the words.
+
+    Raises:
+        AssertionError: where one of the two is above ``MEETS``.
+    """
+    shown = witness(cell.name, cell.task, cell.row)
+    gap = gaps(cell.row, shown, random)
+    margin = max(optimised(cell.row, shown, seed) for seed in range(optimise))
+    assert gap <= MEETS >= margin, f"{cell}: hulls {gap:.1e} apart, margin {margin:.1e}"
+    return gap, margin
+
+
+def check(cell: Cell) -> str:
+    """Check an entry that is not *cannot*, which ``certify`` checks; returns its number.
 
     Args:
         cell: one of ``cells()``.
-        random: members of the large class whose hulls are compared, for *cannot*.
-        optimise: members that are optimised against the words, for *cannot*.
 
     Returns:
-        for *can* the least margin, for *to a length* the greatest length found and the margin
-        at the scoreboard's, for *cannot* the largest gap and margin found; "" for *open*.
+        for *can* the least margin, for *to a length* the greatest length found; "" for *open*.
 
     Raises:
         AssertionError: where the entry does not hold.
     """
     if cell.mark == "open":
         return ""
-    if cell.mark == "cannot":
-        shown = witness(cell.name, cell.task, cell.row)
-        gap = gaps(cell.row, shown, random)
-        margin = max(optimised(cell.row, shown, seed) for seed in range(optimise))
-        assert gap <= MEETS >= margin, f"{cell}: hulls {gap:.1e} apart, margin {margin:.1e}"
-        return f"{max(gap, margin, 0.0):.0e}"
     member, own = construct(cell.task, cell.row), own_length(cell.task)
     found: dict[int, float] = {}
     for length, count in zip((own, *LENGTHS), BATCHES, strict=True):
@@ -153,3 +175,23 @@ def check(cell: Cell, *, random: int = 60, optimise: int = 1) -> str:
         assert max(found) == LENGTHS[-1], f"{cell}: {found}"
         return f"{min(found.values()):.3f}"
     return f">= {max(found)}"
+
+
+def far(cell: Cell) -> float | None:
+    """Margin of a construction in float32 on one word of 2^20 tokens, read piece by piece.
+
+    None for softmax attention, which keeps every token, and for the LRU, which forgets all but 1 %
+    of what is older than 32 tokens.
+
+    Args:
+        cell: one of ``cells()`` that is marked *can*.
+
+    Raises:
+        AssertionError: for a wrong answer, or a margin below ``LEAST``.
+    """
+    member = construct(cell.task, cell.row)
+    if cell.row == "LRU" or member.mixer.state_size() is None:
+        return None
+    accuracy, margin = measure(member, far_words(cell.task), torch.float32, piece=PIECE)
+    assert accuracy == 1 and margin >= LEAST, f"{cell}: {accuracy}, margin {margin:.4f}"
+    return margin

@@ -15,6 +15,10 @@ from coefdyn.shapes import Float, Tensor
 __all__ = ["best_margin", "gap_between_hulls", "gaps", "optimised"]
 
 
+#: a difference of means that is rounding
+ROUNDING = 1e-11
+
+
 def even_sizes(y: Float[Tensor, "W d"]) -> np.ndarray:
     """y with every number over its largest size, so that no small one hides behind a large one.
 
@@ -28,13 +32,16 @@ def gap_between_hulls(y: Float[Tensor, "W d"], second: Tensor) -> float:
     """Least largest difference between a mean of one class and one of the other, of ``even_sizes``.
 
     min t over weights w, u >= 0 of sum 1 with |sum w y - sum u y| <= t in every number. 0 means
-    that the hulls meet.
+    that the hulls meet. Equal weights, which most lemmas have, are tried before the linear program.
     """
     scaled = even_sizes(y)
     sign = np.where(second.numpy(), -1.0, 1.0)
     columns = (scaled * sign[:, None]).T
     ones = np.ones((len(columns), 1))
     first = (sign > 0).astype(float)
+    equal = np.where(first == 1, 1 / first.sum(), 1 / (1 - first).sum())
+    if (gap := float(np.abs(columns @ equal).max())) <= ROUNDING:
+        return gap
     weights = _solve(
         np.r_[np.zeros(len(scaled)), 1.0],
         A_ub=np.block([[columns, -ones], [-columns, -ones]]),

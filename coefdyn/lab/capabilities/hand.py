@@ -6,7 +6,8 @@ give it. The output is y of one layer, heads side by side, before gate, norm, sk
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import copy
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,7 +18,7 @@ from coefdyn.lab.experiments.board import ROWS
 from coefdyn.mixers.projections import HeadProjection, merge_heads
 from coefdyn.shapes import Float, Int, Tensor
 
-__all__ = ["SHUT", "WIDTH", "Hand", "Member", "before_silu", "layer_output"]
+__all__ = ["SHUT", "WIDTH", "Hand", "Member", "before_silu", "layer_output", "pieces"]
 
 WIDTH = 64
 #: a pre-activation at which sigmoid and softplus are 0 or 1 to the last bit
@@ -59,6 +60,33 @@ def layer_output(
         real, imaginary = cosine[..., 0] - sine[..., 1], cosine[..., 1] + sine[..., 0]
         y = torch.stack([real, imaginary], dim=-1)
     return merge_heads(y)
+
+
+class _Heads(torch.nn.Module):
+    """An output stage that lays the heads side by side and does nothing else."""
+
+    def forward(self, y: Tensor, x: Tensor) -> Tensor:
+        return merge_heads(y)
+
+
+def pieces(
+    mixer: mixers.Mixer, tokens: Int[Tensor, "*batch L"], piece: int
+) -> Iterator[Float[Tensor, "*batch piece d"]]:
+    """``layer_output``, ``piece`` tokens at a time, continued by the state that the mixer keeps.
+
+    Args:
+        mixer: its dtype is that of y; not an LRU, whose y is wider than its tokens.
+        tokens: ids below 64.
+        piece: tokens at a time; memory does not grow with the length where the state does not.
+    """
+    bare, state = copy.deepcopy(mixer), None
+    bare.output = _Heads()
+    if hasattr(bare, "skip"):
+        bare.skip = None  # type: ignore[assignment]
+    dtype = next(mixer.parameters()).dtype
+    for part in tokens.split(piece, dim=-1):
+        y, state = bare.extend(functional.one_hot(part, WIDTH).to(dtype), state)
+        yield y
 
 
 def before_silu(value: Tensor) -> Tensor:

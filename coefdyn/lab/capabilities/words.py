@@ -17,10 +17,12 @@ from coefdyn.lab.tasks.base import Batch
 from coefdyn.lab.tasks.mqar import lay_out
 from coefdyn.shapes import Tensor
 
-__all__ = ["hard_words", "own_length", "random_words", "small_words"]
+__all__ = ["FAR", "far_words", "hard_words", "own_length", "random_words", "small_words"]
 
 #: keys asked at the end of overwrite and forget
 PAIRS = 4
+#: tokens of the longest words: what "all lengths" is checked up to
+FAR = 2**20
 
 
 def own_length(task: str) -> int:
@@ -169,3 +171,20 @@ def hard_words(task: str, length: int) -> Batch | None:
         reset = [1, 17, 2, 17, 3, 17, 4, 17, 0, 1, 16, 2, 16, 3, 4, 1, 2]
         return answered(torch.tensor([line if task == "overwrite" else reset]))
     return None
+
+
+def far_words(task: str) -> Batch:
+    """One word of about ``FAR`` tokens: the hardest that is known, else a random one.
+
+    Overwrite writes one key once and another half a million times, count goes far ahead and comes
+    back to a tie, and S3 wears down first one direction of the plane and then another.
+    """
+    if task == "overwrite":
+        hard = hard_words(task, FAR)
+        assert hard is not None, "overwrite has a hard word at every length"
+        return hard
+    if task == "count":
+        return scored(task, torch.tensor([[1] * (FAR // 2) + [0] * (FAR // 2)]))
+    if task == "S3":
+        return scored(task, torch.tensor([[5, *[2] * 754_000, *[5] * (FAR - 754_001)]]))
+    return random_words(task, FAR, 1)

@@ -47,6 +47,11 @@ class Outcome:
         return found
 
     @property
+    def rate(self) -> float:
+        """The learning rate of all of its runs."""
+        return float(self.records[0]["config"]["train"]["learning_rate"])
+
+    @property
     def accuracy(self) -> float:
         """Mean final test accuracy over the seeds, in [0, 1]."""
         return statistics.fmean(self.values())
@@ -171,6 +176,21 @@ class Result:
         """Every finished variant's outcome, in the plan's order."""
         found = [self.outcome(variant) for variant in self._sweep.variants]
         return [outcome for outcome in found if outcome is not None]
+
+    def tried(self, variant: Variant) -> tuple[float, ...]:
+        """The learning rates that were tried for a variant, the smallest first."""
+        by_key = {record["key"]: record for record in self.records}
+        return tuple(sorted({*self._sweep.search(variant, by_key)[0]}))
+
+    def at_edge(self, outcome: Outcome) -> bool:
+        """Whether a better learning rate may lie beyond those tried.
+
+        It may where a variant ended at the smallest or the largest of several, and the seeds that
+        chose it do not all solve the task with it.
+        """
+        rates, chose = self.tried(outcome.variant), self._sweep.pilot or outcome.seeds
+        solved = all(one["solved"] for one in outcome.records if one["seed"] in chose)
+        return len(rates) > 1 and outcome.rate in (rates[0], rates[-1]) and not solved
 
     def seeds_in_words(self) -> str:
         """Seeds of the records in words; those of a second look, which few variants have, apart."""

@@ -1,12 +1,13 @@
 """The table can | learns | why: every cell's mark, what one layer learned, and the reason.
 
-Ticked tasks keep the rows that can do all of them. The bytes of a row's state are those of the
-library's own count, in float32, at a length of choice.
+Ticked tasks keep the rows that can do all of them. At a length of choice stand the bytes of a row's
+state, by the library's own count in float32, and the time per token that ``step-times`` measured.
 """
 
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Mapping, Sequence
 
 import torch
@@ -17,13 +18,16 @@ from coefdyn.lab.capabilities.neighbours import NEIGHBOURS, carried_by
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.places import data_file
 
-__all__ = ["capabilities_html", "contradictions", "learned_seeds"]
+__all__ = ["capabilities_html", "contradictions", "disagreement", "found_note", "learned_seeds"]
 
-#: the experiment of one mixer and a linear decoder, once it has runs
-LEARNS = "one-layer"
+#: the experiments of one mixer and a linear decoder, and of two whole layers
+LEARNS, BOARD = "one-layer", "scoreboard"
 #: a seed has solved a task above this accuracy
 SOLVED = 0.999
+#: what the program of the lemmas found, and the times, in the folder ``data``
+HULLS, TIMES = "capabilities/hulls.json", "capabilities/times.json"
 #: bytes of a number of the state, and the lengths at which it can be asked for
 NUMBER, LENGTHS = 4, (64, 512, 4096, 65_536, 1_048_576)
 #: length that is shown first
@@ -36,14 +40,33 @@ PLACES = {
     "S3": "parity",
     "copy": "copy",
 }
-SIGNS = {"can": "can", "cannot": "cannot", "to a length": "so far", "open": "open"}
+#: a mark's sign and its words
+SIGNS = {
+    "can": ("\u2713", "can"),
+    "cannot": ("\u2717", "cannot"),
+    "to a length": ("\u2026", "so far"),
+    "open": ("?", "open"),
+}
+#: what is known of why a row that can does not learn; of other cells it is not known
+WHY_NOT = {
+    (
+        "long memory",
+        row,
+    ): "With 64 tokens of noise two layers learn it, so the length is part of it."
+    for row in ("LRU", "Mamba-2")
+}
+NOT_KNOWN = "Why is not known."
 
 
-def learned_seeds() -> dict[tuple[str, str], list[float]]:
-    """Accuracies of the kept seeds with one layer, by task and row; empty before the first run."""
-    if LEARNS not in EXPERIMENTS:
+def learned_seeds(experiment: str = LEARNS) -> dict[tuple[str, str], list[float]]:
+    """Accuracies of the kept seeds, by task and row; empty before the first run.
+
+    Args:
+        experiment: "one-layer", or "scoreboard" for two layers.
+    """
+    if experiment not in EXPERIMENTS:
         return {}
-    result = get_experiment(LEARNS).load(STANDARD)
+    result = get_experiment(experiment).load(STANDARD)
     return {
         (one.variant.facets["task"], one.variant.facets["row"]): list(one.values())
         for one in result.outcomes()
@@ -63,13 +86,32 @@ def contradictions(learned: Mapping[tuple[str, str], Sequence[float]]) -> list[s
     ]
 
 
+def disagreement(cell: Cell, seeds: Sequence[float] | None) -> str:
+    """One sentence where what one layer can and what it learned are two things, else "".
+
+    Args:
+        cell: one of ``cells()``.
+        seeds: accuracies of its one-layer seeds.
+    """
+    if not seeds:
+        return ""
+    solved, built = max(seeds) > SOLVED, cell.mark in ("can", "to a length")
+    if built and not solved:
+        why = WHY_NOT.get((cell.task, cell.row), NOT_KNOWN)
+        return f"It can, and none of {len(seeds)} seeds found it. {why}"
+    if solved and cell.mark == "open":
+        return f"A seed solved it, so some weights do it at this length. {NOT_KNOWN}"
+    return ""
+
+
 def capabilities_html(learned: Mapping[tuple[str, str], Sequence[float]] | None = None) -> str:
     """One line per row, one column per task; a cell unfolds what its mark rests on.
 
     Args:
         learned: of ``learned_seeds``; None for what is kept.
     """
-    kept = learned_seeds() if learned is None else learned
+    kept, two = learned_seeds() if learned is None else learned, learned_seeds(BOARD)
+    times = json.loads(data_file(TIMES).read_text(encoding="utf-8"))
     found = {(one.task, one.row): one for one in cells()}
     heads = "".join(
         f'<th scope="col"><label>{html.escape(task)} '
@@ -78,23 +120,29 @@ def capabilities_html(learned: Mapping[tuple[str, str], Sequence[float]] | None 
     )
     lines = "".join(
         f'<tr><th scope="row">{html.escape(row)}</th>'
-        + "".join(_cell(found[task, row], kept.get((task, row))) for task in tasks_of())
+        + "".join(
+            _cell(found[task, row], kept.get((task, row)), two.get((task, row)))
+            for task in tasks_of()
+        )
         + _state_cell(row)
+        + _time_cell(times["lengths"], times["microseconds"][row])
         + "</tr>"
         for row in ROWS
     )
     lengths = "".join(
-        f"<option{' selected' if one == SHOWN else ''}>{one}</option>" for one in LENGTHS
+        f'<option value="{one}"{" selected" if one == SHOWN else ""}>{one:,}</option>'
+        for one in LENGTHS
     )
     return (
         '<div class="cd-scoreboard"><p class="cd-keep" role="group" aria-label="Rows to keep">'
         "<label>Tick tasks, and keep the rows that <select>"
         '<option value="can">can do them at every length tried</option>'
         '<option value="can, to a length">can, or so far</option></select></label> '
-        f"<label>state after <select>{lengths}</select> tokens</label></p>"
+        f"<label>state and time at <select>{lengths}</select> tokens</label></p>"
         '<div class="cd-scroll" tabindex="0" role="region" '
         'aria-label="What one layer can do"><table><thead><tr><th scope="col">one layer</th>'
-        f'{heads}<th scope="col">state, bytes</th></tr></thead><tbody>{lines}</tbody></table></div>'
+        f'{heads}<th scope="col">state, bytes</th><th scope="col">a token, µs</th></tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
         f'<p class="cd-keep" role="status"></p></div><script>{SCRIPT}</script>'
     )
 
@@ -108,17 +156,56 @@ def _state_cell(row: str) -> str:
     return f'<td data-first="{first}" data-growth="{growth}">{total:,}</td>'
 
 
-def _cell(cell: Cell, seeds: Sequence[float] | None) -> str:
+def _time_cell(lengths: Sequence[int], measured: Mapping[str, Sequence[float]]) -> str:
+    """Microseconds of a step and of a pass per token at ``SHOWN``, and at every timed length."""
+    pairs = zip(measured["step"], measured["pass"], strict=True)
+    shown = {
+        str(length): (f"{step:,.0f}", f"{whole:.1f}")
+        for length, (step, whole) in zip(lengths, pairs, strict=True)
+    }
+    step, whole = shown[str(SHOWN)]
+    return (
+        f'<td data-times="{html.escape(json.dumps(shown))}"><small>step <b>{step}</b></small>'
+        f"<small>pass <b>{whole}</b></small></td>"
+    )
+
+
+def _cell(cell: Cell, seeds: Sequence[float] | None, two: Sequence[float] | None) -> str:
     name = html.escape(f"{cell.task}, {cell.row}")
-    if seeds:
-        solved = sum(one > SOLVED for one in seeds)
-        learns = f"{solved} of {len(seeds)} seeds solved it"
-    else:
-        learns = "not run yet"
+    sign, word = SIGNS[cell.mark]
     return (
         f'<td data-mark="{cell.mark}"><details><summary aria-label="{name}: {cell.mark}">'
-        f"<b>{SIGNS[cell.mark]}</b></summary><div><p><b>{name}</b>: {cell.mark}. {_why(cell)}</p>"
-        f"<p>Learned by one layer: {learns}.</p></div></details></td>"
+        f"<b>{sign}</b><small>{word}</small></summary>"
+        f"<div><p><b>{name}</b>: {cell.mark}. {_why(cell)}</p>"
+        f"<p>Learned by one layer: {_solved(seeds)}. {disagreement(cell, seeds)}</p>"
+        f"<p>By the two layers below: {_between(two)}.</p></div></details></td>"
+    )
+
+
+def _solved(seeds: Sequence[float] | None) -> str:
+    if not seeds:
+        return "not run yet"
+    return f"{sum(one > SOLVED for one in seeds)} of {len(seeds)} seeds solved it"
+
+
+def _between(seeds: Sequence[float] | None) -> str:
+    if not seeds:
+        return "not run yet"
+    return f"{len(seeds)} seeds, accuracies from {min(seeds):.2f} to {max(seeds):.2f}"
+
+
+def found_note() -> str:
+    """Findings of the programs, and where the times were measured, in Markdown."""
+    hulls, times = (
+        json.loads(data_file(name).read_text(encoding="utf-8")) for name in (HULLS, TIMES)
+    )
+    worst, where = max(one["worst"] for one in hulls["cells"]), times["provenance"]
+    return (
+        f"In each of the {len(hulls['cells'])} cells marked *cannot*, a program compared the hulls "
+        f"of {hulls['random']:,} random members and trained {hulls['optimised']} against the "
+        f"lemma's words; no gap and no margin was above {worst:.0e}. Times are of one mixer in "
+        f"float32 with its projections: microseconds of one core, {where['device']}, torch "
+        f"{where['torch']}, {where['threads']} thread (`python -m coefdyn.lab step-times`)."
     )
 
 
@@ -150,6 +237,9 @@ SCRIPT = """
       const { first, growth } = cells[boxes.length].dataset;
       const bytes = Number(first) + Number(growth) * (Number(length.value) - 1);
       cells[boxes.length].textContent = bytes.toLocaleString("en");
+      const time = cells[boxes.length + 1];
+      const found = JSON.parse(time.dataset.times)[length.value] ?? ["not timed", "not timed"];
+      time.querySelectorAll("b").forEach((place, at) => (place.textContent = found[at]));
     }
     const left = rows.filter((line) => !line.hidden).length;
     const named = asked.map((at) => boxes[at].value).join(", ");

@@ -27,6 +27,7 @@ __all__ = [
     "ledger_markdown",
     "load_results",
     "others_markdown",
+    "rates_markdown",
     "repeats_markdown",
     "runtimes_markdown",
     "show",
@@ -108,23 +109,57 @@ def show_kept(experiment: Experiment, results: Mapping[str, Result]) -> None:
     for result in results.values():
         if result.records:
             show(experiment, result)
+    rates = rates_markdown(results[STANDARD])
+    if rates:
+        display(Markdown(rates))  # type: ignore[no-untyped-call]
     numbers = _numbers_markdown(experiment, results[STANDARD])
     if numbers:
         title = ":::{dropdown} Accuracy, and how soon it reaches 0.9, by variant"
         display(Markdown(f"{title}\n{numbers}\n:::"))  # type: ignore[no-untyped-call]
 
 
+def rates_markdown(result: Result) -> str:
+    """Which learning rates were tried, and where a better one may lie beyond, in small print.
+
+    Empty where nothing is trained or judged by accuracy.
+    """
+    judged, plan = _judged(result), result.plan
+    if not judged or not isinstance(plan, Plan):
+        return ""
+    tried = sorted({rate for one in judged for rate in result.tried(one.variant)})
+    edge = [one for one in judged if result.at_edge(one)]
+    chose = len(plan.pilot or plan.seeds)
+    words = (
+        f"Learning rates from {tried[0]:g} to {tried[-1]:g} were tried. Each design has the one "
+        f"that {chose} of its own seeds chose on validation sequences."
+    )
+    if edge:
+        names = "; ".join(f"{plain(one.variant.name)}: {one.rate:g}" for one in edge)
+        words += (
+            f" {len(edge)} of {len(judged)} designs have the smallest or the largest of theirs "
+            f"without solving the task, so a better one may lie beyond. These are {names}."
+        )
+    return f"*{words}*"
+
+
+def _judged(result: Result) -> list[Outcome]:
+    """Finished variants of an experiment that trains, where the task is judged by accuracy."""
+    if not isinstance(result.plan, Plan):
+        return []
+    return [one for one in result.outcomes() if judged_by_accuracy(one.variant.task)]
+
+
 def _numbers_markdown(experiment: Experiment, result: Result) -> str:
-    """Table per variant of the standard size: accuracy, seeds that reach 0.9, and median steps.
+    """Table per variant of the standard size: rate, accuracy, seeds that reach 0.9, median steps.
 
     Where coefficients near zero were counted, their shares stand beside: raw, which the lemmas are
     about, and divided by eta, as the sources count them. A seed that never gets to 0.9 counts as
     later than all that do. Empty where nothing has been run, where no task is judged by accuracy,
     and where another experiment's page has these models.
     """
-    if experiment.stored_as or not isinstance(result.plan, Plan):
+    if experiment.stored_as:
         return ""
-    judged = [o for o in result.outcomes() if judged_by_accuracy(o.variant.task)]
+    judged = _judged(result)
     if not judged:
         return ""
     forms = {"raw": "near zero, raw", "normalized": "near zero, divided"}
@@ -136,6 +171,7 @@ def _numbers_markdown(experiment: Experiment, result: Result) -> str:
         rows.append([*_reached(one), *(f"{statistics.fmean(values):.3f}" for values in shares)])
     heads = [
         "variant",
+        "rate",
         f"accuracy and its {100 * intervals.CONFIDENCE:.0f} % interval",
         "seeds that reach 0.9",
         "median steps to 0.9",
@@ -149,7 +185,7 @@ def _numbers_markdown(experiment: Experiment, result: Result) -> str:
 
 
 def _reached(outcome: Outcome) -> list[str]:
-    """Name, accuracy, and how many seeds of a variant reach 0.9, how soon."""
+    """Name, rate, accuracy, and how many seeds of a variant reach 0.9, how soon."""
     steps = [math.inf if step is None else step for step in outcome.steps_to()]
     reached, middle = sum(map(math.isfinite, steps)), statistics.median(steps)
     late = "half or more never reach it" if reached else "never"
@@ -157,6 +193,7 @@ def _reached(outcome: Outcome) -> list[str]:
     interval = intervals.t_interval(values)
     return [
         plain(outcome.variant.name),
+        f"{outcome.rate:g}",
         str(interval) if len(values) >= rule.MIN_SEEDS else f"{interval.mean:.3f}",
         f"{reached} of {len(steps)}",
         f"{middle:g}" if math.isfinite(middle) else late,

@@ -216,18 +216,18 @@ def ranked(record: Record, share: float) -> list[Record]:
 
 
 def table(record: Record, share: float) -> str:
-    """Rise of the loss over the uncut model, the difference to the plan, needles and bytes."""
+    """Rise of the loss over the uncut model, needles, the difference to the plan, and bytes."""
     rows = ranked(record, share)
     plan = next(row for row in rows if row["method"] == PLAN)
-    lines = [f"{'':<28}{'rise':>7}  {'more than the plan':<24}{'':<27}needles  answer  bytes"]
+    lines = [f"{'':<28}{'rise':>6}  needles  {'more than the plan':<51}answer  bytes"]
     for row in rows:
         rise, _ = compared(row, record["uncut"])
         more, who = compared(row, plan)
         told = ("", "") if row is plan else (f"{more}", who)
         answer = statistics.fmean(row["needle_loss"])
         lines.append(
-            f"{row['method']:<28}{rise.mean:>7.3f}  {told[0]:<24}{told[1]:<27}"
-            f"{row['needles_right']:>4}  {answer:>9.2f}  {row['bytes'] / record['bytes']:.1%}"
+            f"{row['method']:<28}{rise.mean:>6.3f}  {row['needles_right']:>7}  "
+            f"{told[0]:<23} {told[1]:<26} {answer:>6.2f}  {row['bytes'] / record['bytes']:.1%}"
         )
     return "\n".join(lines)
 
