@@ -436,7 +436,8 @@ def _(_: Path) -> None:
 
 @passes("adapters are added, trained, saved and loaded by the model itself")
 def _(folder: Path) -> None:
-    peft = pytest.importorskip("peft", reason="the extra test is not installed")
+    least = transformers.integrations.peft.MIN_PEFT_VERSION
+    peft = pytest.importorskip("peft", least, reason="the extra test is not installed")
     targets = [f"model.blocks.{one}.mlp.up" for one in (0, 1)]
     model = build()
     model.add_adapter(peft.LoraConfig(target_modules=targets))
