@@ -180,8 +180,8 @@ def test_half_widths_of_the_language_intervals_are_those_of_the_claims():
 def test_what_the_short_convolution_adds_is_what_its_claim_counts():
     said = told(
         "second_view/spectra.md",
-        r"With the convolution (\d+) of (\d+) solve the task, at the rate of ([\d.]+) that its pilots "
-        r"chose, and without it (\d+) of (\d+), at ([\d.]+)\.",
+        r"With the convolution (\d+) of (\d+) solve the task, at the rate of ([\d.]+) that its "
+        r"pilots chose, and without it (\d+) of (\d+), at ([\d.]+)\.",
     )
     verdict = verdict_of(next(x for x in HEADLINES if x.id == "convolution/helps-mamba-2"))
     counts = re.match(r"(\d+) of (\d+) against (\d+) of (\d+) seeds", verdict.numbers).groups()

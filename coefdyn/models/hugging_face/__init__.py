@@ -37,4 +37,4 @@ __all__ = [
 AutoConfig.register(CoefdynConfig.model_type, CoefdynConfig, exist_ok=True)
 AutoModelForCausalLM.register(CoefdynConfig, CoefdynForCausalLM, exist_ok=True)
 # Trainer looks the class up here by its name: its label smoothing shifts the labels of these only.
-MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[CoefdynConfig.model_type] = CoefdynForCausalLM.__name__
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.update({CoefdynConfig.model_type: CoefdynForCausalLM.__name__})
