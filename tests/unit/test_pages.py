@@ -130,4 +130,4 @@ def test_both_counts_of_shares_stand_side_by_side(monkeypatch):
     experiment, results = get_experiment("principle-2.1"), load_results("principle-2.1")
     *_, numbers = markdown_of(monkeypatch, lambda: show_kept(experiment, results))
     assert "| near zero, raw | near zero, divided |" in numbers
-    assert re.search(r"psi_relu \| 0\.977 \[.*\] \| .* \| 0\.458 \| 0\.499 \|", numbers)
+    assert re.search(r"psi_relu \| 0\.01 \| 0\.977 \[.*\] \| .* \| 0\.458 \| 0\.499 \|", numbers)
