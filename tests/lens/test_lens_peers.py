@@ -15,7 +15,7 @@ from torch import nn
 
 from coefdyn.lab.__main__ import main
 from coefdyn.lab.experiments.intervals import Interval
-from coefdyn.lab.places import data_folder
+from coefdyn.lab.places import checkout, data_folder
 from coefdyn.lab.scripts import lens_peers
 from coefdyn.lab.scripts.lens_peers_kvpress import (
     METHODS,
@@ -267,7 +267,10 @@ def test_the_kept_comparison_is_whole_and_at_equal_bytes() -> None:
     methods = {method for method, share in cells if share == 0.5}
     assert methods == {method for method, _ in cells}
     assert {lens_peers.PLAN, lens_peers.PLAN_ONCE} < methods
-    assert methods - {lens_peers.PLAN, lens_peers.PLAN_ONCE} <= set(METHODS)
+    judged = methods - {lens_peers.PLAN, lens_peers.PLAN_ONCE}
+    assert judged <= set(METHODS)
+    chapter = (checkout() / "book" / "lens" / "what_may_be_forgotten.md").read_text()
+    assert f"has {len(judged)} of the {len(METHODS)} methods of kvpress" in chapter
     for row in record["rows"]:
         assert len(row["loss"]) == len(row["needle_loss"]) == len(record["uncut"]["loss"]) == 20
         assert 0 <= row["needles_right"] <= 20
