@@ -299,3 +299,10 @@ def test_the_chapter_counts_the_open_cells():
     chapter = (ROOT / "book" / "by_hand.md").read_text("utf-8")
     count = sum(one.mark == "open" for one in cells())
     assert f"is *open*, {count} cells of 99." in chapter
+
+
+def test_the_chapter_counts_the_constructions_that_are_read_piece_by_piece():
+    chapter = " ".join((ROOT / "book" / "by_hand.md").read_text("utf-8").split())
+    can = [cell for cell in cells() if cell.mark == "can" and cell.row != "LRU"]
+    states = [construct(cell.task, cell.row).mixer.state_size() for cell in can]
+    assert f"each of the {sum(one is not None for one in states)} constructions" in chapter

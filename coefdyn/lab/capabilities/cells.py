@@ -1,7 +1,8 @@
 """One entry per cell, checked here: what each of the scoreboard's rows can do on each task.
 
 - *can*: one set of weights has a margin of at least ``LEAST`` at the task's length and at 64, 512
-  and 4096 tokens, on all words tried, and ``far`` finds it on a word of 2^20 tokens, too.
+  and 4096 tokens, on all words tried. ``far`` asks it of a word of 2^20 tokens, too, of a row that
+  can be read piece by piece.
 - *cannot*: no member of the large class has a positive margin at the scoreboard's length.
 - *to a length*: a member decides all words tried of the scoreboard's length in float32, and of no
   other member is it known that it keeps a margin.
