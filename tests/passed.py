@@ -32,8 +32,20 @@ MODELS = f"{CORE} coefdyn/analysis coefdyn/mixers coefdyn/models tests/mixer_cas
 RUNS = f"{MODELS} coefdyn/lab/tasks coefdyn/lab/training tests/training_runs.py"
 #: other people's models, read and run
 LENS = f"{MODELS} coefdyn/lens tests/lens"
+#: what every page with figures depends on
+FIGURES = (
+    "_config.yml book/assets book/teaching book/tools coefdyn/plots coefdyn/widgets tests/browser"
+)
+#: the page that trains
+TRAINER = f"{FIGURES} {CORE} coefdyn/lab/contest coefdyn/lab/train data/trained"
 #: of the folders that a case reads, the files that count
-COUNTED = (".py", ".js", ".css", ".md", ".json", ".npz", ".safetensors")
+COUNTED = (".py", ".js", ".css", ".html", ".md", ".yml", ".json", ".npz", ".safetensors")
+
+
+def of_page(name: str) -> str:
+    """What a page of the book with that name ("principles/principle_4") depends on."""
+    notebook = f"book/{name}.ipynb"
+    return f"{FIGURES} book/{name}.md {notebook if (ROOT / notebook).exists() else ''}"
 
 
 def that_passed(items: Iterable[pytest.Item], path: Path = RECORD) -> list[pytest.Item]:
