@@ -8,6 +8,7 @@ from statistics import fmean
 
 import pytest
 import torch
+from said import BOOK, runs, told
 
 from coefdyn.lab.capabilities import cells as cells_of_table
 from coefdyn.lab.experiments import get_experiment, own_designs
@@ -22,7 +23,6 @@ from coefdyn.lab.places import checkout
 from coefdyn.lab.tasks import PermutationConfig, sample, split_generator
 from coefdyn.mixers.registry import REGISTERED
 
-BOOK = checkout() / "book"
 CELL = re.compile(
     r"^```\{code-cell\} ipython3\n(?::[^\n]*\n|---\n.*?^---\n)?(.*?)^```$", re.S | re.M
 )
@@ -83,21 +83,6 @@ def test_a_page_of_verdicts_says_what_the_judge_says(page, told):
             assert status == (by_id[id_].kind if verdict is None else verdict.status), id_
             said += 1
     assert said >= told
-
-
-def told(page, pattern):
-    """What a page says where a pattern has groups, as numbers; a line's end counts as a blank."""
-    text = " ".join((BOOK / page).read_text(encoding="utf-8").split())
-    found = re.search(pattern, text)
-    assert found, f"{page} does not say: {pattern}"
-    return tuple(float(one) for one in found.groups())
-
-
-def runs(name, **task):
-    """All kept runs of an experiment at the standard size, those that chose a rate included."""
-    lines = (checkout() / f"data/results/{name}/standard.jsonl").read_text().splitlines()
-    found = [json.loads(line) for line in lines]
-    return [one for one in found if task.items() <= one["config"]["task"].items()]
 
 
 def share(readout, task):
