@@ -7,7 +7,9 @@ from statistics import fmean
 import torch
 from said import chosen, ends, lines, numbers, percent, prose, rate, says, steps
 
-from coefdyn.lab.experiments import intervals
+from coefdyn.lab.experiments import get_experiment, intervals
+from coefdyn.lab.experiments.baselines import accuracy_by_place
+from coefdyn.lab.experiments.plan import STANDARD
 
 COPYING, RECALL = "selective copying", "fuzzy recall"
 #: of Principle 4, the one that only adds first
@@ -255,6 +257,13 @@ def test_recall_of_the_models_with_eigenvalues():
     bare = ends("spectra-mods", group="convolution", change="none", model="Mamba-2", task=task)
     said = "solves the task, from # on, with # of # seeds here"
     says(page, said, 0.9, sum(x >= 0.9 for x in bare), len(bare))
+    variant = get_experiment("spectra").plan(STANDARD).those_with([{"task": task}])[0]
+    by_place = accuracy_by_place(variant.task)
+    says(page, "neither model reaches what the place of a query tells (#)", by_place)
+    every = [
+        x for m in ("softmax", "Mamba-2") for x in ends("spectra-mods", change="1 layer", model=m)
+    ]
+    assert max(every) < by_place
     alone = chosen("spectra-mods", change="1 layer, convolution", model="softmax", task=task)
     shares = [x["diagnostics"]["normalized"]["moduli"]["trained"][0]["share"] for x in alone]
     below = 100 * fmean(sum(one[:2]) for one in shares)
