@@ -11,6 +11,7 @@ from coefdyn.dynamics.evolution import (
     Identity,
     Scalar,
 )
+from coefdyn.execution.chunked import diagonal_tokens
 from coefdyn.execution.chunked.diagonal import diagonal_kernel
 from coefdyn.execution.chunked.householder import householder_kernel
 from coefdyn.execution.chunked.householder_general import householder_general_kernel
@@ -67,7 +68,13 @@ def _scan(dynamics: CoefficientDynamics, problem: Problem, chunk: int) -> tuple[
         return None if x is None else flatten_batch(x, problem.batch, trailing)
 
     g = decays(evolution, shift, dynamics.dtype)
-    tensors = [flat(x, 2) for x in (problem.q, problem.k, problem.v)]
+    v = flatten_batch(problem.v, problem.batch, 2)
+    if type(evolution) is Diagonal and diagonal_tokens.pays(v):
+        groups = groups_of(problem)
+        q, k = (flatten_batch(x, groups, 2) for x in (problem.q, problem.k))
+        rest = (flat(weight, 1), flat(g, 2), flat(problem.start, 2))
+        return diagonal_tokens.diagonal_tokens_kernel(q, k, v, *rest, scale)[:2]
+    tensors = [flat(problem.q, 2), flat(problem.k, 2), v]
     kernel = KERNELS[type(evolution)]
     if reflects(dynamics):
         if evolution.direction is dynamics.k:
@@ -82,3 +89,9 @@ def _scan(dynamics: CoefficientDynamics, problem: Problem, chunk: int) -> tuple[
     axes = 2 if per_channel(evolution) else 1
     rest = (flat(weight, 1), flat(g, axes), flat(problem.start, 2), chunk, scale)
     return kernel(*tensors, *rest)
+
+
+def groups_of(problem: Problem) -> tuple[int, ...]:
+    """The leading axes, 1 in place of the last one where q and k are the same along it."""
+    along = [x.shape[-3] if x.ndim > 2 else 1 for x in (problem.q, problem.k)]
+    return (*problem.batch[:-1], 1) if along == [1, 1] else problem.batch
