@@ -2,16 +2,19 @@
 
     python tests/benchmarks/engine.py                        sixteen classes, 512 and 2 048 tokens
     python tests/benchmarks/engine.py --classes mamba --tokens 1024
-    python tests/benchmarks/engine.py --out engine.json
+    python tests/benchmarks/engine.py --out engine.json      rows in the file are kept, not repeated
+    python tests/benchmarks/engine.py --share                also how much the mixing can gain
 
 Width 512, two layers with the linear mixer, heads of the size that the released models have, random
 weights, float32, one thread, a batch of one. Times are CPU times: medians of five passes after a
-warming one, of the warming one alone where it takes longer than 20 s. Each side runs in a process
+warming one, of the warming one alone where it takes longer than 6 s. Each side runs in a process
 of its own, which is stopped when its forward and backward pass has taken 120 s ("more than").
 Memory is the most that such a pass adds. A class that the engine leaves to its own code counts as
 1.00. Differences are relative to the largest number of a
 tensor; that of gradients is the largest over all parameters whose gradient is not rounding alone,
-with the class's own difference from a float64 run beside it under ``--double``.
+with the class's own difference from a float64 run beside it under ``--double``. Under ``--share``
+a third process has the mixing exchanged for a mean of its inputs: what its forward and backward
+pass takes lies outside of the mixing, and no mixing could make the model faster than that.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import signal
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +37,9 @@ import torch
 from measure import cpu_ms, peak_mib, provenance
 from torch import nn
 
-LIMIT_S, REPEATS, ENOUGH_S = 120.0, 5, 20.0
+from coefdyn.execution.state import LinearState
+
+LIMIT_S, REPEATS, ENOUGH_S = 120.0, 5, 6.0
 #: gradients below this share of the largest one of the model are rounding
 NEGLIGIBLE = 1e-6
 
@@ -186,25 +192,34 @@ def main() -> None:
     parser.add_argument("--classes", nargs="+", choices=list(CLASSES), default=list(CLASSES))
     parser.add_argument("--tokens", nargs="+", type=int, default=[512, 2048])
     parser.add_argument("--double", action="store_true", help="also a float64 run of the class")
+    parser.add_argument("--share", action="store_true", help="also the model but for the mixing")
     parser.add_argument("--out", type=Path, help="JSON file for the rows")
-    parser.add_argument("--side", nargs=4, metavar=("SIDE", "CLASS", "TOKENS", "FILE"))
     asked = parser.parse_args()
-    if asked.side:
-        side, name, tokens, file = asked.side
-        run_side(side, name, int(tokens), Path(file))
-        return
-    rows = []
+    torch.set_num_threads(1)
+    for package in ("fla", "mamba_ssm", "causal_conv1d"):
+        sys.modules[package] = None  # type: ignore[assignment]
+    rows: list[dict[str, Any]] = []
+    if asked.out and asked.out.exists():
+        rows = json.loads(asked.out.read_text())["rows"]
+    known = {(row["class"], row["tokens"]) for row in rows}
     print(f"{'':<18} {'':>6} {'forward':>23} {'forward + backward':>25} {'memory, MiB':>13}")
-    for name in asked.classes:
-        for tokens in asked.tokens:
-            row = measure(name, tokens, asked.double)
-            rows.append(row)
-            print(line(row), flush=True)
+    sides = [
+        "theirs",
+        "ours",
+        *(["double"] if asked.double else []),
+        *(["rest"] if asked.share else []),
+    ]
     for tokens in asked.tokens:
+        for name in asked.classes:
+            if (name, tokens) not in known:
+                row = measure(name, tokens, sides)
+                rows.append(row)
+                print(line(row), flush=True)
+                if asked.out:
+                    about = provenance({"transformers": _version()})
+                    told = json.dumps({"provenance": about, "rows": rows}, indent=1)
+                    asked.out.write_text(told + "\n")
         print(summary([row for row in rows if row["tokens"] == tokens], tokens))
-    if asked.out:
-        about = provenance({"transformers": _version()})
-        asked.out.write_text(json.dumps({"provenance": about, "rows": rows}, indent=1) + "\n")
 
 
 def _version() -> str:
@@ -213,28 +228,26 @@ def _version() -> str:
     return transformers.__version__
 
 
-def measure(name: str, tokens: int, double: bool) -> dict[str, Any]:
-    """One class at one length: both sides, and how far they are from each other; or why neither."""
+def measure(name: str, tokens: int, sides: list[str]) -> dict[str, Any]:
+    """One class at one length: all sides, and how far they are from each other; or why none."""
     if (reason := why_left(build(name))) is not None:
         return {"class": name, "tokens": tokens, "left": reason}
-    sides = ("theirs", "ours", "double") if double else ("theirs", "ours")
     with tempfile.TemporaryDirectory() as folder:
         found: dict[str, dict[str, Any]] = {}
         for side in sides:
-            file = Path(folder) / f"{side}.pt"
-            command = [sys.executable, __file__, "--side", side, name, str(tokens), str(file)]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            stopped = done.returncode == -signal.SIGPROF
-            if done.returncode and not stopped:
-                raise RuntimeError(f"{name}, {side}: {done.stderr[-2000:]}")
+            told = Path(folder) / f"{side}.txt"
+            status = in_a_process(side, name, tokens, Path(folder) / f"{side}.pt", told)
+            stopped = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF
+            if status and not stopped:
+                raise RuntimeError(f"{name}, {side}: {told.read_text()[-2000:]}")
             found[side] = {"stopped_s": LIMIT_S} if stopped else {}
-            for text in done.stdout.splitlines():
+            for text in told.read_text().splitlines():
                 if text.startswith("{"):
                     found[side] |= json.loads(text)
         kept = {
             side: torch.load(Path(folder) / f"{side}.pt")
             for side in sides
-            if "stopped_s" not in found[side]
+            if "stopped_s" not in found[side] and side != "rest"
         }
     row: dict[str, Any] = {"class": name, "tokens": tokens, **found}
     if "theirs" in kept:
@@ -246,17 +259,33 @@ def measure(name: str, tokens: int, double: bool) -> dict[str, Any]:
     return row
 
 
+def in_a_process(side: str, name: str, tokens: int, file: Path, told: Path) -> int:
+    """``run_side`` in a process of its own, which has imported what this one has; its status."""
+    if process := os.fork():
+        return os.waitpid(process, 0)[1]
+    try:
+        with told.open("w") as out:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+        run_side(side, name, tokens, file)
+        os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+
+
 def run_side(side: str, name: str, tokens: int, file: Path) -> None:
     """Print what one side takes, as JSON, and write its logits and gradients."""
-    torch.set_num_threads(1)
-    for package in ("fla", "mamba_ssm", "causal_conv1d"):
-        sys.modules[package] = None  # type: ignore[assignment]
     model, ids = build(name), inputs(tokens)
     if side == "double":
         model.double()
-    if side == "ours":
+    if side in ("ours", "rest"):
         from coefdyn.lens import install
+        from coefdyn.lens.run import engine
 
+        if side == "rest":
+            engine.mix = without_mixing
         install(model)
 
     def forward() -> torch.Tensor:
@@ -275,7 +304,7 @@ def run_side(side: str, name: str, tokens: int, file: Path) -> None:
         logits = both()
         first_s = time.process_time() - start
 
-    if side != "double":
+    if side not in ("double", "rest"):
         print(json.dumps({"forward_ms": median_ms(forward)}), flush=True)
     logits, first_s = torch.empty(0), 0.0
     # The signal's default is to end the process, also inside a backward pass, where no line of
@@ -283,14 +312,27 @@ def run_side(side: str, name: str, tokens: int, file: Path) -> None:
     signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
     peak = peak_mib(first)
     signal.setitimer(signal.ITIMER_PROF, 0.0)
-    gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
-    torch.save({"logits": logits, **gradients}, file)
+    if side != "rest":
+        gradients = {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+        torch.save({"logits": logits, **gradients}, file)
     if side == "double":
         return
     both_ms = 1e3 * first_s
     if first_s < ENOUGH_S:
         both_ms, peak = median_ms(both, warm=False), peak_mib(both)
     print(json.dumps({"both_ms": both_ms, "peak_mib": peak}), flush=True)
+
+
+def without_mixing(taken: Any) -> tuple[torch.Tensor, LinearState | None]:
+    """The values, with a mean of what else the mixing reads, so that all of it has gradients."""
+    read, evolution = taken.dynamics, taken.dynamics.evolution
+    gates = [read.scaling, getattr(evolution, "beta", None), getattr(evolution, "log_decay", None)]
+    few = [x for x in gates if torch.is_tensor(x) and x.numel() <= taken.values.numel()]
+    y, after = taken.values + sum(x.mean() for x in (read.q, read.k, *few)), None
+    if taken.keeps:
+        sizes = *y.shape[:2], y.shape[-1] + read.normalizer.cancels_scale, read.key_dim
+        after = LinearState(matrix=y.new_zeros(sizes), offset=y.new_zeros(sizes[:2]))
+    return y, after
 
 
 def median_ms(run: Callable[[], object], warm: bool = True) -> float:
@@ -370,6 +412,8 @@ def line(row: dict[str, Any]) -> str:
         f"{more + format(theirs.get('both_ms', 1e3 * LIMIT_S), '.0f'):>9} {ours['both_ms']:7.0f} "
         f"{more + format(ratio(row, 'both_ms'), '.2f'):>7} {memory} -> {ours['peak_mib'] or 0:5.0f}"
     )
+    if "rest" in row and not stopped:
+        text += f"  outside of the mixing {row['rest']['both_ms'] / theirs['both_ms']:4.0%}"
     if gaps:
         text += f"  logits {gaps['logits']:.0e} gradients {gaps['gradients']:.0e}"
     for side in ("ours", "theirs"):

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 import torch
 
-from coefdyn.execution.chunked import diagonal_tokens
 from coefdyn.execution.chunked.operators import Kernel
 from coefdyn.execution.chunked.scalar import (
     output_shapes,
@@ -173,8 +172,6 @@ def _wide_backward(q, k, values, grad, state, ds, wide: Tensor) -> _Gradients:
 
 def forward(q, k, v, weight, log_decay, state, chunk: int, scale: float) -> tuple[Tensor, Tensor]:
     """(O, state after the last token)."""
-    if diagonal_tokens.pays(q, v):
-        return diagonal_tokens.forward(q, k, v, weight, log_decay, state, scale)
     out = torch.empty_like(v)
     final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
@@ -210,9 +207,6 @@ def backward(
     q, k, v, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int, scale: float
 ) -> tuple[Tensor | None, ...]:
     """Gradients of (q, k, v, weight, log_decay, state)."""
-    if diagonal_tokens.pays(q, v):
-        inputs = (q, k, v, weight, log_decay, state)
-        return diagonal_tokens.backward(*inputs, grad_out, grad_final, scale)
     dq, dk, dv, dg = (torch.empty_like(x) for x in (q, k, v, log_decay))
     dweight, dstate = (None if x is None else torch.empty_like(x) for x in (weight, state))
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):

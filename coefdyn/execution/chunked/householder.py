@@ -17,6 +17,8 @@ This is scalar.py's scan with U in the place of b V. Any b: DeltaNet's b = beta 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from coefdyn.execution.chunked.operators import Kernel
@@ -113,15 +115,29 @@ def forward(
     return out, final
 
 
-def _states(inputs: _Group, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
-    """(state at the start, U) of every chunk, and the state after the last."""
+class _Seen(NamedTuple):
+    """One chunk and the state at its start, kept from the way there for the way back."""
+
+    k: Tensor
+    beta: Tensor
+    decay: Decay | None
+    system: Tensor
+    u: Tensor
+    state: Tensor | None
+
+
+def _seen(
+    inputs: _Group, state: Tensor | None, bounds: list[tuple[int, int]]
+) -> tuple[list[_Seen], Tensor | None]:
+    """Every chunk, and the state after the last."""
     path = []
     for start, stop in bounds:
         kt, values, bt, decay = inputs.chunk(start, stop)
-        u = pseudo_values(overlaps(kt, bt, decay), kt, values, bt, state, decay)
-        path.append((state, u))
+        system = overlaps(kt, bt, decay)
+        u = pseudo_values(system, kt, values, bt, state, decay)
+        path.append(_Seen(kt, bt, decay, system, u, state))
         state = next_state(kt, u, state, decay)
-    return [*path, (state, None)]
+    return path, state
 
 
 def backward(
@@ -148,15 +164,14 @@ def backward(
     bounds = chunk_bounds(q.shape[1], chunk)
     for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
         inputs = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
-        path = _states(inputs, cut(state, group), bounds)
+        path, end = _seen(inputs, cut(state, group), bounds)
         ds = grad_final[group]
         for start, stop in reversed(bounds):
             here = (group, slice(start, stop))
-            end = path.pop()[0]
-            kt, _, bt, decay = inputs.chunk(start, stop)
-            s, u = path[-1]
+            seen = path.pop()
+            kt, bt, decay, u, s = seen.k, seen.beta, seen.decay, seen.u, seen.state
             tile = scan_backward(q[here], kt, u, grad_out[here], s, ds, decay)
-            erase = erase_backward(kt, bt, u, tile.values, s, decay)
+            erase = erase_backward(seen, tile.values)
             torch.add(tile.k, erase.write, out=tile.k)
             dbeta[here] = along = (kt * erase.row).sum(-1)
             if dg is not None:
@@ -168,6 +183,7 @@ def backward(
                 dweight[here] = (v[here] * erase.values).sum(-1).mul_(scale)
             dv[here] = scaled(erase.values, inputs.factor(start, stop))
             ds = tile.state if s is None else tile.state.add_(erase.state)
+            end = s
         if dstate is not None:
             dstate[group] = ds
     return dq, dk, dv, dbeta, dweight, dg, dstate
@@ -180,23 +196,23 @@ class Erase:
         self.values, self.row, self.write, self.state = values, row, write, state
 
 
-def erase_backward(k, beta, u, du, state, decay) -> Erase:
+def erase_backward(c: _Seen, du: Tensor) -> Erase:
     """Back through (I + N) U = b V - beta (K e^c) S.
 
     With R = (I + N)^-T dU: d(b V) = R and dN = -tril(R U^T, -1). ``row`` is the gradient of k as
     the reader of the state, before the factor beta; ``write`` that of k as what was written.
     """
-    r = solve_upper(overlaps(k, beta, decay), du)
-    dn = torch.bmm(r, u.transpose(1, 2)).neg_().tril_(-1)
-    if decay is not None:
-        dn.mul_(decay.pairs)
-    row = torch.bmm(dn, k)
-    write = torch.bmm(dn.transpose(1, 2), k * beta)
-    if state is None:
+    r = solve_upper(c.system, du)
+    dn = torch.bmm(r, c.u.transpose(1, 2)).neg_().tril_(-1)
+    if c.decay is not None:
+        dn.mul_(c.decay.pairs)
+    row, keys = torch.bmm(dn, c.k), c.k * c.beta
+    write = torch.bmm(dn.transpose(1, 2), keys)
+    if c.state is None:
         return Erase(r, row, write, None)
-    reach = None if decay is None else decay.reach
-    read = scaled(torch.bmm(r, state.transpose(1, 2)), reach)
-    reader = scaled(k * beta, reach)
+    reach = None if c.decay is None else c.decay.reach
+    read = scaled(torch.bmm(r, c.state.transpose(1, 2)), reach)
+    reader = scaled(keys, reach)
     return Erase(r, row.sub_(read), write, torch.bmm(reader.transpose(1, 2), r).neg_())
 
 

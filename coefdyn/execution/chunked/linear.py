@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 from coefdyn.dynamics.coefficients import CoefficientDynamics
 from coefdyn.dynamics.evolution import (
     Diagonal,
@@ -11,12 +13,15 @@ from coefdyn.dynamics.evolution import (
     Identity,
     Scalar,
 )
+from coefdyn.execution.chunked import diagonal_tokens, scalar_shared
 from coefdyn.execution.chunked.diagonal import diagonal_kernel
+from coefdyn.execution.chunked.diagonal_tokens import diagonal_tokens_kernel
 from coefdyn.execution.chunked.householder import householder_kernel
 from coefdyn.execution.chunked.householder_general import householder_general_kernel
 from coefdyn.execution.chunked.operators import Kernel, flatten_batch
 from coefdyn.execution.chunked.rank_one import rank_one_kernel
 from coefdyn.execution.chunked.scalar import scalar_kernel
+from coefdyn.execution.chunked.scalar_shared import scalar_shared_kernel
 from coefdyn.execution.growth import reflects
 from coefdyn.execution.problem import (
     Problem,
@@ -67,7 +72,16 @@ def _scan(dynamics: CoefficientDynamics, problem: Problem, chunk: int) -> tuple[
         return None if x is None else flatten_batch(x, problem.batch, trailing)
 
     g = decays(evolution, shift, dynamics.dtype)
-    tensors = [flat(x, 2) for x in (problem.q, problem.k, problem.v)]
+    axes = 2 if per_channel(evolution) else 1
+    v = flatten_batch(problem.v, problem.batch, 2)
+    rest = (flat(weight, 1), flat(g, axes), flat(problem.start, 2))
+    groups = groups_of(problem)
+    shared = [flatten_batch(x, groups, 2) for x in (problem.q, problem.k)]
+    if type(evolution) is Diagonal and diagonal_tokens.pays(v):
+        return diagonal_tokens_kernel(*shared, v, *rest, scale)[:2]
+    if type(evolution) is Scalar and scalar_shared.pays(prod(groups), v):
+        return scalar_shared_kernel(*shared, v, *rest, chunk, scale)
+    tensors = [flat(problem.q, 2), flat(problem.k, 2), v]
     kernel = KERNELS[type(evolution)]
     if reflects(dynamics):
         if evolution.direction is dynamics.k:
@@ -79,6 +93,10 @@ def _scan(dynamics: CoefficientDynamics, problem: Problem, chunk: int) -> tuple[
         left, right = flipped_sides(evolution)
         right = right if shift is None else right * shift.exp()[..., None].to(right.dtype)
         tensors += [flat(left, 2), flat(right, 2)]
-    axes = 2 if per_channel(evolution) else 1
-    rest = (flat(weight, 1), flat(g, axes), flat(problem.start, 2), chunk, scale)
-    return kernel(*tensors, *rest)
+    return kernel(*tensors, *rest, chunk, scale)
+
+
+def groups_of(problem: Problem) -> tuple[int, ...]:
+    """The leading axes, 1 in place of the last one where q and k are the same along it."""
+    along = [x.shape[-3] if x.ndim > 2 else 1 for x in (problem.q, problem.k)]
+    return (*problem.batch[:-1], 1) if along == [1, 1] else problem.batch

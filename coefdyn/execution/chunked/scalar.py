@@ -40,7 +40,7 @@ __all__ = [
 
 def output_shapes(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor | None) -> tuple:
     """O like v, and the final state (B, n, d_v)."""
-    return v.shape, (q.shape[0], q.shape[-1], v.shape[-1])
+    return v.shape, (v.shape[0], q.shape[-1], v.shape[-1])
 
 
 def tile_bytes(q: Tensor, v: Tensor, chunk: int) -> int:

@@ -7,6 +7,7 @@ tokens.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -121,14 +122,25 @@ class ChunkDecay:
 
     def __call__(self, start: int, stop: int) -> Decay:
         c = self.sums[:, start:stop]
-        pairs = (c[:, :, None] - c[:, None, :]).to(self.dtype).exp_().tril_()
-        return self.edges(start, stop)._replace(pairs=pairs)
+        gaps = (c[:, :, None] - c[:, None, :]).to(self.dtype)
+        return self.edges(start, stop)._replace(pairs=exp_lower(gaps))
 
     def edges(self, start: int, stop: int) -> Decay:
         """The decay of one chunk without its pairs, for passes that only carry the state."""
         here = (slice(None), slice(start, stop))
         whole = self.whole[:, start // self.chunk]
         return Decay(None, self.reach[here], self.fade[here], whole)
+
+
+def exp_lower(gaps: Float[Tensor, "B C C"]) -> Float[Tensor, "B C C"]:
+    """exp on and below the diagonal, 0 above, in place.
+
+    Infinite results, and those without all their digits, take exp ten to forty times as long: what
+    lies above the diagonal is not taken, and what is less than the smallest normal number is 0.
+    """
+    least = math.ceil(math.log(torch.finfo(gaps.dtype).tiny))
+    gaps.tril_().clamp_(min=least).exp_().tril_()
+    return torch.nn.functional.threshold_(gaps, math.exp(least) * (1 + 1e-5), 0.0)
 
 
 def suffix_sums(terms: Float[Tensor, "B C"], carry: Float[Tensor, B]) -> Float[Tensor, "B C"]:

@@ -18,7 +18,7 @@ from coefdyn.execution.state import LinearState
 from coefdyn.lens.adapters.base import Call, OpAdapter, Unsupported, first, wide, with_first
 from coefdyn.lens.adapters.mamba2 import skip
 from coefdyn.lens.adapters.running import Runs, Taken
-from coefdyn.shapes import Tensor
+from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Mamba1"]
 
@@ -53,7 +53,7 @@ class Mamba1(OpAdapter, Runs):
         dynamics = CoefficientDynamics(
             q=wide(given["C"]).to(x.dtype).transpose(1, 2)[:, None],
             k=wide(given["B"]).to(x.dtype).transpose(1, 2)[:, None],
-            evolution=evolution.Diagonal(log_decay=dt[..., None] * a[:, None, :]),
+            evolution=evolution.Diagonal(log_decay=_log_decays(dt, a)),
             scaling=dt,
             readout=readout.identity,
             normalizer=normalizer.One(),
@@ -104,6 +104,14 @@ def take_step(given: dict[str, Any]) -> Tensor:
     if given.get("delta_bias") is not None:
         dt = dt + given["delta_bias"].to(dt.dtype)[:, None]
     return functional.softplus(dt) if given.get("delta_softplus") else dt
+
+
+def _log_decays(dt: Float[Tensor, "B D L"], a: Float[Tensor, "D n"]) -> Float[Tensor, "B D L n"]:
+    """Delta_t a. On a CPU the gradients of a matrix product hold no further tensor of this size."""
+    if dt.device.type != "cpu":
+        return dt[..., None] * a[:, None, :]  # where a matrix product may be rounded
+    with torch.autocast("cpu", enabled=False):
+        return dt[..., None] @ a[:, None, :]
 
 
 def _replay(op: Callable[..., Any], given: dict[str, Any], key: str, v: Tensor) -> Tensor:

@@ -47,6 +47,11 @@ def skip(factors: Tensor, like: Float[Tensor, "B H L"]) -> Float[Tensor, "1 H L"
     return wide(factors).to(like.dtype)[None, :, None].expand(1, *like.shape[1:])
 
 
+def heads_or_one(x: Float[Tensor, "B G L n"], heads: int) -> Tensor:
+    """Once per head; a single group as it is, since the algorithms share it between heads."""
+    return x if x.shape[1] == 1 else repeat_heads(x, heads)
+
+
 class Mamba2(OpAdapter, Runs):
     """``mamba2_chunk_scan``: x (B, L, H, P), dt (B, L, H), A (H), B and C (B, L, G, n)."""
 
@@ -64,7 +69,7 @@ class Mamba2(OpAdapter, Runs):
         x = wide(given[_input(given)])
         dt, heads = step_size(given).transpose(1, 2).to(x.dtype), x.shape[2]
         q, k = (
-            repeat_heads(wide(given[name]).to(x.dtype).transpose(1, 2).contiguous(), heads)
+            heads_or_one(wide(given[name]).to(x.dtype).transpose(1, 2).contiguous(), heads)
             for name in ("C", "B")
         )
         dynamics = CoefficientDynamics(
