@@ -9,8 +9,8 @@ import yaml
 from pygments.styles import get_style_by_name
 from pygments.token import Name, Punctuation, Text, Whitespace
 
-from book.tools.chapters import ROOT
 from book.tools.captions import fold_provenance
+from book.tools.chapters import ROOT
 from book.tools.code_folds import fold_code, with_switches
 from book.tools.postprocess import postprocess_page
 from book.tools.styles import without_unused
