@@ -40,7 +40,7 @@ CELL_SECONDS = 60.0
 START_SECONDS = 300.0
 #: how processes start: a library of macOS may fail in a copy, and Windows makes none
 START = "forkserver" if sys.platform == "linux" else "spawn"
-IMPORTED = ["__main__", "torch", "coefdyn.lab.exercises"]
+IMPORTED = ["torch", "coefdyn.lab.exercises"]
 #: the longest message that a submission may return, in bytes
 LONGEST = 2**26
 
@@ -175,7 +175,12 @@ class Worker:
             context.set_forkserver_preload(IMPORTED)
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=work, args=(theirs, self.cells, hanging), daemon=True)
-        self.process.start()
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = sys.modules[__name__]  # all that the process imports of its caller
+        try:
+            self.process.start()
+        finally:
+            sys.modules["__main__"] = program
         theirs.close()
         limit, cell = START_SECONDS, 0
         while True:
