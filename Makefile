@@ -92,7 +92,7 @@ test-compile: $(TEST)
 	-n $(WORKERS) -m compile --no-shape-checks --ignore=tests/browser tests
 
 test-notebooks: $(TEST)
-	@echo '== notebooks'; $(part) --nbval -n $(WORKERS) --dist loadfile --no-loadscope-reorder book
+	@echo '== notebooks'; $(part) -p book.tools --nbval -n $(WORKERS) --dist loadfile --no-loadscope-reorder book
 
 # A worker waits for its browser now and then, so there is one more than cores.
 test-pages: $(TEST)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,8 @@ from pathlib import Path
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 os.environ.setdefault("PYTHONHASHSEED", "0")
+# For the tests that import nbformat: 2.5 seconds a process (see `book/tools/__init__.py`).
+sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]
 # The library of this checkout, whichever one the environment was made for.
 _path = [str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])]
 os.environ["PYTHONPATH"] = os.pathsep.join(_path)

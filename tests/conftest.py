@@ -24,8 +24,9 @@ MAC_BROWSERS = (
     "/Applications/Chromium.app/Contents/MacOS/Chromium",
 )
 
-#: the cases that are left to the run of all
+#: the cases that are left to the run of all, and those that passed on the files as they are
 LEFT_OUT = pytest.StashKey[list[str]]()
+PASSED = pytest.StashKey[list[str]]()
 #: seconds that the processors spent on a case
 PROCESSORS = pytest.StashKey[float]()
 
@@ -46,6 +47,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if not hasattr(session.config, "workeroutput"):
         return
     session.config.workeroutput["later"] = session.config.stash.get(LEFT_OUT, [])
+    session.config.workeroutput["passed"] = session.config.stash.get(PASSED, [])
     if session.config.getoption("--errors"):
         from tolerances import FOUND
 
@@ -102,6 +104,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         mark = item.get_closest_marker("dear")
         item.user_properties += [("dear", mark.args[0])] if mark else []
+    if config.getoption("--sample") or config.getoption("--notes"):
+        from passed import that_passed
+
+        before = that_passed(items)
+        if before and config.getoption("--sample"):
+            config.stash[PASSED] = [item.nodeid for item in before]
+            items[:] = [item for item in items if item not in before]
+            config.hook.pytest_deselected(items=before)
     if not _shapes_are_checked(config):
         return
     later = [item for item in items if item.get_closest_marker("compile")]

@@ -62,6 +62,9 @@ class Notes:
         self.calls: dict[str, float] = {}
         self.reasons: dict[str, str] = {}
         self.skipped: Counter[str] = Counter()
+        self.before: set[str] = set()
+        self.passed: dict[str, str] = {}
+        self.failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
         price = min(report.duration, getattr(report, "processors", report.duration))
@@ -71,6 +74,10 @@ class Notes:
         for name, why in report.user_properties:
             if name == "dear":
                 self.reasons[report.nodeid] = why
+            if name == "made of" and report.when == "call" and report.passed:
+                self.passed[report.nodeid] = why
+        if report.failed:
+            self.failed.add(report.nodeid)
         if report.skipped:
             why = report.longrepr[2] if isinstance(report.longrepr, tuple) else "expected to fail"
             self.skipped[re.sub(r"^Skipped: ", "", why)] += 1
@@ -82,9 +89,13 @@ class Notes:
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any) -> None:
         """Each worker of xdist has left the same cases out."""
-        self.later.update(getattr(node, "workeroutput", {}).get("later", ()))
+        told = getattr(node, "workeroutput", {})
+        self.later.update(told.get("later", ()))
+        self.before.update(told.get("passed", ()))
 
     def pytest_sessionfinish(self) -> None:
+        from passed import record
+
         dearest = [(name, seconds, self.reasons.get(name, ""))
                    for name, seconds in self.seconds.most_common(DEAREST)]  # fmt: skip
         asked = {name: seconds for name, seconds in self.calls.items() if "::Cell " not in name}
@@ -92,6 +103,9 @@ class Notes:
                 if seconds > FAILS and not self.reasons.get(name)}  # fmt: skip
         line = {"dearest": dearest, "too dear": dear}
         line |= {"skipped": self.skipped, "later": sorted(self.later)}
+        line |= {"before": sorted(self.before)}
+        record({name: one for name, one in self.passed.items() if name not in self.failed},
+               self.failed)  # fmt: skip
         with self.path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 
@@ -112,7 +126,9 @@ def told(parts: list[dict[str, Any]]) -> list[str]:
     later = len({name for part in parts for name in part["later"]})
     why = [f"{count} because: {reason}" for reason, count in skipped.most_common()]
     why += [f"{later} are left to `make test-all`"] if later else []
-    total = sum(skipped.values()) + later
+    before = len({name for part in parts for name in part["before"]})
+    why += [f"{before} passed before, on the same files"] if before else []
+    total = sum(skipped.values()) + later + before
     return [*lines, "; ".join([f"== did not run: {total} checks", *why])]
 
 

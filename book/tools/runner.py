@@ -19,6 +19,11 @@ from book.tools.chapters import BUILD, ROOT, Chapter
 from book.tools.digest import Execution, execution, read_source
 from book.tools.normalize import KERNEL, as_shown, tags
 
+#: papermill, in a process that needs no grammar of addresses (see `book/tools/__init__.py`)
+PAPERMILL = """import sys
+sys.modules["rfc3987_syntax"] = None
+from papermill.cli import papermill
+papermill()"""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 #: its `sitecustomize.py` notes what each process of an execution opens
@@ -93,7 +98,7 @@ def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> O
     source, began = read_source(chapter), time.time()
     source.metadata.kernelspec = nbformat.from_dict(KERNEL)
     nbformat.write(source, given)
-    command = [sys.executable, "-m", "papermill", str(given), str(taken), "--kernel", "python3"]
+    command = [sys.executable, "-c", PAPERMILL, str(given), str(taken), "--kernel", "python3"]
     command += ["--cwd", str(chapter.folder), "--no-progress-bar", "--start-timeout", "180"]
     mine = {name: value for name, value in parameters.items() if accepts(source, name)}
     if mine:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from browser.conftest import Visit
+from passed import of_page
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Visit]
@@ -92,7 +93,13 @@ def settle(page: Any) -> None:
 
 @pytest.mark.dear("a page is laid out at ten widths, with its lab twice")
 @pytest.mark.parametrize(
-    "path", [path if path in ALL_KINDS else pytest.param(path, marks=NIGHTLY) for path in PAGES]
+    "path",
+    [
+        pytest.param(path, marks=pytest.mark.reads(of_page(path.removesuffix(".html"))))
+        if path in ALL_KINDS
+        else pytest.param(path, marks=NIGHTLY)
+        for path in PAGES
+    ],
 )
 def test_nothing_covers_anything_and_pictures_keep_their_aspect(path: str, visit: Open) -> None:
     page = visit(path, width=WIDTHS[0]).page

@@ -10,6 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 import pytest
+from passed import of_page
 
 from coefdyn.mixers.table import rows_since, table1
 from coefdyn.widgets import Explorer
@@ -69,6 +70,7 @@ def test_every_filled_cell_leads_to_its_row(browser: Any, address: str, site: Pa
 NIGHTLY = pytest.mark.nightly("every fourth cell on a phone")
 
 
+@pytest.mark.reads(of_page(PAGE.removesuffix(".html")))
 @pytest.mark.dear("empty cells are clicked, and the explorer moves to their designs")
 @pytest.mark.parametrize(("width", "one_in"), [(390, 4), pytest.param(1280, 1, marks=NIGHTLY)])
 def test_an_empty_cell_opens_the_explorer_at_its_design(

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl
 import pytest
 import torch
 from browser.explorer_pages import settle, write_page
+from passed import of_page
 
 from book.tools.promises import Promise, Seen, Step, figure_of, promise_of, promises
 from book.tools.prose import parse, widget
@@ -372,7 +373,9 @@ def perform(promise: Promise, shown: Any, stage: Any, folder: Path) -> list[str]
 
 
 @pytest.mark.parametrize(
-    ("page", "number"), PLACES, ids=[PERFORMED[page][number].name for page, number in PLACES]
+    ("page", "number"),
+    [pytest.param(*place, marks=pytest.mark.reads(of_page(place[0]))) for place in PLACES],
+    ids=[PERFORMED[page][number].name for page, number in PLACES],
 )
 def test_what_is_promised_happens(page: str, number: int, stage: Any, tmp_path: Path) -> None:
     promise = PERFORMED[page][number]

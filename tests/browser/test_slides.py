@@ -16,6 +16,7 @@ import pytest
 from browser.explorer_pages import settle
 from browser.kept import Kept, Visit
 from browser.test_promises import holds, read
+from passed import of_page
 
 from book.tools import deck, questions
 from book.tools.chapters import BOOK
@@ -162,7 +163,9 @@ def promised(page: Any, slide: deck.Slide, chapter: str, look: Callable[[], None
 
 
 @pytest.mark.dear("every slide and every move of a chapter")
-@pytest.mark.parametrize("chapter", CHAPTERS)
+@pytest.mark.parametrize(
+    "chapter", [pytest.param(one, marks=pytest.mark.reads(of_page(one))) for one in CHAPTERS]
+)
 def test_a_deck_is_stepped_through(chapter: str, opened: Callable[..., Visit]) -> None:
     scheme = ["light", "dark"][CHAPTERS.index(chapter) % 2]
     visit = opened(chapter, scheme)

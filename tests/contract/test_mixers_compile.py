@@ -9,11 +9,12 @@ from __future__ import annotations
 import pytest
 import torch
 from mixer_cases import build, tokens
+from passed import MODELS
 from tolerances import assert_agree
 
 from coefdyn.mixers import MIXERS
 
-pytestmark = pytest.mark.compile
+pytestmark = [pytest.mark.compile, pytest.mark.reads(MODELS)]
 
 F64 = torch.float64
 #: what the default compiler sees before it writes machine code, with its decompositions

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 from designs import STRUCTURES, Inputs
+from passed import CORE
 
 from coefdyn import CoefficientDynamics
 from coefdyn.execution.chunked.dispatch import apply_chunked, continue_chunked
@@ -68,6 +69,7 @@ def test_vmap_of_gradients(structure: str, phi: str) -> None:
 
 
 @pytest.mark.compile
+@pytest.mark.reads(CORE)
 @pytest.mark.parametrize(
     ("structure", "phi"),
     [

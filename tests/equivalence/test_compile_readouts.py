@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from passed import CORE
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
@@ -11,6 +12,7 @@ from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 pytestmark = [
     pytest.mark.compile,
     pytest.mark.dear("torch.compile traces and lowers each graph"),
+    pytest.mark.reads(CORE),
 ]
 
 

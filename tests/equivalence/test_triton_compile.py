@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import pytest
 from gpu.processes import assert_small
+from passed import KERNELS
 
-pytestmark = pytest.mark.dear("the compiler of each kernel and device runs to its machine code")
+pytestmark = [
+    pytest.mark.dear("the compiler of each kernel and device runs to its machine code"),
+    pytest.mark.reads(KERNELS),
+]
 NIGHTLY = pytest.mark.nightly("kernels of every structure, each for one of the two devices")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 from gpu.processes import assert_interpreted
+from passed import KERNELS
 
 NIGHTLY = pytest.mark.nightly("half precision and rank one in the other groups")
 
 
 @pytest.mark.dear("an interpreter runs every instruction of the kernels in Python")
+@pytest.mark.reads(KERNELS)
 @pytest.mark.parametrize(
     "groups",
     [

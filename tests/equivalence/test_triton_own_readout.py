@@ -11,15 +11,16 @@ pytest.importorskip("triton", "3.5", reason="the kernels need triton 3.5, a Linu
 
 from gpu.own_readouts import KEY, rate, squared_relu, value
 from gpu.processes import assert_interpreted, assert_small
+from passed import KERNELS
 
 from coefdyn.execution.triton.readouts import key_of, names, register
 
-pytestmark = pytest.mark.dear(
-    "an interpreter, or the compiler, runs a whole kernel in a process of its own"
-)
+pytestmark = [
+    pytest.mark.dear("an interpreter, or the compiler, runs a kernel in a process of its own"),
+    pytest.mark.reads(KERNELS),
+]
 
 
-@pytest.mark.dear("an interpreter runs every instruction of the kernels in Python")
 def test_interpreted_kernels_agree_with_float64():
     assert_interpreted({"own_readout": 4})
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from passed import KERNELS, RUNS
 from tolerances import tolerance
 
 TESTS = Path(__file__).parents[1]
@@ -59,6 +60,7 @@ for name, design in DESIGNS.items():
 
 
 @pytest.mark.dear("an interpreter runs every instruction of the kernels in Python")
+@pytest.mark.reads(f"{KERNELS} {RUNS}")
 def test_stacked_models_through_the_kernels_agree_with_float64():
     pytest.importorskip("triton", "3.5", reason="the kernels need triton 3.5, a Linux package")
     paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])

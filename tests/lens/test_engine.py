@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 import zoo
+from passed import LENS
 from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointError, checkpoint
 
@@ -345,6 +346,8 @@ def test_copies_are_models_of_their_own() -> None:
     engine.uninstall()
 
 
+@pytest.mark.dear("torch.compile traces and lowers each graph")
+@pytest.mark.reads(LENS)
 @torch.no_grad()
 def test_compiled_code_is_the_model_s_own() -> None:
     model = build(SSD)

@@ -13,6 +13,7 @@ import pytest
 import torch
 import transformers
 import zoo
+from passed import LENS
 from torch import nn
 from transformers.modeling_utils import AttentionInterface
 
@@ -427,6 +428,8 @@ def test_what_cannot_be_done_is_told() -> None:
         flex(x, past_key_values=cache)
 
 
+@pytest.mark.dear("torch.compile traces and lowers each graph")
+@pytest.mark.reads(LENS)
 @pytest.mark.parametrize("layers", [1, 2])
 def test_a_model_that_is_compiled_within_the_context_is_refused(layers: int) -> None:
     model, x = build("LlamaForCausalLM", num_hidden_layers=layers), zoo.ids(LENGTH, 1)

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pytest
 from cluster_trial import Parts, apart, numbers
+from passed import RUNS
 from training_runs import tiny_model, tiny_run
 
 from coefdyn import mixers
@@ -28,7 +29,10 @@ from coefdyn.mixers.registry import register_mixer
 
 pytest.importorskip("distributed")
 
-pytestmark = pytest.mark.dear("a scheduler and workers are started, and import torch")
+pytestmark = [
+    pytest.mark.dear("a scheduler and workers are started, and import torch"),
+    pytest.mark.reads(f"{RUNS} coefdyn/lab/contest tests/cluster_trial.py"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +52,6 @@ def there(parts):
     return RunOptions(device="cpu", cluster=parts.address, progress=False)
 
 
-@pytest.mark.dear("two workers import torch")
 def test_records_equal_those_of_this_process_and_are_written_once(there, tmp_path):
     runs = [tiny_run(seed=seed) for seed in range(4)]
     file, said = ResultFile(tmp_path / "r.jsonl"), {"experiment": "x"}

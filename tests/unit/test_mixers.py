@@ -10,6 +10,7 @@ import pytest
 import torch
 from mixer_cases import CASES, tokens
 from mixer_cases import SIZES as CASE_SIZES
+from passed import MODELS
 from tolerances import assert_agree, relative_error
 
 from coefdyn import mixers, readout
@@ -343,6 +344,7 @@ def exported(name: str) -> tuple[mixers.Mixer, torch.export.ExportedProgram]:
 
 
 @pytest.mark.compile
+@pytest.mark.reads(MODELS)
 @pytest.mark.parametrize("name", ["SoftmaxAttention", "GatedDeltaNet", "Mamba2", "RetNet"])
 def test_a_graph_serves_any_length(name: str) -> None:
     mixer, program = exported(name)

@@ -9,9 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import passed
 import price
+import pytest
 import sample
 from sample import Case
+
+from book.tools.chapters import ROOT
 
 
 def product(file: str, function: str, *axes: list[str]) -> list[Case]:
@@ -59,6 +63,7 @@ def test_arguments_that_are_listed_together_have_a_value_each() -> None:
 
 def report(name: str, seconds: float = 6.0, **more: Any) -> SimpleNamespace:
     given = {"nodeid": name, "duration": seconds, "user_properties": [], "skipped": False}
+    given |= {"passed": True, "failed": False}
     return SimpleNamespace(**{**given, "when": "call", **more})
 
 
@@ -105,3 +110,50 @@ def test_a_dear_case_without_a_reason_fails_the_run(tmp_path: Path) -> None:
     assert told.returncode == 1
     assert "FAILED dear takes 12.0 s" in told.stdout
     assert told.stdout.count("FAILED") == 1
+
+
+def case(name: str, *reads: str) -> SimpleNamespace:
+    """A case of this file with the mark ``reads``."""
+    closest = {"reads": SimpleNamespace(args=reads)}.get if reads else {}.get
+    return SimpleNamespace(
+        nodeid=f"tests/unit/test_sample.py::{name}",
+        path=ROOT / "tests/unit/test_sample.py",
+        get_closest_marker=closest,
+        user_properties=[],
+    )
+
+
+def test_a_dear_case_that_passed_waits_until_what_it_reads_changes(tmp_path: Path) -> None:
+    cases = [
+        case("one", "coefdyn/shapes.py"),
+        case("two", "tests/price.py"),
+        case("no"),
+    ]
+    kept = tmp_path / "passed.json"
+    assert passed.that_passed(cases, kept) == []
+    notes = price.Notes(tmp_path / "notes")
+    for one in cases:
+        notes.pytest_runtest_logreport(report(one.nodeid, user_properties=one.user_properties))
+    failed = {"when": "teardown", "passed": False, "failed": True}
+    notes.pytest_runtest_logreport(report(cases[1].nodeid, **failed))
+    passed.record(notes.passed, notes.failed, kept)
+    assert [one.nodeid for one in passed.that_passed(cases, kept)] == [cases[0].nodeid]
+    moved = [case("one", "coefdyn/options.py")]
+    assert passed.that_passed(moved, kept) == []
+    kept.write_text("<<<<<<<")
+    assert passed.that_passed(cases, kept) == []
+
+
+def test_code_counts_and_comments_do_not(tmp_path: Path) -> None:
+    (tmp_path / "pins.txt").write_text("# book\n")
+    file = tmp_path / "part" / "a.py"
+    file.parent.mkdir()
+    file.write_text("x = 1  # a comment\n")
+    digest = passed.digest.__wrapped__
+    before = digest(("part",), tmp_path)
+    file.write_text('"""What it is."""\nx = 1\n')
+    assert digest(("part",), tmp_path) == before
+    file.write_text("x = 2\n")
+    assert digest(("part",), tmp_path) != before
+    with pytest.raises(FileNotFoundError, match="reads parts, which is not there"):
+        digest(("parts",), tmp_path)

@@ -19,7 +19,10 @@ from book.tools.digest import Execution, recorded
 from book.tools.normalize import STATE
 from book.tools.normalize import main as normalize_main
 
-pytestmark = pytest.mark.dear("papermill starts kernels and executes chapters")
+pytestmark = [
+    pytest.mark.dear("papermill starts kernels and executes chapters"),
+    pytest.mark.reads("book/tools coefdyn/lab/train"),
+]
 
 HEAD = "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n"
 GOOD = """

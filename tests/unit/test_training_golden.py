@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from passed import RUNS
 from training_runs import tiny_model, tiny_run
 
 from coefdyn.lab.training import (
@@ -19,7 +20,10 @@ from coefdyn.lab.training import (
     train_runs,
 )
 
-pytestmark = pytest.mark.dear("whole runs are trained, here and in a worker process")
+pytestmark = [
+    pytest.mark.dear("whole runs are trained, here and in a worker process"),
+    pytest.mark.reads(f"{RUNS} tests/golden/training_loop.json"),
+]
 
 #: losses, gradient norms and weights of the loop that trained the records kept before this one: one
 #: flat row per run, an AdamW of its own; commit and torch stand in the file

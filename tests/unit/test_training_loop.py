@@ -9,6 +9,7 @@ from functools import partial
 
 import pytest
 import torch
+from passed import RUNS
 from training_runs import TASK, tiny_model, tiny_run
 
 from coefdyn.lab.tasks import ParityConfig
@@ -276,6 +277,7 @@ def test_modes_that_cannot_be_met_raise(mode):
 
 
 @pytest.mark.compile
+@pytest.mark.reads(RUNS)
 @pytest.mark.dear("torch.compile traces and lowers the steps of two models")
 @pytest.mark.parametrize(
     ("method", "other", "backend"),

@@ -15,6 +15,7 @@ import time
 from dataclasses import replace
 
 import pytest
+from passed import RUNS
 from training_runs import tiny_model, tiny_run
 
 from coefdyn.lab.training import (
@@ -29,9 +30,10 @@ from coefdyn.lab.training import (
 from coefdyn.lab.training import runs as runs_module
 from coefdyn.lab.training.runs import _Turns
 
-pytestmark = pytest.mark.dear(
-    "processes are started, which import torch, and are stopped in the middle of a run"
-)
+pytestmark = [
+    pytest.mark.dear("processes are started, import torch, and are stopped in a run"),
+    pytest.mark.reads(RUNS),
+]
 
 QUIET = RunOptions(device="cpu", workers=1, progress=False)
 NIGHTLY = pytest.mark.nightly("the same in one process, and a killed worker of two")
