@@ -170,13 +170,13 @@ class Worker:
     def start(self) -> None:
         """Start a process and run the cells; a cell that does not end is left out from then on."""
         hanging = [number for number, why in self.left_out.items() if why.startswith("time limit")]
-        context = multiprocessing.get_context(START)
+        context: Any = multiprocessing.get_context(START)
         if START == "forkserver":
             context.set_forkserver_preload(IMPORTED)
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=work, args=(theirs, self.cells, hanging), daemon=True)
         program = sys.modules["__main__"]
-        sys.modules["__main__"] = sys.modules[__name__]  # all that the process imports of its caller
+        sys.modules["__main__"] = sys.modules[__name__]  # what the process imports of its caller
         try:
             self.process.start()
         finally:
