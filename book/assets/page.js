@@ -36,17 +36,24 @@
   }
 
   /** A box that scrolls sideways can be reached and scrolled with the keyboard; others are no tab stop.
-      All boxes are measured before the first is changed, so that the page is laid out once. */
-  function markScrollers() {
+      Boxes are measured whenever they have been laid out at another size, so that none asks for a layout. */
+  function watchScrollers() {
     const boxes = "div.math > .cd-formula, div.highlight pre, .cell_output > a.image-reference, .pst-scrollable-table-container, div.cell_output, div.output";
-    const found = [...document.querySelectorAll(`.bd-article :is(${boxes})`)].map((box) => {
+    const sizes = new ResizeObserver((entries) => markScrollers(entries.map(({ target }) => target)));
+    document.querySelectorAll(`.bd-article :is(${boxes})`).forEach((box) => {
+      box.addEventListener("scroll", () => { if (box.dataset.more) box.dataset.more = sidesOf(box); }, { passive: true });
+      sizes.observe(box);
+    });
+  }
+
+  function markScrollers(boxes) {
+    const found = boxes.map((box) => {
       const scrolls = box.scrollWidth > box.clientWidth + 1 && getComputedStyle(box).overflowX !== "visible";
       return [box, scrolls ? sidesOf(box) : null];
     });
     for (const [box, more] of found) {
       if (more) box.tabIndex = 0;
       else if (box.tabIndex === 0) box.removeAttribute("tabindex");
-      if (more && !box.dataset.more) box.addEventListener("scroll", () => { box.dataset.more = sidesOf(box); }, { passive: true });
       if (more) box.dataset.more = more;
       else delete box.dataset.more;
     }
@@ -87,10 +94,7 @@
   }
 
   colourComments();
-  markScrollers();
+  watchScrollers();
   openFoldsOnPaper();
   printLight();
-  addEventListener("load", markScrollers);
-  addEventListener("toggle", markScrollers, { capture: true });
-  addEventListener("resize", markScrollers, { passive: true });
 })();

@@ -130,13 +130,15 @@
 
   // The page's own table of contents stands where a wide figure goes: it makes room while the figure is in sight.
   const inSight = new Set();
+  let hurry = () => {}; // ends the wait of the others, see `leisure`
   const makeRoom = () => {
     const wide = [...inSight].some((el) => el.dataset.cdBreakout === "true");
     document.documentElement.toggleAttribute("data-cd-wide", wide);
   };
-  const watcher = "IntersectionObserver" in window && new IntersectionObserver((entries) => {
+  const watcher = new IntersectionObserver((entries) => {
     for (const { target, isIntersecting } of entries) inSight[isIntersecting ? "add" : "delete"](target);
     makeRoom();
+    hurry();
   });
 
   function keepFitting(el) {
@@ -148,7 +150,6 @@
       fit(el);
       makeRoom();
     }).observe(el.parentElement);
-    if (watcher) watcher.observe(el);
   }
 
   // Places are made for all figures at once, with their usual heights, so that the text below is not pushed away later.
@@ -167,11 +168,19 @@
       makeRoom();
     });
     script.after(el);
+    watcher.observe(el);
+    if (column.top < innerHeight) inSight.add(el); // until the page is drawn and the watcher knows
     return { id, record, el, column, still: script.previousElementSibling };
   }
 
   // The page answers a hand between two tasks.
   const nextTask = () => new Promise((done) => setTimeout(done));
+
+  // Figures out of sight wait until the page has nothing else to do (true), or until one comes into sight.
+  const leisure = () => new Promise((done) => {
+    hurry = () => done(false);
+    (window.requestIdleCallback ?? setTimeout)(() => done(true));
+  });
 
   async function show({ id, record, el, column, still }) {
     decodeBuffers(record.state, record.buffers);
@@ -218,9 +227,12 @@
     }).filter(({ record }) => record?.state?._esm);
     importText(found[0]?.record.state._esm ?? "").catch(() => {}); // unpacked while the page is laid out
     for (const place of found) place.column = place.script.parentElement.getBoundingClientRect();
-    for (const place of found.map(reserve)) {
-      await nextTask();
-      await show(place);
+    const places = found.map(reserve);
+    while (places.length) {
+      const seen = places.findIndex(({ el }) => inSight.has(el));
+      if (seen >= 0) await nextTask();
+      else if (!(await leisure())) continue;
+      await show(...places.splice(Math.max(seen, 0), 1));
     }
   }
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from book.tools import field, questions
+from book.tools import deck, field, questions
 from book.tools.chapters import BOOK
 from book.tools.quotes import source, title_of
 
@@ -91,10 +91,12 @@ def _demonstration(name: str) -> str:
 
 
 def _reading(chapter: str) -> str:
+    """A chapter to read, its minutes, and its slides, opened at the first."""
     found = READING.search(source(chapter))
     if found is None:
         raise ValueError(f"{chapter} names no reading time")
-    return f"{_link(chapter)} ({found[1]})"
+    slides = f', <a href="{chapter}.html#deck=1">slides</a>' if deck.slides(chapter) else ""
+    return f"{_link(chapter)} ({found[1]}{slides})"
 
 
 def _wrong(chapter: str) -> str:
@@ -139,7 +141,7 @@ def _session(row: Session) -> str:
     home = f"{_exercises(row['home'])}: {exercise_minutes(row['home'])} minutes."
     return f"""## {row["name"]}
 
-{row["minutes"]} minutes. **Before:** {row["before"]}. **Reading, with minutes:** {
+{row["minutes"]} minutes. **Before:** {row["before"]}. **Reading, with minutes and slides:** {
         ", ".join(map(_reading, row["reading"]))
     }.
 

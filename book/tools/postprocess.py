@@ -11,6 +11,7 @@ Each change is a function from a page's text to its text, which changes nothing 
   that share it (`widget-host.js` follows the reference; `figure_states.py` packs the rest);
 - scripts wait, in order, until a page is read, so that none of them delays the page;
 - pictures state their size, so that nothing moves when they arrive;
+- words of code that have the colour of the text are no elements, which are half of a page's;
 - code can be folded, and a page has the switches that apply to it (`code_folds`);
 - chapters have their slides, and the landing the demonstrations (`deck`);
 - figures have their words as captions, and provenance is one quiet line (`captions`);
@@ -54,6 +55,8 @@ FORMULA_LINK = re.compile(
     r'<a class="([^"]*)" href="([^"]*)">((?:<span[^>]*>)*)(<math.*?</math>)((?:</span>)*)</a>'
 )
 CHAPTER = re.compile(r'<h1><span class="section-number">(\d+)')
+#: Names, punctuation and blanks of code, which both themes draw in the colour of the text.
+PLAIN = re.compile(r'<span class="[npw]">([^<]*)</span>')
 OTHER_SYMBOLS = ("cv-fla", "cv-mamba")
 PICTURE = re.compile(r'<img (?![^>]*\bwidth=")([^>]*?)src="((?:\.\./)*_images/[^"]+\.png)"')
 #: A script of the theme or an extension; the line after `documentation_options.js` reads it.
@@ -123,6 +126,7 @@ def postprocess_page(page: Path, site: Path) -> str:
     text = PICTURE.sub(lambda found: _sized(found, page), text)
     if SEARCHING not in text:
         text = SCRIPT.sub('<script defer="defer" ', text)
+    text = PLAIN.sub(r"\1", text)
     text = STATE.sub(_modules_once, text)
     if STORAGE not in text:
         text = text.replace("<head>", f"<head>{STORAGE}", 1)

@@ -3,8 +3,10 @@
     python tests/browser/measure.py heights [--site book/_build/html]
 
 writes the heights of all figures to `book/tools/figure_heights.json`, from which `make book`
-reserves them. :func:`load` is one cold load of a page on a device, for `test_still.py`. A phone is
-360 pixels wide with the processor slowed four times.
+reserves them. :func:`load` is one cold load of a page on a device, for `test_still.py`: `ready` is
+when its first explorer is drawn, wherever it stands, and `answers` when the loaded page first has
+nothing to do, so that it answers a hand at once. A phone is 360 pixels wide with the processor
+slowed four times.
 """
 
 from __future__ import annotations
@@ -33,13 +35,15 @@ WATCH = """() => {
   new PerformanceObserver((list) => list.getEntries()
     .forEach((e) => { window.cdTask = Math.max(window.cdTask, e.duration); }))
     .observe({ type: "longtask", buffered: true });
+  const idle = () => requestIdleCallback(() => { window.cdAnswers = performance.now(); });
+  addEventListener("load", idle);
 }"""
 READ = """() => {
   const paint = performance.getEntriesByName("first-contentful-paint")[0];
   const ready = performance.getEntriesByName("cd-ready")[0];
   const [page] = performance.getEntriesByType("navigation");
   return { paint: paint?.startTime ?? 0, ready: ready?.startTime ?? 0, load: page.loadEventEnd,
-    shift: window.cdShift, task: window.cdTask };
+    answers: window.cdAnswers ?? 0, shift: window.cdShift, task: window.cdTask };
 }"""
 ROOMS = """() => [...document.querySelectorAll(".cd-room")].map((room) => {
   const figure = room.querySelector(".coefdyn-widget");

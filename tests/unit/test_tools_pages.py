@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+import yaml
+from pygments.styles import get_style_by_name
+from pygments.token import Name, Punctuation, Text, Whitespace
+
 from book.tools.captions import fold_provenance
+from book.tools.chapters import ROOT
 from book.tools.code_folds import fold_code, with_switches
 from book.tools.postprocess import postprocess_page
 from book.tools.styles import without_unused
@@ -88,6 +94,26 @@ CAPTION = (
     "<p><em>parity, profile standard: 24 runs, seeds 0, 1, cpu (AMD EPYC), torch 2.13.0+cpu, "
     "code 8aa74597d799, 2026-11-22.</em></p>"
 )
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_words_of_code_in_the_colour_of_the_text_are_no_elements(
+    theme: str, tmp_path: Path
+) -> None:
+    settings = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["sphinx"]["config"]
+    style = get_style_by_name(settings["html_theme_options"][f"pygments_{theme}_style"])
+    text = style.style_for_token(Text)
+    assert all(style.style_for_token(one) == text for one in (Name, Punctuation, Whitespace))
+    page = tmp_path / "page.html"
+    coloured = '<span class="k">def</span>'
+    page.write_text(
+        f'<pre>{coloured}<span class="w"> </span><span class="n">f</span><span class="p">(</span>'
+        '</pre><span class="p"><span class="pre">,</span></span>',
+        encoding="utf-8",
+    )
+    assert postprocess_page(page, tmp_path).endswith(
+        f'<pre>{coloured} f(</pre><span class="p"><span class="pre">,</span></span>'
+    )
 
 
 def test_provenance_is_one_quiet_line() -> None:

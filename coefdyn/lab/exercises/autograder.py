@@ -7,8 +7,9 @@ with the questions of one assignment; their points and seconds may be edited her
 Each submission runs in a process of its own, which returns numbers and judges nothing: they are
 compared in the process of the autograder, so a submission that replaces a checker replaces its own
 copy. Only the checks of how a function computes, such as "no loop", have to be made where it runs.
-A case that exceeds its time ends this process and gets no points; the next case starts a new one. A
-submission runs with your rights: grade the work of people you do not know in a container.
+A case that exceeds its time ends this process and gets no points; the next case starts a new one,
+on Linux as a copy of a process that has imported torch. A submission runs with your rights: grade
+the work of people you do not know in a container.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ QUESTIONS: tuple[tuple[str, str, int, float], ...] = ()
 CELL_SECONDS = 60.0
 #: seconds that Python and torch may take to start
 START_SECONDS = 300.0
+#: how processes start: a library of macOS may fail in a copy, and Windows makes none
+START = "forkserver" if sys.platform == "linux" else "spawn"
+IMPORTED = ["torch", "coefdyn.lab.exercises"]
 #: the longest message that a submission may return, in bytes
 LONGEST = 2**26
 
@@ -166,10 +170,17 @@ class Worker:
     def start(self) -> None:
         """Start a process and run the cells; a cell that does not end is left out from then on."""
         hanging = [number for number, why in self.left_out.items() if why.startswith("time limit")]
-        context = multiprocessing.get_context("spawn")
+        context: Any = multiprocessing.get_context(START)
+        if START == "forkserver":
+            context.set_forkserver_preload(IMPORTED)
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(target=work, args=(theirs, self.cells, hanging), daemon=True)
-        self.process.start()
+        program = sys.modules["__main__"]
+        sys.modules["__main__"] = sys.modules[__name__]  # what the process imports of its caller
+        try:
+            self.process.start()
+        finally:
+            sys.modules["__main__"] = program
         theirs.close()
         limit, cell = START_SECONDS, 0
         while True:
