@@ -33,6 +33,8 @@ __all__ = ["pays", "scalar_shared_kernel"]
 
 #: fewest heads of a group; with less, the products of matrices are too narrow
 MANY = 4
+#: times as many heads at once as the tiles of ``batch_groups`` would have: one product serves them
+HEADS = 2
 
 
 def pays(groups: int, v: Float[Tensor, "B L dv"]) -> bool:
@@ -96,7 +98,7 @@ def _parts(q: Tensor, v: Tensor, chunk: int):
     """(group, batch entries) of some heads whose tiles stay in cache together."""
     heads = v.shape[0] // q.shape[0]
     for group in range(q.shape[0]):
-        for some in batch_groups(heads, tile_bytes(q, v, chunk)):
+        for some in batch_groups(heads, tile_bytes(q, v, chunk) // HEADS):
             yield group, slice(group * heads + some.start, group * heads + some.stop)
 
 
