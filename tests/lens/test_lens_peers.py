@@ -208,12 +208,18 @@ def test_questions_come_behind_the_cut_of_texts_that_no_trial_has_read(documents
 def test_the_command_joins_both_halves(
     documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
-    def other_environment(command: list[str], check: bool) -> None:
+    asked: list[tuple[list[str], list[float]]] = []
+
+    def other_environment(command: list[str], **_: object) -> SimpleNamespace:
         task = json.loads(Path(command[3]).read_text())
+        asked.append((task["methods"], task["shares"]))
+        if task["methods"] == ["TOVA"]:
+            return SimpleNamespace(returncode=1, stderr="Traceback\nMemoryError: too much\n")
         model, kvpress = zoo.build("LlamaForCausalLM"), SimpleNamespace(KnormPress=Last)
         told = [results(kvpress, model, text, task) for text in task["texts"]]
         record = {"texts": told, "versions": {"kvpress": "0"}}
         Path(command[4]).write_text(json.dumps(record))
+        return SimpleNamespace(returncode=0, stderr="")
 
     monkeypatch.setattr(lens_peers, "load", lambda _: (zoo.build("LlamaForCausalLM"), _letters))
     monkeypatch.setattr(lens_peers.subprocess, "run", other_environment)
@@ -228,9 +234,11 @@ def test_the_command_joins_both_halves(
     assert all(len(row["loss"]) == len(row["needle_loss"]) == 2 for row in record["rows"])
     shown = capsys.readouterr().out
     assert "50% of the bytes" in shown and "Knorm" in shown
-    more = ["--python", "p", "--documents", "2", "--shares", "0.5", "0.75", "--methods", "Knorm"]
-    assert main([*given, "--out", str(out), *more]) == 0
+    more = ["--python", "p", "--documents", "2", "--shares", "0.5", "0.75", "--methods"]
+    assert main([*given, "--out", str(out), *more, "TOVA", "Knorm"]) == 0
     again = json.loads(out.read_text())
+    assert again["failed"] == {"TOVA": "MemoryError: too much"}, "and the next one is measured"
+    assert asked == [(["Knorm"], [0.5]), (["TOVA"], [0.5, 0.75]), (["Knorm"], [0.75])]
     assert len(record["rows"]) == 3 and len(again["rows"]) == 6, "rows are kept"
     assert all(row in again["rows"] for row in record["rows"])
     with pytest.raises(ValueError, match="2 texts were measured here and 1 with kvpress"):

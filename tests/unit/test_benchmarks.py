@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
+import engine
 import measure
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_a_peer_that_takes_three_times_as_long_has_a_ratio_of_three(
@@ -17,3 +21,18 @@ def test_a_peer_that_takes_three_times_as_long_has_a_ratio_of_three(
     monkeypatch.setattr(measure, "cpu_ms", lambda run: run())
     found = measure.paired_ms(lambda: 2.0, lambda: 6.0, repeats=4)
     assert found == {"ours_ms": 2.0, "peer_ms": 6.0, "ratio": 3.0, "repeats": 4}
+
+
+def test_the_page_has_what_was_measured_with_the_engine() -> None:
+    """Every class is in the kept rows at both lengths; the tables of the page are these rows."""
+    rows = json.loads((ROOT / "data" / "benchmarks" / "engine.json").read_text())["rows"]
+    told = (ROOT / "book" / "lens" / "running.md").read_text()
+    for tokens in (512, 2048):
+        assert {r["class"] for r in rows if r["tokens"] == tokens} == set(engine.CLASSES)
+        assert "\n".join(engine.page(rows, tokens)) in told
+    summary = engine.summary([row for row in rows if row["tokens"] == 512], 512)
+    assert "3.00 times" in summary and "without Mamba-1 1.40" in summary
+    assert (
+        "mean of the sixteen\nclasses is 3.0 at 512 tokens. Without the three of Mamba-1 it is 1.4"
+        in told
+    )

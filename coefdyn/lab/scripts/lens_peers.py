@@ -2,7 +2,9 @@
 
 ``python -m coefdyn.lab lens-peers MODEL.gguf --text FILE --plan FILE --out FILE --python PYTHON``
 measures here the model as it is and with the plan, and has PYTHON, an environment with kvpress,
-measure the others (``lens_peers_kvpress.py``). Both measure the uncut model, which has to agree.
+measure the others (``lens_peers_kvpress.py``), each in a process of its own. Both measure the uncut
+model, which has to agree. The file is written after each method: what it holds is not measured
+again, and a method that failed stands in it with what its process said.
 
 What is compared, fixed before the judged documents were read:
 
@@ -163,14 +165,18 @@ def measured_here(
 def record_of(here: Sequence[Record], there: Sequence[Record]) -> Record:
     """Both halves as one: rows of a method and a share, numbers by document.
 
+    Args:
+        here: of ``measured_here``, one of each text.
+        there: the same from the other environment; empty for what was measured here alone.
+
     Raises:
         ValueError: where the two do not hold the same texts.
     """
-    if len(here) != len(there):
+    if there and len(here) != len(there):
         raise ValueError(f"{len(here)} texts were measured here and {len(there)} with kvpress.")
     rows = []
     for both in (here, there):
-        for name, by_share in both[0]["methods"].items():
+        for name, by_share in both[0]["methods"].items() if both else ():
             for share in by_share:
                 found = [one["methods"][name][share] for one in both]
                 rows.append(
@@ -181,14 +187,56 @@ def record_of(here: Sequence[Record], there: Sequence[Record]) -> Record:
                         **_told(found),
                     }
                 )
-    apart = [abs(a["uncut"][0] - b["uncut"][0]) for a, b in zip(here, there, strict=True)]
+    apart = [abs(a["uncut"][0] - b["uncut"][0]) for a, b in zip(here, there, strict=False)]
     uncut = [one["uncut"] for one in here]
     return {
         "bytes": uncut[0][-1],
         "uncut": _told(uncut),
-        "uncut_apart": max(apart),
+        "uncut_apart": max(apart, default=0.0),
         "rows": rows,
     }
+
+
+def measured_there(command: Sequence[Any], task: Record, gib: float) -> Record | str:
+    """What ``lens_peers_kvpress`` measures in a process of its own, or why it could not.
+
+    One method at a time, because some need many times the memory of others and what a process has
+    taken it gives back at its end alone.
+
+    Args:
+        command: the Python of the other environment, and the model.
+        task: of ``lens_peers_kvpress``.
+        gib: most memory that the process may map; more raises in it.
+    """
+    import resource  # not on every system
+
+    most = int(gib * 2**30)
+    with tempfile.TemporaryDirectory() as folder:
+        told, part = (Path(folder) / name for name in ("task.json", "kvpress.json"))
+        told.write_text(json.dumps(task))
+        python, model = command
+        done = subprocess.run(
+            [str(one) for one in (python, shared.__file__, model, told, part)],
+            check=False,
+            stderr=subprocess.PIPE,
+            text=True,
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (most, most)),
+        )
+        if done.returncode:
+            said = [line for line in done.stderr.splitlines() if line.strip()]
+            return said[-1][:200] if said else f"ended with status {done.returncode}"
+        return json.loads(part.read_text())
+
+
+def _keep(out: Path, record: Record, found: Record) -> None:
+    """Write the record with what was found: rows of before stay."""
+    rows = found.get("rows", [])
+    new = {(row["method"], row["share"]) for row in rows}
+    kept = [row for row in record["rows"] if (row["method"], row["share"]) not in new]
+    apart = max(found.get("uncut_apart", 0.0), record["uncut_apart"])
+    dates = sorted({*record.get("dates", ()), date.today().isoformat()})
+    record |= {**found, "uncut_apart": apart, "rows": [*kept, *rows], "dates": dates}
+    out.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _told(found: Sequence[Sequence[Any]]) -> Record:
@@ -255,6 +303,10 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--methods", nargs="+", choices=list(shared.METHODS), default=list(shared.METHODS)
     )
+    parser.add_argument("--gib", type=float, default=20, help="most memory of a method's process")
+    parser.add_argument(
+        "--together", action="store_true", help="all methods in one process: each text is read once"
+    )
     given = parser.parse_args(arguments)
     plans = [json.loads(path.read_text()) for path in given.plan]
     model, tokenize = load(str(given.model))
@@ -279,34 +331,30 @@ def main(arguments: Sequence[str]) -> int:
         for done, text in enumerate(texts, start=1):
             here.append(measured_here(model, plan, text, own))
             bar.update(done)
-    task = {
-        **trial,
-        "shares": given.shares,
-        "methods": [
-            name for name in given.methods if any((name, x) not in known for x in given.shares)
-        ],
-        "planned": planned,
-        "texts": texts,
+    record = {"left_out": shared.LEFT_OUT, "failed": {}, "uncut_apart": 0.0} | old
+    record |= {"settings": settings | {"there": old.get("settings", {}).get("there", {})}}
+    _keep(given.out, record, record_of(here, []))
+    common = {**trial, "planned": planned, "texts": texts}
+    lacking = {
+        name: [share for share in given.shares if (name, share) not in known]
+        for name in given.methods
     }
-    with tempfile.TemporaryDirectory() as folder:
-        told, part = (Path(folder) / name for name in ("task.json", "kvpress.json"))
-        told.write_text(json.dumps(task))
-        command = [given.python, shared.__file__, given.model, told, part]
-        subprocess.run(list(map(str, command)), check=True)
-        there = json.loads(part.read_text())
-    settings["there"] = there["versions"]
-    found = record_of(here, there["texts"])
-    new = {(row["method"], row["share"]) for row in found["rows"]}
-    kept = [row for row in old["rows"] if (row["method"], row["share"]) not in new]
-    record = {
-        "settings": settings,
-        "left_out": shared.LEFT_OUT,
-        **found,
-        "uncut_apart": max(found["uncut_apart"], old.get("uncut_apart", 0.0)),
-        "rows": [*kept, *found["rows"]],
-        "dates": sorted({*old.get("dates", ()), date.today().isoformat()}),
-    }
-    given.out.write_text(json.dumps(record, indent=1) + "\n")
+    names = [name for name in given.methods if lacking[name]]
+    for some in [names] if given.together and names else [[name] for name in names]:
+        shares = [x for x in given.shares if any(x in lacking[name] for name in some)]
+        there = measured_there(
+            (given.python, given.model), {**common, "methods": some, "shares": shares}, given.gib
+        )
+        if isinstance(there, str):
+            print(f"{', '.join(some)} failed: {there}")
+            record["failed"] |= dict.fromkeys(some, there)
+            _keep(given.out, record, {})
+            continue
+        record["settings"]["there"] = there["versions"]
+        for name in some:
+            record["failed"].pop(name, None)
+        _keep(given.out, record, record_of(here, there["texts"]))
+        print(f"{', '.join(some)}: done", flush=True)
     print(f"uncut, the two environments differ by at most {record['uncut_apart']:.1e} nats")
     for share in sorted({row["share"] for row in record["rows"]}, reverse=True):
         print(f"\n{share:.0%} of the bytes\n{table(record, share)}")

@@ -47,11 +47,6 @@ def skip(factors: Tensor, like: Float[Tensor, "B H L"]) -> Float[Tensor, "1 H L"
     return wide(factors).to(like.dtype)[None, :, None].expand(1, *like.shape[1:])
 
 
-def heads_or_one(x: Float[Tensor, "B G L n"], heads: int) -> Tensor:
-    """Once per head; a single group as it is, since the algorithms share it between heads."""
-    return x if x.shape[1] == 1 else repeat_heads(x, heads)
-
-
 class Mamba2(OpAdapter, Runs):
     """``mamba2_chunk_scan``: x (B, L, H, P), dt (B, L, H), A (H), B and C (B, L, G, n)."""
 
@@ -62,44 +57,57 @@ class Mamba2(OpAdapter, Runs):
 
     def take(self, given: dict[str, Any]) -> Taken:
         """Read the arguments; states are (B, H, P, n), as here."""
+        return self._taken(given, in_groups=True)
+
+    def _taken(self, given: dict[str, Any], in_groups: bool) -> Taken:
+        """``in_groups`` has q and k once per group, and (B, G, H / G) as batch shape."""
         if given.get("seq_idx") is not None:
             raise Unsupported("several sequences are packed into one (seq_idx)")
         if given.get("z") is not None:
             raise Unsupported("the gate z is applied inside the kernel")
         x = wide(given[_input(given)])
         dt, heads = step_size(given).transpose(1, 2).to(x.dtype), x.shape[2]
-        q, k = (
-            heads_or_one(wide(given[name]).to(x.dtype).transpose(1, 2).contiguous(), heads)
-            for name in ("C", "B")
-        )
+        q, k = (wide(given[name]).to(x.dtype).transpose(1, 2).contiguous() for name in ("C", "B"))
+        in_groups = in_groups and q.shape[1] < heads
+        shape = (q.shape[1], -1) if in_groups else (heads,)
+
+        def heads_of(x: Tensor) -> Tensor:
+            return x.unflatten(1, shape)
+
         dynamics = CoefficientDynamics(
-            q=q,
-            k=k,
-            evolution=evolution.Scalar(log_decay=dt * wide(given["A"]).to(x.dtype)[:, None]),
-            scaling=dt,
+            q=q[:, :, None] if in_groups else repeat_heads(q, heads),
+            k=k[:, :, None] if in_groups else repeat_heads(k, heads),
+            evolution=evolution.Scalar(
+                log_decay=heads_of(dt * wide(given["A"]).to(x.dtype)[:, None])
+            ),
+            scaling=heads_of(dt),
             readout=readout.identity,
             normalizer=normalizer.One(),
-            own=None if given.get("D") is None else skip(given["D"], dt),
+            own=None if given.get("D") is None else heads_of(skip(given["D"], dt)),
         )
         state = given.get("initial_states")
+        if state is not None:
+            state = LinearState(matrix=heads_of(state.to(x.dtype)), offset=None)
 
         def result(y: Tensor, after: LinearState | None) -> Any:
             own = given.get("D")
             dtype = torch.float32 if own is None else at_least_float32(own)
-            y = y.transpose(1, 2).to(dtype).contiguous()
-            return y if after is None else (y, after.matrix.float())
+            y = y.reshape(len(x), heads, *y.shape[-2:]).transpose(1, 2).to(dtype).contiguous()
+            if after is None:
+                return y
+            return y, after.matrix.reshape(len(x), heads, *after.matrix.shape[-2:]).float()
 
         return Taken(
             dynamics=dynamics,
-            values=x.transpose(1, 2).contiguous(),
+            values=heads_of(x.transpose(1, 2).contiguous()),
             result=result,
-            before=None if state is None else LinearState(matrix=state.to(x.dtype), offset=None),
+            before=state,
             keeps=bool(given.get("return_final_states")),
         )
 
     def read_op(self, op: Callable[..., Any], given: dict[str, Any], result: Any) -> Call:
         refuse_state(given.get("initial_states"))
-        taken, key = self.take(given), _input(given)
+        taken, key = self._taken(given, in_groups=False), _input(given)
 
         def replay(v: Tensor) -> Tensor:
             changed = {key: v.transpose(1, 2).to(given[key].dtype)}

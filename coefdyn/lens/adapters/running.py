@@ -22,16 +22,16 @@ class Taken:
     """The arguments of one call as coefficient dynamics.
 
     Attributes:
-        dynamics: batch shape ``(B, H)``.
-        values: ``(B, H, L, d_v)``.
-        result: the operation's result in its own form, dtype and layout, from y ``(B, H, L, d_v)``
+        dynamics: batch shape ``(B, H)``, or ``(B, G, H / G)`` where heads share q and k in groups.
+        values: ``(B, H, L, d_v)``, or with groups as well.
+        result: the operation's result in its own form, dtype and layout, from y, shaped as values,
             and the state after it, which is None unless ``keeps``.
         before: the state that the call continues, None for none.
         keeps: whether the result has the state after these tokens.
     """
 
     dynamics: CoefficientDynamics
-    values: Float[Tensor, "B H L dv"]
+    values: Float[Tensor, "B *heads L dv"]
     result: Callable[[Tensor, LinearState | None], Any]
     before: LinearState | None = None
     keeps: bool = False
