@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from passed import MODELS
+from passed import MODELS as PLACES
 
 from coefdyn.mixers import GatedDeltaNet, SoftmaxAttention
 from coefdyn.models import ModelConfig
@@ -435,7 +435,7 @@ def test_a_decoders_arguments_are_honoured(name: str) -> None:
 
 
 @pytest.mark.dear("checkpoints of three forms are written, and read in a process of its own")
-@pytest.mark.reads(MODELS)
+@pytest.mark.reads(PLACES)
 def test_checkpoints_load_sharded_in_halves_and_as_remote_code(tmp_path: Path) -> None:
     model, (ids, _) = build(), prompts()
     model.save_pretrained(tmp_path / "folder", max_shard_size="4KB")
@@ -535,7 +535,7 @@ def test_lora_merged_is_lora_unmerged(made, tmp_path: Path) -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.reads(MODELS)
+@pytest.mark.reads(PLACES)
 @pytest.mark.dear("torch.compile of a model of two layers, which compiles each for a length")
 def test_a_compiled_model_has_the_logits_of_the_model() -> None:
     model, (ids, _) = build(), prompts()
@@ -545,7 +545,7 @@ def test_a_compiled_model_has_the_logits_of_the_model() -> None:
 
 
 @pytest.mark.compile
-@pytest.mark.reads(MODELS)
+@pytest.mark.reads(PLACES)
 def test_a_graph_of_a_model_serves_any_length() -> None:
     model, (ids, _) = build(), prompts()
     free = {"input_ids": {1: torch.export.Dim("L", min=2, max=500)}, "use_cache": None}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from passed import RUNS
+from passed import RUNS as PLACES
 from training_runs import tiny_model, tiny_run
 
 from coefdyn.lab.training import (
@@ -22,7 +22,7 @@ from coefdyn.lab.training import (
 
 pytestmark = [
     pytest.mark.dear("whole runs are trained, here and in a worker process"),
-    pytest.mark.reads(f"{RUNS} tests/golden/training_loop.json"),
+    pytest.mark.reads(f"{PLACES} tests/golden/training_loop.json"),
 ]
 
 #: losses, gradient norms and weights of the loop that trained the records kept before this one: one
