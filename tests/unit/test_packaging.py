@@ -122,7 +122,7 @@ BROUGHT = {"IPython": "ipykernel", "matplotlib_inline": "ipykernel", "traitlets"
 BROUGHT |= {"yaml": "jupyter-book", "pybtex": "sphinxcontrib-bibtex", "PIL": "matplotlib"}
 BROUGHT |= {"filelock": "torch", "dask": "distributed", "cloudpickle": "distributed"}
 BROUGHT |= {"packaging": "jupyterlab", "docutils": "sphinx", "grimp": "import-linter"}
-BROUGHT["sphinx_multitoc_numbering"] = "jupyter-book"
+BROUGHT |= {"sphinx_multitoc_numbering": "jupyter-book", "pygments": "sphinx"}
 
 #: imports of a program that runs in an environment of its own (`make lens-peers`)
 ELSEWHERE = {"kvpress"}

@@ -198,7 +198,7 @@ def record_of(here: Sequence[Record], there: Sequence[Record]) -> Record:
 
 
 def measured_there(command: Sequence[Any], task: Record, gib: float) -> Record | str:
-    """What ``lens_peers_kvpress`` measures in a process of its own, or why it could not.
+    """Numbers of ``lens_peers_kvpress``, from a process of its own, or why there are none.
 
     One method at a time, because some need many times the memory of others and what a process has
     taken it gives back at its end alone.
