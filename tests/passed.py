@@ -1,11 +1,11 @@
 """Which dear cases have passed on the files as they are; `pytest --sample` leaves them out.
 
 A dear case with the mark ``reads("coefdyn/execution tests/gpu")`` names the files and folders that
-its outcome depends on; its own file, the pins and the system count too. `make test`
+its outcome depends on; its own file, the helpers in this folder, the pins and the system count too.
+Too much named costs seconds, one file too few hides a fault until the run of all cases. `make test`
 and `make test-all` write the digest of all these into `tests/golden/passed.json` when the case
 passes, and `make test` leaves it out for as long as that is the digest of today's files. Modules
-count without their comments and docstrings (`book/tools/digest.py`). `make test-all` runs every
-case.
+count without their comments and docstrings (`book/tools/digest.py`).
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "tests" / "golden" / "passed.json"
+HELPERS = sorted((ROOT / "tests").glob("*.py"))
 #: what an evaluation of coefficients depends on
 CORE = (
-    "coefdyn/dynamics coefdyn/execution coefdyn/first_use.py coefdyn/options.py "
-    "coefdyn/progress.py coefdyn/shapes.py tests/designs.py tests/tolerances.py"
+    "coefdyn/__init__.py coefdyn/dynamics coefdyn/execution coefdyn/first_use.py "
+    "coefdyn/options.py coefdyn/progress.py coefdyn/shapes.py coefdyn/versions.py"
 )
 KERNELS = f"{CORE} tests/gpu"
-MODELS = f"{CORE} coefdyn/analysis coefdyn/mixers coefdyn/models tests/mixer_cases.py"
-#: runs of the lab, in this process, in workers and on a cluster
-RUNS = f"{MODELS} coefdyn/lab/tasks coefdyn/lab/training tests/training_runs.py"
+MODELS = f"{CORE} coefdyn/analysis coefdyn/mixers coefdyn/models"
+#: runs of the lab, in this process and in workers
+RUNS = (
+    f"{MODELS} coefdyn/lab/__init__.py coefdyn/lab/places.py coefdyn/lab/tasks "
+    "coefdyn/lab/training coefdyn/lens/__init__.py"
+)
 #: other people's models, read and run
 LENS = f"{MODELS} coefdyn/lens tests/lens"
-#: what every page with figures depends on
-FIGURES = (
-    "_config.yml book/assets book/teaching book/tools coefdyn/plots coefdyn/widgets tests/browser"
-)
-#: the page that trains
-TRAINER = f"{FIGURES} {CORE} coefdyn/lab/contest coefdyn/lab/train data/trained"
+#: what every page with figures depends on: the package, for what a test compares a page with
+FIGURES = "_config.yml book/assets book/teaching book/tools coefdyn data/trained tests/browser"
 #: of the folders that a case reads, the files that count
 COUNTED = (".py", ".js", ".css", ".html", ".md", ".yml", ".json", ".npz", ".safetensors")
 
@@ -54,11 +54,15 @@ def that_passed(items: Iterable[pytest.Item], path: Path = RECORD) -> list[pytes
     for item in items:
         reads = item.get_closest_marker("reads")
         if reads:
-            own = item.path.relative_to(ROOT).as_posix()
-            made = digest((own, *reads.args[0].split()))
+            made = digest((*_always(item.path), *reads.args[0].split()))
             item.user_properties += [("made of", made)]
             before += [item] if known.get(item.nodeid) == made else []
     return before
+
+
+def _always(own: Path) -> list[str]:
+    """The test's own file, and the helpers of all tests."""
+    return [path.relative_to(ROOT).as_posix() for path in (own, *HELPERS)]
 
 
 @cache

@@ -114,6 +114,16 @@ def diagonal(x: Inputs, phi=readout.identity) -> CoefficientDynamics:
     return x.design(evolution.Diagonal(log_decay=x.channels), phi)
 
 
+def shared(x: Inputs) -> CoefficientDynamics:
+    """One q and one k for all heads, as in Mamba-2."""
+    return replace(scalar(x), q=x.q[:, :1], k=x.k[:, :1])
+
+
+def shared_apart(x: Inputs) -> CoefficientDynamics:
+    """The same q and k, once per head."""
+    return replace(scalar(x), q=x.q[:, :1].expand_as(x.q), k=x.k[:, :1].expand_as(x.k))
+
+
 def strong(x: Inputs) -> CoefficientDynamics:
     """Two nats per token: what a chunk remembers of its start is far below rounding."""
     return x.design(evolution.Scalar(log_decay=x.g - 2.0))
@@ -171,6 +181,7 @@ def fading(x: Inputs) -> CoefficientDynamics:
 COMPARISONS = (
     Comparison("scalar / diagonal of equal entries", chunked, chunked, scalar, diagonal),
     Comparison("the same, two nats a token", chunked, chunked, strong, strong_diagonal),
+    Comparison("scalar, shared q and k / per head", chunked, chunked, shared, shared_apart),
     Comparison("identity / diagonal of ones", chunked, chunked, plain, no_decay),
     Comparison("Householder z = k / own z", chunked, chunked, along_key, as_own),
     Comparison("Householder own z / rank one", chunked, chunked, own, own_as_rank_one),

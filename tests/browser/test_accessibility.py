@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from browser.axe import findings
 from browser.conftest import Visit
-from passed import TRAINER
+from passed import FIGURES
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Visit]
@@ -24,7 +24,7 @@ def test_a_served_page_is_whole_and_has_no_serious_finding(path: str, visit: Ope
 
 
 @pytest.mark.dear("axe looks at four states of two pages")
-@pytest.mark.reads(f"{TRAINER} book/index.md book/design/train.md")
+@pytest.mark.reads(f"{FIGURES} book/index.md book/design/train.md")
 @pytest.mark.parametrize(
     "scheme", ["dark", pytest.param("light", marks=pytest.mark.nightly("the same in the dark"))]
 )

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from browser.axe import findings
 from browser.explorer_pages import Open, heard, number, open_page, press, slide  # noqa: F401
-from passed import CORE, FIGURES
+from passed import FIGURES
 
 from coefdyn.analysis.selectivity import selectivity
 from coefdyn.widgets import Explorer
@@ -35,7 +35,7 @@ def test_slider_moves_the_numbers_the_library_gives(open_page: Open) -> None:
 
 
 @pytest.mark.dear("every row of Table 1 is chosen and drawn")
-@pytest.mark.reads(f"{FIGURES} {CORE}")
+@pytest.mark.reads(FIGURES)
 def test_every_row(open_page: Open) -> None:
     """Chosen one after another: its numbers, its class, its answer and the limits of its plot.
 
@@ -79,7 +79,7 @@ def test_keyboard_moves_slider_and_cell(open_page: Open) -> None:
 
 
 @pytest.mark.dear("axe looks at every element of an explorer, panel by panel")
-@pytest.mark.reads(f"{FIGURES} {CORE}")
+@pytest.mark.reads(FIGURES)
 def test_no_serious_accessibility_finding(open_page: Open) -> None:
     """Without a panel it stands on the landing page, which test_accessibility.py looks at."""
     for panel in ("inspect", "stability", "positions", "geometry"):

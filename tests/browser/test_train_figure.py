@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from browser.axe import findings
 from browser.explorer_pages import Open, number, open_page, text  # noqa: F401
-from passed import TRAINER
+from passed import FIGURES
 
 from coefdyn.lab.contest import TASKS
 from coefdyn.lab.films import TrainingFilm
@@ -116,7 +116,7 @@ def test_a_step_is_one_step_and_the_same_from_the_same_seed(open_page: Open) -> 
 
 
 @pytest.mark.dear("a model of each contest is made and trained for a step")
-@pytest.mark.reads(TRAINER)
+@pytest.mark.reads(FIGURES)
 def test_every_contest_takes_a_step(open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining("mamba2"))
     for task in TASKS:
@@ -126,7 +126,7 @@ def test_every_contest_takes_a_step(open_page: Open) -> None:
 
 
 @pytest.mark.dear("a model of each row is made and trained for a step")
-@pytest.mark.reads(TRAINER)
+@pytest.mark.reads(FIGURES)
 def test_every_row_takes_a_step(open_page: Open) -> None:
     page = open_trainer(open_page, PageTraining())
     for row in ROWS:
@@ -189,7 +189,7 @@ def test_a_seed_that_is_none_is_refused_in_words(open_page: Open) -> None:
 
 
 @pytest.mark.dear("a model is trained until its coefficients overflow")
-@pytest.mark.reads(TRAINER)
+@pytest.mark.reads(FIGURES)
 def test_principle_6_ends_where_its_kept_run_ended(open_page: Open) -> None:
     """exp, A = 1.05 I, eta = 1: the step of the still, and the sentence of the principle."""
     figure = PageTraining.contest("principle_6")

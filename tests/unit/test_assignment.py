@@ -12,7 +12,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from passed import MODELS
 
 from book.tools.chapters import ROOT
 from coefdyn.lab.__main__ import main
@@ -23,11 +22,6 @@ from coefdyn.lab.exercises.schools import graded
 SOLUTION = re.compile(
     r'^```\{code-cell\} ipython3\n---\n[^`]*?"Solution \d+ in code"[^`]*?\n---\n(.*?)^```$',
     re.DOTALL | re.MULTILINE,
-)
-#: what an exported assignment and its grades are made of
-EXPORTED = pytest.mark.reads(
-    f"{MODELS} coefdyn/lab/exercises book/architectures book/by_hand.md book/design "
-    "book/foundations book/principles book/second_view book/since"
 )
 GRADED = re.compile(r'^\w+ = grade\("([^"]+)", (\w+)\)$', re.MULTILINE)
 
@@ -89,7 +83,6 @@ def test_a_notebook_asks_every_exercise_once_and_answers_none(tmp_path: Path) ->
 
 
 @pytest.mark.dear("an autograder answers every case in a process of its own, as for a class")
-@EXPORTED
 def test_right_answers_get_all_points_and_unwritten_ones_none(
     tmp_path: Path, installed: Path
 ) -> None:
@@ -136,7 +129,6 @@ def test_a_case_that_does_not_end_costs_its_own_points_only(
 
 
 @pytest.mark.dear("a submission is graded in a process of its own, case by case")
-@EXPORTED
 def test_cells_that_fail_are_left_out_and_named(tmp_path: Path, installed: Path) -> None:
     _, grader = export(tmp_path, ["gla", "deltanet", "gated_deltanet"])
     source = grader.read_text("utf-8")
@@ -219,7 +211,6 @@ def test_otter_gets_a_hidden_test_for_each_case_that_names_no_number(tmp_path: P
 
 
 @pytest.mark.dear("a submission is graded in a process of its own, case by case")
-@EXPORTED
 def test_a_checker_that_a_submission_replaces_judges_nothing(tmp_path: Path) -> None:
     (notebook, _) = export(tmp_path, ["gla"], seconds=20, format="nbgrader")
     (asked,) = questions(["gla"])

@@ -6,7 +6,6 @@ import re
 
 import pytest
 import torch
-from passed import MODELS
 
 from book.tools.chapters import ROOT
 from coefdyn.lab.capabilities.cells import CONSTRUCTIONS, LEAST, MEETS, cells, construct
@@ -215,7 +214,7 @@ def test_words_have_the_answers_that_the_lemma_says(lemma, task, row):
 
 
 @pytest.mark.dear("the command checks every entry of the table")
-@pytest.mark.reads(f"{MODELS} coefdyn/lab/capabilities data/capabilities")
+@pytest.mark.reads("book/tools coefdyn data/capabilities")
 def test_every_cell_has_one_mark_and_the_command_prints_it(capsys):
     assert [(one.task, one.row) for one in cells()] == [(t, r) for t in tasks_of() for r in ROWS]
     assert main(["--only", "S3", "--random", "2"]) == 0

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import pytest
 from cluster_trial import Parts, apart, numbers
-from passed import RUNS
 from training_runs import tiny_model, tiny_run
 
 from coefdyn import mixers
@@ -31,7 +30,7 @@ pytest.importorskip("distributed")
 
 pytestmark = [
     pytest.mark.dear("a scheduler and workers are started, and import torch"),
-    pytest.mark.reads(f"{RUNS} coefdyn/lab/contest tests/cluster_trial.py"),
+    pytest.mark.reads("coefdyn"),
 ]
 
 

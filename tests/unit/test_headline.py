@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 import torch
 from made_up_results import made_up, result_of
-from passed import RUNS
 
 from coefdyn.lab.experiments import (
     EXPERIMENTS,
@@ -184,7 +183,7 @@ def test_the_head_that_the_map_points_at_is_the_one_with_the_largest_map():
 
 
 @pytest.mark.dear("a run of a claim is trained as it is judged")
-@pytest.mark.reads(f"{RUNS} coefdyn/lab/headline")
+@pytest.mark.reads("coefdyn")
 @pytest.mark.nightly("test_the_pilot_chooses_the_setting_of_the_other_seeds, on a short run")
 def test_one_run_of_a_group_is_trained_resumed_and_its_weights_kept(tmp_path, monkeypatch):
     """A tiny budget of steps; the second call trains nothing."""

@@ -21,7 +21,7 @@ from book.tools.normalize import main as normalize_main
 
 pytestmark = [
     pytest.mark.dear("papermill starts kernels and executes chapters"),
-    pytest.mark.reads("book/tools coefdyn/lab/train"),
+    pytest.mark.reads("book/tools coefdyn data/trained"),
 ]
 
 HEAD = "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n"
