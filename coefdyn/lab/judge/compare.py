@@ -317,11 +317,11 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="mixers of the library to compare with; default: GatedDeltaNet",
     )
-    parser.add_argument("--seeds", type=given.count, default=4, help="12 give a verdict")
-    parser.add_argument("--steps", type=given.count, default=STEPS, help=f"default: {STEPS}")
+    parser.add_argument("--seeds", type=int, default=4, help="12 give a verdict")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"default: {STEPS}")
     parser.add_argument(
         "--out",
-        type=given.folder,
+        type=Path,
         metavar="DIR",
         default=Path("judged"),
         help="keeps the runs, which a second call goes on with; default: judged",
@@ -335,7 +335,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--budget",
-        type=given.seconds,
+        type=float,
         metavar="SECONDS",
         help="stop after so long; the same call goes on",
     )

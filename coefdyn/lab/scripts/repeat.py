@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.intervals import Interval, t_interval
-from coefdyn.lab.experiments.plan import STANDARD, Plan
+from coefdyn.lab.experiments.plan import STANDARD, Plan, check_profile
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.headline.group import Group
 from coefdyn.lab.headline.runs import GROUPS
@@ -208,7 +207,7 @@ def main(arguments: Sequence[str]) -> int:
     """Repeat and keep some runs; 1 where one of them differs."""
     parser = argparse.ArgumentParser(prog="python -m coefdyn.lab repeat", description=__doc__)
     parser.add_argument("ids", nargs="*", metavar="ID", help="of which experiments; default: all")
-    parser.add_argument("--profile", type=given.profile, default=STANDARD)
+    parser.add_argument("--profile", default=STANDARD)
     parser.add_argument("--runs", type=int, default=3, help="how many are drawn")
     parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="which are drawn")
     parser.add_argument(
@@ -218,6 +217,7 @@ def main(arguments: Sequence[str]) -> int:
         help="default: data/results, with what came of it in data/repeats; else in DIR/repeats",
     )
     asked = parser.parse_args(arguments)
+    check_profile(asked.profile)
     groups = [f"headline/{name}" for name in GROUPS]
     for name in asked.ids:
         check_choice("experiment", name, (*EXPERIMENTS, *groups))

@@ -95,15 +95,18 @@ class RunOptions:
         """Device for work on this machine, with None resolved.
 
         Raises:
-            ValueError: if a GPU is asked for where torch sees none.
+            ValueError: for another name of a device, or a GPU that torch does not see.
         """
-        device = torch.device(self.resolved_device())
-        if device.type == "cuda" and not torch.cuda.is_available():
+        kind, _, number = self.resolved_device().partition(":")
+        if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+            raise ValueError(f"device must be cpu, cuda or cuda:1; got {self.device!r}.")
+        seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if kind == "cuda" and int(number or 0) >= seen:
             raise ValueError(
-                f"device={self.device!r} asks for a GPU, but torch {torch.__version__} sees none "
+                f"device={self.device!r} asks for a GPU, but torch {torch.__version__} sees {seen} "
                 "here; use device='cpu', or None for whatever is there."
             )
-        return device
+        return torch.device(self.resolved_device())
 
 
 def train_runs(
