@@ -56,9 +56,7 @@ def build_parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="train what is missing; interrupt and repeat at will")
     run.add_argument("ids", nargs="+", metavar="ID", choices=list(EXPERIMENTS))
     run.add_argument("--profile", default="quick", help=", ".join(PROFILES))
-    run.add_argument(
-        "--seeds", type=int, nargs="+", help="instead of the profile's; `show` adds complete ones"
-    )
+    run.add_argument("--seeds", type=int, nargs="+", help="instead of the profile's")
     given.cluster(run)
     run.add_argument("--budget", type=float, metavar="SECONDS", help="start no run after that")
     run.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
@@ -84,6 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
     show.add_argument("--profile", default=STANDARD, help=", ".join(PROFILES))
+    show.add_argument("--seeds", type=int, nargs="+", help="instead of the profile's")
     show.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
     show.add_argument("--figure", type=Path, metavar="FILE", help="write the figure (.png, .svg)")
     claims = commands.add_parser("claims", help="the ledger: the kept verdicts of the first rule")
@@ -185,7 +184,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _show(parsed: argparse.Namespace) -> int:
     experiment = get_experiment(parsed.id)
-    result: Result = experiment.load(parsed.profile, out=parsed.out)
+    result: Result = experiment.load(parsed.profile, seeds=parsed.seeds, out=parsed.out)
     print(f"{experiment.title} ({experiment.source})\n")
     print(textwrap.fill(experiment.about, 100) + "\n")
     print(result.caption() + "\n")

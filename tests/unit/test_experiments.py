@@ -349,7 +349,7 @@ def test_the_pilot_chooses_the_setting_of_the_other_seeds(tmp_path):
     assert {one["key"] for one in again.records} == {one["key"] for one in result.records}
     more = small.run("standard", seeds=[4], out=tmp_path, options=options)
     assert more.outcomes()[0].seeds == [0, 1, 4], "trained at the rate that the pilot chose"
-    assert small.load("standard", out=tmp_path).outcomes()[0].seeds == [0, 1, 2, 3, 4]
+    assert small.load("standard", seeds=[4], out=tmp_path).outcomes()[0].seeds == [0, 1, 4]
 
 
 def test_a_short_pilot_chooses_and_every_seed_is_judged_in_full():

@@ -170,18 +170,14 @@ class Experiment:
 
         Args:
             profile: one of ``profiles``.
-            seeds: these alone. None: the profile's, and every further seed with which the whole
-                plan is finished; the caption names a further seed that was cut short.
+            seeds: instead of the profile's; a pilot's seeds, which choose the rate, stay.
             out: folder of the result files; None for ``data/results``.
         """
         plan = self._plan(profile, seeds)
         found = {one["key"]: one for one in self.file(profile, out).records()}
         if isinstance(plan, Plan):
             plan = plan.settled(found)
-        cut: dict[int, tuple[int, int]] = {}
-        if seeds is None:
-            plan, cut = _with_further_seeds(plan, found)
-        return Result(self.id, profile, plan, _finished(plan, found), cut)
+        return Result(self.id, profile, plan, _finished(plan, found))
 
     def functions(self) -> tuple[Any, Any, Any, Any]:
         """``run``, ``load``, ``figure``, ``claims``: the public functions of its module."""
@@ -239,30 +235,3 @@ def _finished(plan: AnyPlan, found: Mapping[str, Record]) -> tuple[Record, ...]:
     return tuple(
         record for key, record in found.items() if key in wanted and wanted[key].matches(record)
     )
-
-
-def _with_further_seeds(
-    plan: AnyPlan, found: Mapping[str, Record]
-) -> tuple[AnyPlan, dict[int, tuple[int, int]]]:
-    """The plan with every further seed that is complete on disk, and (runs, planned) of the others.
-
-    A seed counts for all variants or for none, so that their means stay comparable. Where no run
-    of the profile's own seeds is there, the complete ones stand alone.
-    """
-    if isinstance(plan, Plan) and plan.bracketed:  # its pilot seeds are none of them
-        return plan, {}
-    complete, cut = [], {}
-    again = plan.again if isinstance(plan, Plan) else {}
-    known = {*plan.seeds, *(seed for seeds in again.values() for seed in seeds)}
-    for seed in sorted({record["seed"] for record in found.values()} - known):
-        one = plan.with_seeds((seed,))
-        done, planned = len(_finished(one, found)), len(one.runs())
-        if done == planned:
-            complete.append(seed)
-        elif done:
-            cut[seed] = (done, planned)
-    if not complete:
-        return plan, cut
-    own = plan.seeds if _finished(plan, found) else ()
-    seen = plan.with_seeds((*own, *complete))
-    return (replace(seen, again=again) if isinstance(seen, Plan) else seen), cut

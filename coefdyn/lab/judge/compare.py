@@ -199,9 +199,8 @@ def compare_designs(
     """Train designs on tasks by the book's protocol; the first one is compared with the others.
 
     Two pilot seeds search the learning rate from three a factor of 3 apart until it is bracketed;
-    ``seeds`` fresh seeds are judged. Runs take one process: start the same call again in another
-    one, with the same ``out``, and both share the runs. Or the workers of a cluster take them, to
-    which the code of the designs is sent.
+    ``seeds`` fresh seeds are judged. Runs take one process, or the workers of a cluster, to which
+    the code of the designs is sent.
 
     Args:
         designs: name -> a mixer of ``coefdyn.mixers`` or a row of the scoreboard by name; a
