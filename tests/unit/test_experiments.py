@@ -19,7 +19,7 @@ from coefdyn.lab.experiments.baselines import frequent_value_accuracy
 from coefdyn.lab.experiments.plan import PROFILES
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.experiments.timing import growth
-from coefdyn.lab.scripts.repeat import DIFFERS, EQUAL, WITHIN, Kept, Repeat, draw
+from coefdyn.lab.scripts.repeat import DIFFERS, EQUAL, WITHIN, Kept, draw, status
 from coefdyn.lab.tasks import NoisyRecallConfig, splits
 from coefdyn.lab.tasks.base import sample, split_generator
 from coefdyn.lab.training import RunOptions, train_run
@@ -288,10 +288,10 @@ def test_a_repeated_run_is_judged_by_the_spread_of_its_seeds():
     variant, run = principle_3.EXPERIMENT.plan("quick").runs()[0]
     kept = Kept(variant.name, run, made_up(run, 0.7) | {"steps_done": 100}, (0.7, 0.68, 0.72))
     near, far = (made_up(run, accuracy) | {"steps_done": 100} for accuracy in (0.72, 0.8))
-    assert Repeat(kept, kept.record).status == EQUAL
-    assert Repeat(kept, near).status == WITHIN
-    assert Repeat(kept, far).status == DIFFERS
-    assert Repeat(replace(kept, seeds=(0.7,)), near).status == DIFFERS  # no spread is known
+    assert status(kept, kept.record) == EQUAL
+    assert status(kept, near) == WITHIN
+    assert status(kept, far) == DIFFERS
+    assert status(replace(kept, seeds=(0.7,)), near) == DIFFERS  # no spread is known
 
 
 def test_unknown_names_are_answered_with_the_nearest():

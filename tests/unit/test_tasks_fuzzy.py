@@ -181,7 +181,7 @@ def test_probe_keys_and_values_are_uniform():
     [
         ({"key_size": 5}, "Raise vocab_size"),
         ({"seq_len": 8}, "seq_len must exceed 8"),
-        ({"value_size": 0}, "value_size must be an integer >= 1"),
+        ({"value_size": 0}, "value_size must be a whole number >= 1"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(changes, message):
