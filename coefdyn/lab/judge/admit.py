@@ -83,9 +83,7 @@ def find_task(asked: Any) -> tuple[str, TaskConfig]:
         check_choice("task (or module:name)", asked, [*board, *others])
         config = board.get(asked) or TASKS[asked]
     if isinstance(config, type) and issubclass(config, TaskConfig):
-        make: Any = config
-        label = config.task_name or label
-        config = getattr(make, "quick", make)()
+        label, config = config.task_name or label, config.quick()
     if not isinstance(config, TaskConfig):
         raise ValueError(f"{label} must be the configuration of a task, got {config!r}.")
     if getattr(config, "task_name", "") not in TASKS:

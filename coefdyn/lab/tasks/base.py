@@ -13,7 +13,7 @@ import dataclasses
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
@@ -79,6 +79,16 @@ class TaskConfig:
         for name in ("vocab_size", "seq_len", "train_examples", "test_examples"):
             at_least(self, name, 1)
         self.check()
+
+    @classmethod
+    def paper(cls) -> Self:
+        """The source's size; the defaults where no source fixes one."""
+        return cls()  # type: ignore[call-arg]
+
+    @classmethod
+    def quick(cls) -> Self:
+        """The size for two CPU cores; the defaults where these are small."""
+        return cls()  # type: ignore[call-arg]
 
     def check(self) -> None:
         """Raise ``ValueError`` when the fields do not fit together."""

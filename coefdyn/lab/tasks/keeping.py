@@ -160,11 +160,6 @@ class LongMemoryConfig(TaskConfig):
     seq_len: int = 1_024
 
     @classmethod
-    def paper(cls) -> LongMemoryConfig:
-        """1021 tokens of noise; no paper of the seed fixes a size."""
-        return cls()
-
-    @classmethod
     def quick(cls) -> LongMemoryConfig:
         """256 tokens of noise: for two CPU cores."""
         return cls(seq_len=259, train_examples=6_400, test_examples=640)
@@ -196,11 +191,6 @@ class PositionConfig(TaskConfig):
     vocab_size: int = 16
     seq_len: int = 256
     distance: int = 8
-
-    @classmethod
-    def paper(cls) -> PositionConfig:
-        """256 tokens; no paper of the seed fixes a size."""
-        return cls()
 
     @classmethod
     def quick(cls) -> PositionConfig:

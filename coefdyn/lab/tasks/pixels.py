@@ -45,6 +45,8 @@ class PixelConfig(TaskConfig):
 class DigitsConfig(PixelConfig):
     """Handwritten digits, 8 x 8 pixels; every fifth image is for test (1 438 and 359).
 
+    Always all images, since the set is small. No paper uses them; they stand in for CIFAR-10.
+
     validation_images: keep another fifth out of the training images, for the validation split.
     """
 
@@ -56,16 +58,6 @@ class DigitsConfig(PixelConfig):
     train_examples: int = 1_438
     test_examples: int = 359
     validation_images: bool = False
-
-    @classmethod
-    def paper(cls) -> DigitsConfig:
-        """All images. No paper uses them; they stand in for CIFAR-10."""
-        return cls()
-
-    @classmethod
-    def quick(cls) -> DigitsConfig:
-        """All images: the set is small."""
-        return cls()
 
     def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
         """Draw n different images of a split, (n, 64)."""

@@ -35,11 +35,6 @@ class ParityConfig(TaskConfig):
     seq_len: int = 256
 
     @classmethod
-    def paper(cls) -> ParityConfig:
-        """256 bits; no paper of the seed fixes a size."""
-        return cls()
-
-    @classmethod
     def quick(cls) -> ParityConfig:
         """40 bits: for two CPU cores."""
         return cls(seq_len=40, train_examples=6_400, test_examples=640)
@@ -66,11 +61,6 @@ class PermutationConfig(TaskConfig):
 
     vocab_size: int = 6
     seq_len: int = 256
-
-    @classmethod
-    def paper(cls) -> PermutationConfig:
-        """256 elements; no paper of the seed fixes a size."""
-        return cls()
 
     @classmethod
     def quick(cls) -> PermutationConfig:
@@ -108,11 +98,6 @@ class MajorityConfig(TaskConfig):
 
     vocab_size: int = 3
     seq_len: int = 256
-
-    @classmethod
-    def paper(cls) -> MajorityConfig:
-        """256 tokens; no paper of the seed fixes a size."""
-        return cls()
 
     @classmethod
     def quick(cls) -> MajorityConfig:
