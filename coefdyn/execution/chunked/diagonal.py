@@ -20,19 +20,13 @@ piece plus the row sums of S_end * dS_end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from coefdyn.execution.chunked.operators import Kernel
-from coefdyn.execution.chunked.scalar import (
-    output_shapes,
-    own_pairs,
-    scan_backward,
-    tile_bytes,
-    write_factor,
-)
-from coefdyn.execution.chunked.tiles import batch_groups, chunk_bounds, cut, scaled
+from coefdyn.execution.chunked.scalar import own_pairs, scan_backward
+from coefdyn.execution.chunked.scan import Group, scan_kernel
+from coefdyn.execution.chunked.tiles import chunk_bounds
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
@@ -78,11 +72,6 @@ def _pieces(
             yield from _pieces(g, a, b, sizes[1:])
         else:
             yield _Piece(a, b, None, None, g[:, a:b].double().clamp(min=RESET).cumsum(1))
-
-
-def _cut(g: Float[Tensor, "B L n"], chunk: int) -> Iterator[_Piece]:
-    """The pieces of one group's sequence."""
-    yield from _pieces(g, 0, g.shape[1], (chunk, *(size for size in SHORTER if size < chunk)))
 
 
 def pair_decays(wide: Float[Tensor, "B C n"], dtype: torch.dtype) -> Float[Tensor, "B C C n"]:
@@ -170,74 +159,33 @@ def _wide_backward(q, k, values, grad, state, ds, wide: Tensor) -> _Gradients:
     return _Gradients(dq.addcmul_(own, k), dk.addcmul_(own, q), dvalues, sums, dstate)
 
 
-def forward(q, k, v, weight, log_decay, state, chunk: int, scale: float) -> tuple[Tensor, Tensor]:
-    """(O, state after the last token)."""
-    out = torch.empty_like(v)
-    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        s = cut(state, group)
-        w = cut(weight, group)
-        for piece in _cut(log_decay[group], chunk):
-            here = (group, slice(piece.start, piece.stop))
-            values = scaled(v[here], write_factor(w, scale, piece.start, piece.stop))
-            out[here], s = piece_forward(q[here], k[here], values, s, piece)
-        final[group] = s
-    return out, final
+class _Group(Group):
+    log_decay_name = "log_decay"
 
+    def pieces(self) -> Iterator[_Piece]:
+        sizes = (self.chunk, *(size for size in SHORTER if size < self.chunk))
+        return _pieces(self.log_decay, 0, self.log_decay.shape[1], sizes)
 
-def _states(k, v, w, scale, state, pieces: list[_Piece]) -> list[Tensor | None]:
-    """The state at the start of every piece, and after the last."""
-    path = [state]
-    for piece in pieces:
-        here = (slice(None), slice(piece.start, piece.stop))
-        values = scaled(v[here], write_factor(w, scale, piece.start, piece.stop))
+    def forward(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        q, k = self.of(piece, "q", "k")
+        return piece_forward(q, k, self.written(piece), state, piece)
+
+    def advance(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Any]:
+        values, (k,) = self.written(piece), self.of(piece, "k")
         if piece.wide is None:
             half = piece.half.transpose(1, 2)
-            written = torch.bmm((k[here] / piece.reach).transpose(1, 2), values)
-            state = (written if state is None else written.addcmul_(state, half)).mul_(half)
-        else:
-            _, fade, whole = _edges(piece.wide, k.dtype)
-            written = torch.bmm((k[here] * fade).transpose(1, 2), values)
-            state = written if state is None else written.addcmul_(state, whole)
-        path.append(state)
-    return path
+            written = torch.bmm((k / piece.reach).transpose(1, 2), values)
+            return (written if state is None else written.addcmul_(state, half)).mul_(half), None
+        _, fade, whole = _edges(piece.wide, k.dtype)
+        written = torch.bmm((k * fade).transpose(1, 2), values)
+        return written if state is None else written.addcmul_(state, whole), None
+
+    def backward(self, piece: _Piece, seen, state, end, grad, ds):
+        q, k = self.of(piece, "q", "k")
+        tile = piece_backward(q, k, self.written(piece), grad, state, ds, piece)
+        after = (end * ds).sum(2)[:, None]
+        dg = tile.sums.flip(1).cumsum(1).flip(1).add_(after)
+        return {"q": tile.q, "k": tile.k, "v": tile.values, "log_decay": dg}, tile.state
 
 
-def backward(
-    q, k, v, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int, scale: float
-) -> tuple[Tensor | None, ...]:
-    """Gradients of (q, k, v, weight, log_decay, state)."""
-    dq, dk, dv, dg = (torch.empty_like(x) for x in (q, k, v, log_decay))
-    dweight, dstate = (None if x is None else torch.empty_like(x) for x in (weight, state))
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        pieces = list(_cut(log_decay[group], chunk))
-        w = cut(weight, group)
-        path = _states(k[group], v[group], w, scale, cut(state, group), pieces)
-        ds = grad_final[group]
-        for piece in reversed(pieces):
-            here = (group, slice(piece.start, piece.stop))
-            end = path.pop()
-            factor = write_factor(w, scale, piece.start, piece.stop)
-            values = scaled(v[here], factor)
-            tile = piece_backward(q[here], k[here], values, grad_out[here], path[-1], ds, piece)
-            dq[here], dk[here] = tile.q, tile.k
-            after = (end * ds).sum(2)[:, None]
-            dg[here] = tile.sums.flip(1).cumsum(1).flip(1).add_(after)
-            if dweight is not None:
-                dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
-            dv[here] = scaled(tile.values, factor)
-            ds = tile.state
-        if dstate is not None:
-            dstate[group] = ds
-    return dq, dk, dv, dweight, dg, dstate
-
-
-diagonal_kernel = Kernel(
-    "chunked_diagonal",
-    forward,
-    backward,
-    tensors=("q", "k", "v", "weight?", "log_decay", "state?"),
-    options=("int chunk", "float scale"),
-    shapes=output_shapes,
-    outputs=2,
-)
+diagonal_kernel = scan_kernel("chunked_diagonal", _Group)
