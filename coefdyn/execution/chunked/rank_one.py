@@ -106,7 +106,7 @@ class _Group(Group):
 
     def pieces(self) -> Iterator[_Piece]:
         g, left, right = self.log_decay, self.left, self.right
-        shorter = tuple(size for size in (*SHORTER, 1) if size < self.chunk)
+        shorter = tuple(size for size in SHORTER if size < self.chunk)
         nats = None
         bound = (most_rank_one_nats(left, right, g) + float(g.amax())) * self.chunk
         if not bound <= STEADY:  # NaN, too
