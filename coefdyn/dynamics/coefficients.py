@@ -19,7 +19,7 @@ from coefdyn.shapes import Float, Tensor
 if TYPE_CHECKING:
     from coefdyn.execution.state import State
 
-__all__ = ["CoefficientDynamics", "with_tensors"]
+__all__ = ["CoefficientDynamics"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
