@@ -10,6 +10,7 @@ from said import chosen, ends, lines, numbers, percent, prose, rate, says, steps
 from coefdyn.lab.experiments import get_experiment, intervals
 from coefdyn.lab.experiments.baselines import accuracy_by_place
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.headline.runs import FRESH
 
 COPYING, RECALL = "selective copying", "fuzzy recall"
 #: of Principle 4, the one that only adds first
@@ -184,6 +185,20 @@ def test_parity_beyond_the_texts_of_training():
     ]
     right = sum(one["diagnostics"]["lengths"]["4"] >= 0.9 for one in first)
     says(page, "along a learned $z$ # of its # seeds are right at 90 %", right, len(first))
+
+
+def test_parity_beyond_the_texts_of_training_on_fresh_seeds():
+    def judged(design: str) -> tuple[int, int]:
+        found = chosen("headline/parity-fresh", design=design, task="parity")
+        fresh = [one for one in found if one["seed"] >= FRESH]
+        return sum(one["diagnostics"]["lengths"]["4"] >= 0.9 for one in fresh), len(fresh)
+
+    page = "principles/principle_4.md"
+    right, seeds = judged("Householder, z")
+    says(page, "Along a learned $z$ # of # seeds are right at 90 %, a share of # [", right, seeds,
+         right / seeds)  # fmt: skip
+    says(page, "so are # of # of the scaled Householder", *judged("scaled Householder"))
+    assert judged("identity") == judged("scalar") == (0, 12)
 
 
 def test_a_tenth_of_the_scaling_at_its_rates():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +15,7 @@ from book.tools import digest as digests
 from book.tools.chapters import Chapter, find_chapters, select
 from book.tools.digest import counted_name, execution, meaning, read_source, record, recorded
 from book.tools.pins import BOOK_TITLE, REST_TITLE
+from book.tools.runner import WATCH
 
 HEAD = "---\nkernelspec:\n  name: python3\n  display_name: Python 3\n---\n"
 CHAPTER = """
@@ -206,3 +210,19 @@ def test_chapters_are_named_loosely_and_wrong_names_get_the_nearest(project: Pat
         assert select(chapters, name) == chapters
     with pytest.raises(ValueError, match=r"chaptre is no chapter. Did you mean part/chapter"):
         select(chapters, "chaptre")
+
+
+@pytest.mark.parametrize("asked", ["exists()", "is_file()", "stat()", "open()", "read_bytes()"])
+def test_what_was_asked_for_in_vain_is_noted_by_the_process(project, tmp_path, asked):
+    log, absent = tmp_path / "opened", project / "data/results/later.jsonl"
+    code = (
+        "import contextlib, pathlib\n"
+        f"with contextlib.suppress(OSError): pathlib.Path({str(absent)!r}).{asked}"
+    )
+    told = {"COEFDYN_OPENED": str(log), "COEFDYN_ROOT": str(project), "PYTHONPATH": str(WATCH)}
+    subprocess.run([sys.executable, "-c", code], env=os.environ | told, check=True)
+    opened = log.read_text().splitlines()
+    made_from = execution(read_source(chapter_of(project)), opened, root=project)
+    assert "data/results/later.jsonl" in made_from.files.values()
+    absent.write_text("{}")
+    assert made_from.changed_files(project) == ["data/results/later.jsonl"]

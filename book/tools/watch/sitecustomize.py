@@ -12,7 +12,8 @@ from importlib.util import source_from_cache
 def watch(log, root):
     """Write to `log`, one to a line, each file below `root` that this process opens to read.
 
-    A file that is absent is noted too, because it was asked for. A folder below `data/` whose
+    A file that is absent is noted too, whether it was opened or only asked for (`os.stat`, which
+    `exists` calls), because what is there later would be read. A folder below `data/` whose
     contents are listed ends with a slash. A module that Python takes from its cache counts as its
     source.
     """
@@ -38,7 +39,19 @@ def watch(log, root):
             seen.add(path)
             os.write(out, f"{path}\n".encode())
 
+    found = os.stat
+
+    def stat(path, *arguments, **options):
+        try:
+            return found(path, *arguments, **options)
+        except FileNotFoundError:
+            note("open", (path, None, os.O_RDONLY))
+            raise
+
     sys.addaudithook(note)
+    os.stat = stat  # Python tells no hook of it; an import of a module does not go through here
+    for able in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks):
+        able.add(stat)
 
 
 if "COEFDYN_OPENED" in os.environ:
