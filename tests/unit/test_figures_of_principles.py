@@ -8,7 +8,7 @@ import torch
 from said import chosen, ends, lines, numbers, percent, prose, rate, says, steps
 
 from coefdyn.lab.experiments import get_experiment, intervals
-from coefdyn.lab.experiments.baselines import accuracy_by_place
+from coefdyn.lab.experiments.baselines import accuracy_by_place, baseline
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.headline.runs import FRESH
 
@@ -287,6 +287,62 @@ def test_recall_of_the_models_with_eigenvalues():
     for name in ("S4D", "LRU", "Mamba-2"):
         found = chosen("headline/spectra", design=name, task="pixels")
         read[name] = 100 * fmean(x["final"]["accuracy"] for x in found if x["seed"] >= 200)
-    sentence = "Both read # % of the digits or more. ... and reads the fewest, # %."
+    sentence = "S4D and the LRU read # % of the digits or more, ... reads the fewest, # %."
     least, fewest = numbers(page, sentence)
     assert least <= min(read["S4D"], read["LRU"]) and fewest == int(read["Mamba-2"])
+
+
+def shares(one: dict, when: str, first: int, last: int) -> list[float]:
+    """The share of eigenvalues in each layer; a bin of the moduli is 0.05 wide."""
+    layers = one["diagnostics"]["normalized"]["moduli"][when]
+    return [sum(layer["share"][first:last]) for layer in layers]
+
+
+def test_what_the_parts_of_a_claim_on_eigenvalues_show():
+    """The first layer before and after training, and what lies near zero before it."""
+    page = "second_view/spectra.md"
+    about_one: dict[str, list[list[float]]] = {}
+    for name in ("S4D", "LRU", "Mamba-2"):
+        found = chosen("headline/spectra", design=name, task="pixels")
+        judged = [one for one in found if one["seed"] >= 200]
+        assert len(judged) == 12
+        about_one[name] = [
+            [100 * shares(one, when, 19, 21)[0] for one in judged]
+            for when in ("trained", "initial")
+        ]
+    means = {name: [fmean(one) for one in both] for name, both in about_one.items()}
+    says(page, "In S4D # % ... in place of # % before training", *means["S4D"])
+    most = sum(one > 50 for one in about_one["LRU"][0])
+    says(page, "In the LRU # % are, in place of # %, and more than half with # of 12 seeds",
+         *means["LRU"], most)  # fmt: skip
+    says(page, "In Mamba-2 # % are, in place of # %", *means["Mamba-2"])
+
+    below = {
+        name: [
+            max(shares(one, "initial", 0, 2))
+            for one in chosen("spectra", model=name, task="pixels")
+        ]
+        for name in ("S4D", "LRU", "Mamba-2", "softmax", "linear", "normalized")
+    }
+    mamba = below.pop("Mamba-2")
+    said = (
+        "Mamba-2 alone has more than # % below 0.1, with # of # seeds, and at most # % of a layer"
+    )
+    rest = max(max(one) for one in below.values())
+    says(page, said, 100 * rest, sum(one > rest for one in mamba), len(mamba), 100 * max(mamba))
+
+
+def test_right_answers_on_listops_beside_the_most_frequent_one():
+    found = [percent("dsf-table-1", model=one, task="ListOps")
+             for one in ("linear", "normalized", "softmax", "S6")]  # fmt: skip
+    task = get_experiment("dsf-table-1").plan(STANDARD).those_with([{"task": "ListOps"}])[0].task
+    sentence = "are right in # to # % of the cases, where the most frequent answer is in # %"
+    guess = 100 * baseline(task)[0]
+    says("second_view/dynamical_systems.md", sentence, min(found), max(found), guess)
+
+
+def test_the_largest_weight_of_a_wide_head():
+    rng = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 2000, 64, 256, generator=rng)
+    largest = torch.einsum("bn,bjn->bj", q[:, 0], k).softmax(-1).amax(-1).mean()
+    says("principles/principle_5.md", "It rises to # on average.", float(largest))
