@@ -11,7 +11,9 @@ weights, float32, one thread, a batch of one. Times are CPU times: medians of fi
 warming one, of the warming one alone where it takes longer than 6 s. Each side runs in a process
 of its own, which is stopped when its forward and backward pass has taken 120 s ("more than").
 Memory is the most that such a pass adds. A class that the engine leaves to its own code counts as
-1.00. Differences are relative to the largest number of a
+1.00. The forward passes without gradients, where both sides are often nearly as fast, are
+taken in turn in one process, so that neither has the memory of the other's better warmed.
+Differences are relative to the largest number of a
 tensor; that of gradients is the largest over all parameters whose gradient is not rounding alone,
 with the class's own difference from a float64 run beside it under ``--double``. Under ``--share``
 a third process has the mixing exchanged for a mean of its inputs: what its forward and backward
@@ -232,6 +234,7 @@ def main() -> None:
     known = {(row["class"], row["tokens"]) for row in rows}
     print(f"{'':<18} {'':>6} {'forward':>23} {'forward + backward':>25} {'memory, MiB':>13}")
     sides = [
+        "forward",
         "theirs",
         "ours",
         *(["double"] if asked.double else []),
@@ -275,8 +278,10 @@ def measure(name: str, tokens: int, sides: list[str]) -> dict[str, Any]:
         kept = {
             side: torch.load(Path(folder) / f"{side}.pt")
             for side in sides
-            if "stopped_s" not in found[side] and side != "rest"
+            if "stopped_s" not in found[side] and side not in ("forward", "rest")
         }
+    for side, forward_ms in found.pop("forward").items():
+        found[side]["forward_ms"] = forward_ms
     row: dict[str, Any] = {"class": name, "tokens": tokens, **found}
     if "theirs" in kept:
         row["differences"] = differences(kept["ours"], kept["theirs"])
@@ -332,8 +337,9 @@ def run_side(side: str, name: str, tokens: int, file: Path) -> None:
         logits = both()
         first_s = time.process_time() - start
 
-    if side not in ("double", "rest"):
-        print(json.dumps({"forward_ms": median_ms(forward)}), flush=True)
+    if side == "forward":
+        print(json.dumps(in_turn(model, forward)), flush=True)
+        return
     logits, first_s = torch.empty(0), 0.0
     # The signal's default is to end the process, also inside a backward pass, where no line of
     # Python would run.
@@ -349,6 +355,19 @@ def run_side(side: str, name: str, tokens: int, file: Path) -> None:
     if first_s < ENOUGH_S:
         both_ms, peak = median_ms(both, warm=False), peak_mib(both)
     print(json.dumps({"both_ms": both_ms, "peak_mib": peak}), flush=True)
+
+
+def in_turn(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
+    """Milliseconds of a pass with the model's own code and with the engine's, one after another."""
+    from coefdyn.lens import running
+
+    times: dict[str, list[float]] = {"theirs": [], "ours": []}
+    run()  # warms
+    while len(times["ours"]) < REPEATS and sum(times["theirs"]) < 1e3 * ENOUGH_S:
+        times["theirs"].append(cpu_ms(run))
+        with running(model):
+            times["ours"].append(cpu_ms(run))
+    return {side: statistics.median(some) for side, some in times.items()}
 
 
 def without_mixing(taken: Any) -> tuple[torch.Tensor, LinearState | None]:
