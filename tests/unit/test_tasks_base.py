@@ -145,6 +145,35 @@ def test_unknown_names_point_to_the_nearest_known_one():
         tasks.config_from_dict({"vocab_size": 12})
 
 
+@pytest.mark.parametrize(
+    ("config", "changes", "message"),
+    [
+        (tasks.FuzzyRecallConfig, {"key_size": 5}, "Raise vocab_size"),
+        (tasks.FuzzyRecallConfig, {"seq_len": 8}, "seq_len must exceed 8"),
+        (tasks.FuzzyRecallConfig, {"value_size": 0}, "value_size must be an integer >= 1"),
+        (tasks.NoisyRecallConfig, {"seq_len": 31}, "must be even"),
+        (tasks.NoisyRecallConfig, {"frac_noise": 1.0}, r"lie in \[0, 1\)"),
+        (tasks.NoisyRecallConfig, {"noise_vocab": 0}, "set noise_vocab >= 1"),
+        (tasks.NoisyRecallConfig, {"noise_vocab": 17}, "leaves 1 ids"),
+        (tasks.MqarConfig, {"pairs": 9}, "even seq_len >= 36; got 32"),
+        (tasks.MqarConfig, {"vocab_size": 32}, "exceed seq_len=32"),
+        (tasks.MqarConfig, {"power": 0.0}, "power must be positive"),
+        (
+            tasks.ListOpsConfig,
+            {"max_depth": 2, "max_args": 3},
+            "longer than 5 tokens; got min_length=8. Lower it",
+        ),
+        (tasks.ListOpsConfig, {"max_length": 60}, "max_length <= seq_len"),
+        (tasks.ListOpsConfig, {"operator_probability": 1.0}, r"lie in \(0, 1\)"),
+        (tasks.ListOpsConfig, {"vocab_size": 20}, "ListOps has 18 ids"),
+        (tasks.SelectiveCopyingConfig, {"seq_len": 17}, "seq_len > 17; got 17"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(config, changes, message):
+    with pytest.raises(ValueError, match=message):
+        config.quick().with_changes(changes)
+
+
 def test_wrong_arguments_are_named(no_shape_checks):
     config = make_config("mqar", "quick")
     with pytest.raises(ValueError, match="'train', 'validation' or 'test'; got 'tests'"):

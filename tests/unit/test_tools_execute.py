@@ -240,11 +240,6 @@ def test_parameters_that_fit_nothing_are_refused(book: Path, capsys, words: str,
     assert "executing" not in told.out
 
 
-def test_a_chapter_named_twice_runs_once(book: Path) -> None:
-    add(book, "good", GOOD)
-    assert [c.name for c in select(find_chapters(book), "good, good.md")] == ["good"]
-
-
 def test_a_number_of_jobs_is_refused_in_words(book: Path, capsys) -> None:
     with pytest.raises(SystemExit):
         execute.main(["--jobs", "-1"])
