@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from chunked_cases import in_chunks
 from designs import Inputs
 from methods import cpu_methods
 from tolerances import assert_agree
@@ -14,7 +15,6 @@ from torch.nn.functional import normalize
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
 from coefdyn.execution import policy
-from coefdyn.execution.chunked.dispatch import apply_chunked
 
 F32, F64 = torch.float32, torch.float64
 
@@ -243,7 +243,7 @@ def test_coefficients_have_the_leading_axes_of_eta() -> None:
 def test_a_chunk_is_never_longer_than_the_sequence() -> None:
     inputs = Inputs.draw(batch=(), length=5)
     d = inputs.dynamics("diagonal", "exp", "one")
-    y = apply_chunked(d, inputs.v, chunk_size=10**6)  # tiles of that size would be 8 terabytes
+    y = in_chunks(d, inputs.v, chunk_size=10**6)  # tiles of that size would be 8 terabytes
     assert_agree(y, d.apply(inputs.v, "reference"), method="chunked", dtype=F64, quantity="output")
 
 
