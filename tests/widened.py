@@ -6,14 +6,14 @@ float64. What all comparisons with peers share stands here, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
 
 import torch
 from tolerances import assert_agree
 
-__all__ = ["agrees_with_peer", "fla", "time_first", "widened"]
+__all__ = ["agrees_with_peer", "time_first", "widened"]
 
 
 @contextmanager
@@ -35,13 +35,6 @@ def widened() -> Iterator[None]:
 def time_first(*values: torch.Tensor) -> list[torch.Tensor]:
     """(B, H, L, ...) to fla's (B, L, H, ...)."""
     return [value.transpose(1, 2) for value in values]
-
-
-def fla(run: Callable, *values: torch.Tensor, **options: object) -> torch.Tensor:
-    """fla's (B, L, H, ...) there and back, in float64."""
-    with widened():
-        y = run(*time_first(*values), **options)
-    return (y[0] if isinstance(y, tuple) else y).transpose(1, 2)
 
 
 def agrees_with_peer(

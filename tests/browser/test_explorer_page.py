@@ -11,7 +11,7 @@ from passed import FIGURES
 
 from coefdyn.analysis.selectivity import selectivity
 from coefdyn.widgets import Explorer
-from coefdyn.widgets.settings import ROWS, validate
+from coefdyn.widgets.settings import validate
 
 pytestmark = pytest.mark.browser
 
@@ -32,39 +32,6 @@ def test_slider_moves_the_numbers_the_library_gives(open_page: Open) -> None:
     want = alpha[settings["row"] - 1].sum().item()
     assert number(page, "row-sum") == pytest.approx(want, rel=1e-12)
     assert page.inner_text("[data-cd=value-decay]") == "0.5"
-
-
-@pytest.mark.dear("every row of Table 1 is chosen and drawn")
-@pytest.mark.reads(FIGURES)
-def test_every_row(open_page: Open) -> None:
-    """Chosen one after another: its numbers, its class, its answer and the limits of its plot.
-
-    With a straight readout the picture is drawn around the scores; its limits are Python's.
-    """
-    kinds = {
-        "softmax_attention": "convex",
-        "linear_attention": "convex",
-        "wall_attention": "convex",
-        "path_attention": "convex",
-        "forgetting_attention": "convex",
-        "alibi": "convex",
-        "sliding_window": "convex",
-        "softmax_sink": "conical",
-    }
-    page = open_page(Explorer("gated_deltanet"))
-    for row in ROWS:
-        press(page, f"preset-{row}")
-        assert page.get_attribute(f"[data-cd=preset-{row}]", "aria-pressed") == "true", row
-        explorer = Explorer(row)
-        shown = explorer.shown()
-        assert number(page, "near-zero-fraction") == near_zero(explorer.settings), row
-        assert page.inner_text("[data-cd=class]") == kinds.get(row, "linear"), row
-        assert heard(page) == pytest.approx(shown.answer, rel=1e-9, abs=1e-12), row
-        limits = page.get_attribute("[data-cd=readout]", "data-range")
-        first, last, *_ = shown.readout_range
-        assert [float(x) for x in limits.split()] == pytest.approx([first, last]), row
-        if explorer.settings["readout"] == "identity":
-            assert last <= 2.8 * max(shown.alpha.abs().max().item(), 2e-3), row
 
 
 def test_keyboard_moves_slider_and_cell(open_page: Open) -> None:

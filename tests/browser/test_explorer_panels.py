@@ -132,19 +132,6 @@ def test_three_dimensions_count_states_near_the_plane(open_page: Open) -> None:
     assert f"has {near} of its 20 states" in text(page, "geometry-words")
 
 
-def test_address_holds_the_setting(open_page: Open) -> None:
-    explorer = Explorer("deltanet", beta=1.5, column=3)
-    page = open_page(Explorer("gla"), fragment=explorer.link())
-    assert page.get_attribute("[data-cd=preset-deltanet]", "aria-pressed") == "true"
-    assert text(page, "value-beta") == "1.5"
-    slide(page, "beta", 1)
-    assert page.evaluate("location.hash") == "#cd?preset=deltanet&column=3"
-    page.go_back()
-    page.wait_for_selector("[data-cd=value-beta]:text-is('1.5')")
-    page.go_forward()
-    page.wait_for_selector("[data-cd=value-beta]:text-is('1')")
-
-
 def test_a_number_that_stays_is_an_answer_too(open_page: Open) -> None:
     """The overflow horizon is infinite at first ("never"), and a smaller decay leaves it there."""
     question = {"id": "o", "question": "When?", "number": "overflow", "control": "decay"}

@@ -104,21 +104,6 @@ def test_a_waiting_question_locks_everything_that_could_answer_it(open_page: Ope
         assert page.evaluate(waits, hook), hook
 
 
-def test_back_undoes_a_link_of_the_text(open_page: Open) -> None:
-    page = open_page(Explorer("gated_deltanet", length=32))
-    page.evaluate(
-        """() => { const a = document.createElement("a");
-        a.href = "#cd?preset=gated_deltanet&beta=2"; a.id = "link"; a.textContent = "Set";
-        document.querySelector("main").append(a); }"""
-    )
-    page.click("#link")
-    page.wait_for_selector("[data-cd=value-beta]:text-is('2')")
-    page.go_back()
-    page.wait_for_selector("[data-cd=value-beta]:text-is('0.5')")
-    page.go_forward()
-    page.wait_for_selector("[data-cd=value-beta]:text-is('2')")
-
-
 CUT_CHOICES = """() => {
   const ink = document.createElement("canvas").getContext("2d");
   const selects = [...document.querySelectorAll(".cdx select")];

@@ -17,7 +17,6 @@ from browser.explorer_pages import ASSETS, STATE, VIEW, page_html
 from book.tools.chapters import BOOK
 from book.tools.figure_states import pack_states
 from book.tools.programs import models_of
-from coefdyn.lab.films import TrainingFilm
 from coefdyn.widgets import Explorer
 
 pytestmark = pytest.mark.browser
@@ -113,14 +112,6 @@ def test_a_viewer_that_knows_no_program_shows_one_line(browser: Any, tmp_path: P
         "Dynamics, and under make lab."
     )
     page.close()
-
-
-def test_a_packed_explorer_and_film_start(load: Load) -> None:
-    page = load(
-        page_html(Explorer("gla"), TrainingFilm.load("principle-3")), wanted="[data-cd=explorer]"
-    )
-    page.wait_for_selector("[data-cd=small]")
-    assert page.locator("[role=alert]").count() == 0
 
 
 def test_a_page_that_cannot_unpack_says_so_at_every_figure(load: Load) -> None:

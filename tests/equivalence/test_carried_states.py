@@ -11,7 +11,6 @@ from designs import READOUTS, STRUCTURES, Inputs
 from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics, mask, normalizer
-from coefdyn.execution.recurrent import remember, step_cache
 from coefdyn.execution.state import CacheState, LinearState, State, has_finite_state
 
 F64, F32 = torch.float64, torch.float32
@@ -105,22 +104,6 @@ def test_what_stands_beside_the_ingredients_is_carried(
     d = BESIDE[beside](inputs.dynamics(structure, phi, eta))
     got = pieces(d, inputs.v, (8, 9))
     agree(got, d.apply(inputs.v, "reference"), inputs, inputs, F64)
-
-
-@pytest.mark.parametrize("beside", ["outer, own, log scaling", "blocks, outer"])
-@pytest.mark.parametrize("phi", ["exp", "relu"])
-@pytest.mark.parametrize("structure", STRUCTURES)
-def test_what_is_remembered_is_what_reading_leaves_behind(
-    structure: str, phi: str, beside: str
-) -> None:
-    inputs = Inputs.draw(length=18, seed=7)
-    d = BESIDE[beside](inputs.dynamics(structure, phi, "row_sum"))
-    with torch.no_grad():
-        got, want = remember(d, inputs.v), step_cache(d, inputs.v, None)[1]
-    torch.testing.assert_close(got.stored.states(), want.stored.states())
-    torch.testing.assert_close(got.stored.outer, want.stored.outer)
-    assert got.values.equal(want.values) and got.position == want.position
-    assert (got.stored.log_weights is None) == (want.stored.log_weights is None)
 
 
 @pytest.mark.parametrize("log_scaled", [False, True])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import pytest
 import torch
 from designs import Inputs
 from methods import cpu_methods
+from own_structures import Shift
 from tolerances import assert_agree, relative_error
 
 from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
@@ -66,20 +66,10 @@ def test_an_outer_decay_that_leaves_the_range_of_exp() -> None:
             assert relative_error(d.apply(v, method), want) < 2e-5, (structure, method)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Halved(evolution.Evolution):
-    """A_t = I / 2, of nobody's library."""
-
-    structure: ClassVar[str] = "halved"
-
-    def rotate(self, h: torch.Tensor, t: int) -> torch.Tensor:
-        return 0.5 * h
-
-
 @pytest.mark.parametrize("length", [9, 150])
 def test_a_structure_of_ones_own_keeps_its_outer_decay(length: int) -> None:
     x = torch.randn(length, 3, generator=torch.Generator().manual_seed(0), dtype=F64)
-    d = plain(x, evolution=Halved(), outer_log_decay=torch.full((length,), -0.3, dtype=F64))
+    d = plain(x, evolution=Shift(), outer_log_decay=torch.full((length,), -0.3, dtype=F64))
     want = d.apply(x, "reference")
     for method in ("auto", *cpu_methods(d)):
         assert relative_error(d.apply(x, method), want) < 1e-11, method

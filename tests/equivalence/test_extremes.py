@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from chunked_cases import in_chunks
 from designs import Inputs
 from methods import cpu_methods
 from tolerances import assert_agree
@@ -238,13 +237,6 @@ def test_coefficients_have_the_leading_axes_of_eta() -> None:
     q = leaf(5, 3)
     d = plain(q, q, normalizer=normalizer.Given(torch.ones(2, 5)))
     assert d.coefficients().shape == d.coefficients(normalized=True).shape == (2, 5, 5)
-
-
-def test_a_chunk_is_never_longer_than_the_sequence() -> None:
-    inputs = Inputs.draw(batch=(), length=5)
-    d = inputs.dynamics("diagonal", "exp", "one")
-    y = in_chunks(d, inputs.v, chunk_size=10**6)  # tiles of that size would be 8 terabytes
-    assert_agree(y, d.apply(inputs.v, "reference"), method="chunked", dtype=F64, quantity="output")
 
 
 @pytest.mark.parametrize("phi", ["exp", "identity", "relu"])

@@ -1,19 +1,27 @@
-"""Rows since Table 1 that need no new structure, against their authors' functions in float64.
+"""Rows of the tables against their authors' functions, or fla's and transformers', in float64.
 
 Each reference starts from the mixer's own projections of x, so that order and place of every
-activation, gate and scaling are compared too; gradients of x and of all parameters.
+activation, gate and scaling are compared too; gradients of x and of all parameters. What of the
+rows is compared as a whole layer stands in test_peers_layers.py, and fla's operations by their
+names in test_peers_ops.py; that all methods agree is the contract's.
 """
 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
+from fla.ops.comba.naive import naive_chunk_comba
+from fla.ops.delta_rule.naive import delta_rule_recurrence
+from fla.ops.forgetting_attn.naive import naive_forgetting_attn
 from fla.ops.gated_delta_product.naive import naive_recurrent_gated_delta_product
+from fla.ops.gdn2.naive import naive_recurrent_gdn2
 from fla.ops.generalized_delta_rule.dplr.naive import dplr_recurrence
 from fla.ops.gla.naive import naive_recurrent_gla
 from fla.ops.gsa.naive import naive_recurrent_gsa
+from fla.ops.linear_attn.naive import naive_recurrent_linear_attn
 from fla.ops.log_linear_attn.naive import naive_log_linear_attn
 from fla.ops.mesa_net.naive import naive_mesa_net_exact
 from fla.ops.momentum_delta_rule.naive import recurrent_momentum_delta_rule_ref
@@ -24,9 +32,11 @@ from fla.ops.wall_attn import naive as wall
 from mixer_cases import build, tokens
 from tolerances import assert_agree
 from torch.nn import functional
+from transformers.models.gpt_oss.modeling_gpt_oss import eager_attention_forward
 from transformers.models.minimax.configuration_minimax import MiniMaxConfig
 from transformers.models.minimax.modeling_minimax import MiniMaxLightningAttention
-from widened import time_first, widened
+from transformers.models.xlstm.modeling_xlstm import mlstm_recurrent_sequence_native
+from widened import agrees_with_peer, time_first, widened
 
 from coefdyn.analysis import probe
 from coefdyn.mixers import Mixer
@@ -38,6 +48,105 @@ F64 = torch.float64
 def heads(mixer: Mixer, x: torch.Tensor) -> list[torch.Tensor]:
     """q, k and v as they are projected and convolved, (B, H, L, ...)."""
     return [mixer.project[name](x)[0] for name in ("query", "key", "value")]
+
+
+def linear_attention(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    """The row's sum is read as one more value of 1, without the 1e-10 that fla adds to it."""
+    q, k, v = heads(mixer, x)
+    q, k = (functional.elu(one) + 1 for one in (q, k / math.sqrt(mixer.key_dim)))
+    parts = time_first(q, k, torch.cat([v, torch.ones_like(v[..., :1])], -1))
+    y = naive_recurrent_linear_attn(*parts, scale=1.0)[0].transpose(1, 2)
+    return y[..., :-1] / y[..., -1:]
+
+
+def normalized_attention(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    eta = mixer.eta.linear(x).exp().transpose(1, 2)
+    return (
+        naive_recurrent_linear_attn(*time_first(*heads(mixer, x)))[0].transpose(1, 2)
+        / eta[..., None]
+    )
+
+
+def gla(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    raw = split_heads(mixer.decay.up(mixer.decay.down(x)), mixer.n_heads)
+    parts = time_first(*heads(mixer, x), functional.logsigmoid(raw) / 16)
+    return naive_recurrent_gla(*parts)[0].transpose(1, 2)
+
+
+def deltanet(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = heads(mixer, x)
+    beta = torch.sigmoid(mixer.beta.linear(x)).transpose(1, 2)
+    return delta_rule_recurrence(unit(q), unit(k), v, beta)[0]
+
+
+def gated_deltanet_with_its_own_direction(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    """a (I - beta z z^T) is diagonal plus low rank."""
+    q, k, v = heads(mixer, x)
+    z = unit(mixer.project["direction"](x)[0])
+    beta = 2 * torch.sigmoid(mixer.beta.linear(x)).transpose(1, 2)[..., None]
+    gate = mixer.decay(x)[0][..., None]
+    low = gate.exp() * beta * z
+    return dplr_recurrence(unit(q), beta * unit(k), v, -z, low, gate.expand_as(k))[0]
+
+
+def mlstm(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    """Without the 1e-6 that transformers adds to the denominator."""
+    q, k, v = heads(mixer, x)
+    read = torch.cat([one.transpose(1, 2).flatten(2) for one in (q, k, v)], -1)
+    write, forget = (
+        functional.linear(read, weight, bias).transpose(1, 2)
+        for weight, bias in (
+            (mixer.input_weight, mixer.input_bias),
+            (mixer.forget_weight, mixer.forget_bias),
+        )
+    )
+    exact = {"eps": 0.0, "dtype_state": F64}
+    return mlstm_recurrent_sequence_native(q, k, v, igate=write, fgate=forget, **exact)
+
+
+def gated_deltanet2(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = heads(mixer, x)
+    gates = (split_heads(part(x).sigmoid(), mixer.n_heads) for part in (mixer.erase, mixer.write))
+    parts = time_first(unit(q), unit(k), v, mixer.decay(x), *gates)
+    return naive_recurrent_gdn2(*parts)[0].transpose(1, 2)
+
+
+def comba(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    q, k, v = heads(mixer, x)
+    k = unit(k)
+    q = unit(q) - mixer.correction[:, None, None] * k
+    erased = mixer.feedback.sigmoid()[:, None, None] * k
+    parts = time_first(q, k, v, erased, mixer.decay(x)[0], mixer.beta(x))
+    return naive_chunk_comba(*parts, chunk_size=8)[0].transpose(1, 2)
+
+
+def forgetting_attention(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    gate = functional.logsigmoid(mixer.forget(x)).transpose(1, 2)
+    dynamics, v = mixer.dynamics(x)
+    return naive_forgetting_attn(*time_first(dynamics.q, dynamics.k, v, gate)).transpose(1, 2)
+
+
+def alibi(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    """A linear bias on the scores, with the paper's slopes."""
+    dynamics, v = mixer.dynamics(x)
+    slopes = 2.0 ** (-8 * torch.arange(1, mixer.n_heads + 1, dtype=F64) / mixer.n_heads)
+    gap = torch.arange(x.shape[1])[:, None] - torch.arange(x.shape[1])
+    bias = (-slopes[:, None, None] * gap).masked_fill(gap < 0, -torch.inf)
+    return functional.scaled_dot_product_attention(dynamics.q, dynamics.k, v, attn_mask=bias)
+
+
+def window(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    dynamics, v = mixer.dynamics(x)
+    parts = time_first(dynamics.q, dynamics.k, v, torch.zeros_like(dynamics.q[..., 0]))
+    return naive_forgetting_attn(*parts, window_size=mixer.mask.size).transpose(1, 2)
+
+
+def sink(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
+    dynamics, v = mixer.dynamics(x)
+    layer = SimpleNamespace(num_key_value_groups=1, sinks=mixer.sink, training=False)
+    future = torch.full((x.shape[1], x.shape[1]), -torch.inf, dtype=F64).triu(1)
+    parts = dynamics.q, dynamics.k, v, future, mixer.key_dim**-0.5
+    return eager_attention_forward(layer, *parts)[0].transpose(1, 2)
 
 
 def retnet(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
@@ -185,6 +294,18 @@ def differential(mixer: Mixer, x: torch.Tensor) -> torch.Tensor:
 
 
 PEERS = {
+    "LinearAttention": linear_attention,
+    "NormalizedAttention": normalized_attention,
+    "GLA": gla,
+    "DeltaNet": deltanet,
+    "GatedDeltaNet-learned": gated_deltanet_with_its_own_direction,
+    "MLSTM": mlstm,
+    "GatedDeltaNet2": gated_deltanet2,
+    "Comba": comba,
+    "ForgettingAttention": forgetting_attention,
+    "ALiBiAttention": alibi,
+    "Window-SoftmaxAttention": window,
+    "Sink-SoftmaxAttention": sink,
     "RetNet": retnet,
     "HGRN2": hgrn2,
     "HGRN2-low": hgrn2,
@@ -222,29 +343,8 @@ def test_the_row_is_its_authors(case: str) -> None:
     found, v = mixer.dynamics(x)
     with widened():
         expected = PEERS[case](mixer, x)
-    named = {"x": x, **dict(mixer.named_parameters())}
-    weights = torch.linspace(-1, 2, expected.numel(), dtype=F64).view(expected.shape)
-
-    def slopes(y: torch.Tensor) -> dict[str, torch.Tensor | None]:
-        values = torch.autograd.grad(
-            (y * weights).sum(), list(named.values()), retain_graph=True, allow_unused=True
-        )
-        return dict(zip(named, values, strict=True))
-
-    wanted = slopes(expected)
-    unchunked = ("MomentumDeltaNet", "LogLinearAttention")  # dense, and levels
-    last = "recurrent" if case in unchunked else "chunked"
-    for method in ("reference", "auto", last):
-        y = mixer.collect(found.apply(v, method=method))
-        assert_agree(y, expected, method="peer", dtype=F64, quantity="output", what=method)
-        for name, got in slopes(y).items():
-            if wanted[name] is None:
-                assert got is None, name
-                continue
-            what = f"{method}, gradient of {name}"
-            assert_agree(
-                got, wanted[name], method="peer", dtype=F64, quantity="gradient", what=what
-            )
+    leaves = {"x": x, **dict(mixer.named_parameters())}
+    agrees_with_peer(leaves, mixer.collect(found.apply(v)), expected)
 
 
 @torch.no_grad()
@@ -274,10 +374,7 @@ def test_lightning_attention_is_transformers_layer() -> None:
         with torch.enable_grad():
             x.requires_grad_()
             theirs, ours = layer(x, None, None)[0], mixer(x)
-            weights = torch.linspace(-1, 2, ours.numel(), dtype=F64).view(ours.shape)
-            mine, other = (torch.autograd.grad((y * weights).sum(), x)[0] for y in (ours, theirs))
-    assert_agree(ours, theirs, method="peer", dtype=F64, quantity="output")
-    assert_agree(mine, other, method="peer", dtype=F64, quantity="gradient")
+            agrees_with_peer({"x": x}, ours, theirs)
 
 
 @pytest.mark.parametrize(("case", "authors"), [("MesaNet", mesanet), ("GSA", gsa)])

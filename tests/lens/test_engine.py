@@ -218,24 +218,6 @@ def test_a_static_cache_is_filled_in_place() -> None:
 
 
 @torch.no_grad()
-def test_a_cropped_cache_is_the_class_s() -> None:
-    found = []
-    for computed in (False, True):
-        model = build(GDN)
-        engine = install(model) if computed else None
-        with torch_operations(model):
-            cache = model(zoo.ids(20), use_cache=True).past_key_values
-            try:
-                cache.crop(-3)
-                found.append(model(zoo.ids(4), past_key_values=cache, use_cache=True).logits)
-            except Exception as error:
-                found.append(torch.tensor([float(len(str(error)))]))
-        if engine is not None:
-            engine.uninstall()
-    assert gap(found[1], found[0]) < 1e-5
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("name", ONE_EACH)
 def test_other_models_and_threads_keep_their_own_operations(name: str) -> None:
     model, other = build(name), build(name)

@@ -1,4 +1,7 @@
-"""The operations that fla's layers call, by fla's names: computed by fla's own plain functions."""
+"""The operations that fla's layers call, by fla's names and with fla's signatures.
+
+They are computed by ``coefdyn.ops``, which test_peers_ops.py compares with fla's plain functions.
+"""
 
 from __future__ import annotations
 
@@ -9,21 +12,12 @@ from collections.abc import Callable
 import pytest
 import torch
 import zoo
-from fla.ops.delta_rule.naive import delta_rule_recurrence
-from fla.ops.gated_delta_rule.naive import naive_recurrent_gated_delta_rule
-from fla.ops.gla.naive import naive_recurrent_gla
-from fla.ops.kda.naive import naive_recurrent_kda
-from fla.ops.linear_attn.naive import naive_recurrent_linear_attn
-from fla.ops.retention.naive import naive_retention
-from fla.ops.simple_gla.naive import naive_recurrent_simple_gla
 from torch import Tensor, nn
 
-from coefdyn import evolution, normalizer
+from coefdyn import evolution, normalizer, ops
 from coefdyn.lens import trace
 from coefdyn.lens.adapters import ADAPTERS
 from coefdyn.lens.adapters.fla import FlaOperation
-
-Given = dict
 
 #: fla's module -> its functions that adapters listen to
 FUNCTIONS = {
@@ -62,75 +56,36 @@ MECHANISMS = {
 }
 
 
-def unit(given: Given) -> Given:
-    if not given["use_qk_l2norm_in_kernel"]:
-        return given
-    qk = {n: given[n] / (given[n].square().sum(-1, keepdim=True) + 1e-6).sqrt() for n in "qk"}
-    return given | qk
-
-
-def factor(given: Given) -> float:
-    """Ratio of fla's scale to the 1/sqrt(n) of the plain functions that have none."""
-    return 1.0 if given["scale"] is None else given["scale"] * given["q"].shape[-1] ** 0.5
-
-
-def ones(given: Given) -> Tensor:
-    return torch.ones_like(given["q"][..., 0])
-
-
-def gla(given: Given) -> Tensor:
-    q, k, v = (given[name] for name in "qkv")
-    g = given["g"] if "g" in given else given["gk"]
-    g = torch.zeros_like(k) if g is None else g
-    return factor(given) * naive_recurrent_gla(q, k, v, g)[0]
-
-
-def delta_rule(given: Given) -> Tensor:
-    given = unit(given)
-    beta = ones(given) if given["beta"] is None else given["beta"]
-    heads_first = (x.transpose(1, 2) for x in (given["q"], given["k"], given["v"], beta))
-    return factor(given) * delta_rule_recurrence(*heads_first)[0].transpose(1, 2)
-
-
-def linear_attn(given: Given) -> Tensor:
-    q, k, v = (given[name] for name in "qkv")
-    return naive_recurrent_linear_attn(q, k, v, given["scale"], normalize=given["normalize"])[0]
-
-
-def simple_gla(given: Given) -> Tensor:
-    q, k, v = (given[name] for name in "qkv")
-    decays = [given[name] for name in ("g", "g_gamma") if given.get(name) is not None]
-    return naive_recurrent_simple_gla(q, k, v, sum(decays, 0 * ones(given)), given["scale"])[0]
-
-
-def retention(given: Given) -> Tensor:
-    y = naive_retention(*(given[name].transpose(1, 2) for name in "qkv"))
-    return factor(given) * y.transpose(1, 2)
-
-
-def gated_delta_rule(given: Given) -> Tensor:
-    given = unit(given)
-    g = 0 * ones(given) if given["g"] is None else given["g"]
-    beta = ones(given) if given["beta"] is None else given["beta"]
-    q, k, v = (given[name] for name in "qkv")
-    return naive_recurrent_gated_delta_rule(q, k, v, beta, g, given["scale"])[0]
-
-
-def kda(given: Given) -> Tensor:
-    given = unit(given)
-    q, k, v, g, beta = (given[name] for name in ("q", "k", "v", "g", "beta"))
-    return naive_recurrent_kda(q, k, v, g, beta, given["scale"])[0]
-
-
-PLAIN: dict[str, Callable[[Given], Tensor]] = {
-    "gla": gla,
-    "delta_rule": delta_rule,
-    "linear_attn": linear_attn,
-    "simple_gla": simple_gla,
-    "retention": retention,
-    "gated_delta_rule": gated_delta_rule,
-    "kda": kda,
+#: fla's module -> the operation here that computes it, whichever way it is run
+OPERATIONS: dict[str, Callable[..., tuple]] = {
+    "gla": ops.chunk_gla,
+    "delta_rule": ops.chunk_delta_rule,
+    "linear_attn": ops.chunk_linear_attn,
+    "simple_gla": ops.chunk_simple_gla,
+    "retention": ops.chunk_retention,
+    "gated_delta_rule": ops.fused_recurrent_gated_delta_rule,
+    "kda": ops.chunk_kda,
 }
+MEANT = ("q", "k", "v", "g", "g_gamma", "beta", "scale", "normalize", "use_qk_l2norm_in_kernel")
+
+
+def plain(module: str, given: dict) -> Tensor:
+    """What the arguments of a call mean; a gate that is left out does not act.
+
+    A call that the lens refuses is computed in part, since the model runs before it is read.
+    """
+    one, given = torch.ones_like(given["k"]), dict(given)
+    if module == "gla":
+        gate = given.get("g", given.get("gk"))
+        given["g"] = 0 * one if gate is None else gate
+    if module == "delta_rule":
+        beta = one if given["beta"] is None else given["beta"]
+        given["beta"] = beta if beta.ndim < 4 else beta[..., 0]
+    if module == "simple_gla" and given.get("g") is not None:
+        given["g_gamma"] = None
+    operation = OPERATIONS[module]
+    known = [name for name in MEANT if name in inspect.signature(operation).parameters]
+    return operation(**{name: given[name] for name in known if name in given})[0]
 
 
 def signature(name: str) -> inspect.Signature:
@@ -138,12 +93,12 @@ def signature(name: str) -> inspect.Signature:
 
 
 def stand_in(name: str) -> Callable[..., tuple[Tensor, None]]:
-    """fla's function with its own signature, computed without a kernel."""
+    """fla's function with its own signature, computed here."""
 
     def operation(*args: object, **kwargs: object) -> tuple[Tensor, None]:
         bound = signature(name).bind(*args, **kwargs)
         bound.apply_defaults()
-        return PLAIN[HOME[name]](dict(bound.arguments)), None
+        return plain(HOME[name], dict(bound.arguments)), None
 
     operation.__name__ = name
     operation.__signature__ = signature(name)

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from designs import Inputs
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, analysis, evolution, normalizer, readout
@@ -97,18 +96,6 @@ def test_selectivity_counts() -> None:
     i, j = torch.tril_indices(12, 12)
     assert found.near_zero_fraction == (alpha[i, j].abs() <= 1e-3).double().mean().item()
     assert 0.2 < found.near_zero_fraction < 0.8
-
-
-def test_spectra_of_householder_and_second_view() -> None:
-    inputs = Inputs.draw(batch=(), length=9, n=4)
-    d = inputs.dynamics("householder", "identity", "given")
-    found = analysis.spectrum(d)
-    values = found.eigenvalues.real.sort(-1).values
-    along = 1 - inputs.leaves["beta"]
-    expected = torch.cat([torch.ones(9, 3).double(), along[:, None]], -1).sort(-1).values
-    assert torch.allclose(values, expected, atol=1e-9)
-    ratio = inputs.leaves["eta"][:-1] / inputs.leaves["eta"][1:]
-    assert torch.allclose(found.transition[1:], found.eigenvalues[1:] * ratio[:, None])
 
 
 def test_stability_and_horizon() -> None:

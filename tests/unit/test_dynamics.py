@@ -72,21 +72,6 @@ def test_softmax_with_huge_scores(dtype: torch.dtype) -> None:
     assert torch.allclose(d.coefficients(normalized=True).sum(-1), torch.ones(30, dtype=dtype))
 
 
-@pytest.mark.parametrize("method", ["reference", "parallel", "chunked"])
-def test_empty_row_gives_zero_and_zero_gradient(method: str) -> None:
-    q = torch.ones(3, 2, requires_grad=True)
-    d = CoefficientDynamics(
-        q=q,
-        k=-torch.ones(3, 2),
-        **{**PLAIN, "readout": readout.relu, "normalizer": normalizer.RowSum()},
-    )
-    y = d.apply(torch.ones(3, 2), method)
-    y.sum().backward()
-    assert (y == 0).all()
-    assert q.grad is not None
-    assert (q.grad == 0).all()
-
-
 def test_one_position_and_unbatched() -> None:
     d = build(q=torch.full((1, 2), 2.0), k=torch.full((1, 2), 3.0), scaling=0.5)
     assert d.coefficients().item() == 6.0

@@ -413,13 +413,8 @@ def test_a_decoders_arguments_are_honoured(name: str) -> None:
     model, (ids, mask) = build(name), prompts()
     places = (mask.cumsum(-1) - 1).clamp(min=0)
     want = model(ids, attention_mask=mask).logits
-    got = model(
-        inputs_embeds=model.get_input_embeddings()(ids), attention_mask=mask, position_ids=places
-    )
-    torch.testing.assert_close(got.logits, want, **CLOSE)
-    for kept, there in ((1, slice(-1, None)), (torch.tensor([2, 5]), [2, 5])):
-        few = model(ids, attention_mask=mask, logits_to_keep=kept).logits
-        torch.testing.assert_close(few, want[:, there], **CLOSE)
+    few = model(ids, attention_mask=mask, position_ids=places, logits_to_keep=torch.tensor([2, 5]))
+    torch.testing.assert_close(few.logits, want[:, [2, 5]], **CLOSE)
     told = model(ids, attention_mask=mask, output_hidden_states=True, output_attentions=True)
     assert len(told.hidden_states) == len(model.model.blocks) + 1
     torch.testing.assert_close(model.model.head(told.hidden_states[-1]), want, **CLOSE)
@@ -429,9 +424,6 @@ def test_a_decoders_arguments_are_honoured(name: str) -> None:
         design, v = block.mixer.dynamics(block.mixer_norm(x), attention_mask=mask)
         real = mask[:, None, :, None]  # rows of padding are nobody's
         torch.testing.assert_close((weights @ v) * real, design.apply(v) * real, **CLOSE)
-    labels = {"labels": ids, "num_items_in_batch": torch.tensor(5)}
-    summed = 16 * model(ids, labels=ids).loss / 5
-    torch.testing.assert_close(model(ids, **labels).loss, summed, **CLOSE)
 
 
 @pytest.mark.dear("checkpoints of three forms are written, and read in a process of its own")

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 from mixer_cases import build, tokens
-from tolerances import assert_agree
+from widened import agrees_with_peer
 
 from coefdyn import analysis
 from coefdyn.mixers import LRU, S4D
@@ -49,21 +49,7 @@ def s4d(mixer: S4D, x: torch.Tensor) -> torch.Tensor:
 @pytest.mark.parametrize(("case", "authors"), [("LRU", lru), ("S4D", s4d)])
 def test_the_authors_recurrence(case: str, authors) -> None:
     mixer, x = build(case), tokens(70)
-    with torch.no_grad():
-        assert_agree(mixer(x), authors(mixer, x), method="peer", dtype=F64, quantity="output")
-
-
-@pytest.mark.parametrize(("case", "authors"), [("LRU", lru), ("S4D", s4d)])
-def test_the_authors_gradients(case: str, authors) -> None:
-    mixer, x = build(case), tokens(20)
-    named = dict(mixer.named_parameters())
-    weights = torch.linspace(-1, 2, 20 * 12, dtype=F64).view(20, 12)
-    ours, theirs = (
-        torch.autograd.grad((weights * run(x)).sum(), list(named.values()))
-        for run in (mixer, lambda x: authors(mixer, x))
-    )
-    for name, got, expected in zip(named, ours, theirs, strict=True):
-        assert_agree(got, expected, method="peer", dtype=F64, quantity="gradient", what=name)
+    agrees_with_peer(dict(mixer.named_parameters()), mixer(x), authors(mixer, x))
 
 
 @pytest.mark.parametrize("case", ["LRU", "S4D"])

@@ -104,15 +104,6 @@ def test_pythons_of_the_pins_are_those_of_the_project() -> None:
     assert tried == {f"3.{minor}" for minor in range(8, 20) if f"3.{minor}.0" in allowed}
 
 
-def test_simplified_markers_mean_what_they_meant() -> None:
-    long = "(python_full_version < '3.14' and sys_platform == 'linux')"
-    assert pins.simplify(Requirement(f"Triton==3.7.1 ; {long}")) == (
-        "triton==3.7.1 ; sys_platform == 'linux'"
-    )
-    assert pins.simplify(Requirement(f"a==1 ; {long} or sys_platform == 'darwin'")) == "a==1"
-    assert pins.simplify(Requirement("a==1 ; sys_platform == 'win32'")) is None
-
-
 #: an import's name, where it is not its package's
 PACKAGES = {"IPython": "ipython", "PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
 PACKAGES |= {"importlinter": "import-linter", "fla": "fla-core", "_pytest": "pytest"}

@@ -11,6 +11,7 @@ from tolerances import assert_agree
 from torch.nn import functional
 from transformers.models.mamba import modeling_mamba
 from transformers.models.mamba.configuration_mamba import MambaConfig
+from widened import agrees_with_peer
 
 from coefdyn.dynamics.evolution import Diagonal
 from coefdyn.mixers import QLSTM, RGLRU, S6, Mixer
@@ -18,16 +19,9 @@ from coefdyn.mixers import QLSTM, RGLRU, S6, Mixer
 F64 = torch.float64
 
 
-def check(mixer: Mixer, theirs, x: torch.Tensor, method: str) -> None:
-    """The output, and the gradient of x, of every way to run ours."""
-    expected, dtype = theirs(x), x.dtype
-    weights = torch.linspace(-1, 2, expected.numel(), dtype=dtype).reshape(expected.shape)
-    slope = torch.autograd.grad((expected * weights).sum(), x)[0]
-    for way in ("reference", "recurrent", "parallel", "chunked"):
-        y = mixer(x, method=way)
-        assert_agree(y, expected, method=method, dtype=dtype, quantity="output", what=way)
-        found = torch.autograd.grad((y * weights).sum(), x)[0]
-        assert_agree(found, slope, method=method, dtype=dtype, quantity="gradient", what=way)
+def check(mixer: Mixer, theirs, x: torch.Tensor) -> None:
+    """The output, and the gradient of x."""
+    agrees_with_peer({"x": x}, mixer(x), theirs(x))
 
 
 def test_plain_s6_is_the_recurrence_of_the_paper() -> None:
@@ -54,7 +48,7 @@ def test_plain_s6_is_the_recurrence_of_the_paper() -> None:
             rows.append(mixer.output.projection(torch.stack(ys)))
         return torch.stack(rows)
 
-    check(mixer, literal, tokens(2, 19, d_model=6).requires_grad_(), "mixer")
+    check(mixer, literal, tokens(2, 19, d_model=6).requires_grad_())
 
 
 @torch.no_grad()
@@ -80,7 +74,7 @@ def test_s6_is_transformers_mamba_layer(monkeypatch: pytest.MonkeyPatch) -> None
     layer.D.copy_(mixer.skip)
     layer.out_proj.weight.copy_(mixer.output.projection.weight)
     with torch.enable_grad():
-        check(mixer, layer, tokens(2, 37, d_model=8).float().requires_grad_(), "peer")
+        check(mixer, layer, tokens(2, 37, d_model=8).float().requires_grad_())
 
 
 @pytest.mark.parametrize("gate", ["sigmoid", "reversed"])
@@ -107,7 +101,7 @@ def test_qlstm_is_the_recurrence_of_the_paper(gate: str, n: int) -> None:
             rows.append(mixer.output.projection(torch.stack(ys)))
         return torch.stack(rows)
 
-    check(mixer, literal, tokens(2, 19, d_model=5).requires_grad_(), "mixer")
+    check(mixer, literal, tokens(2, 19, d_model=5).requires_grad_())
 
 
 def test_rglru_is_the_recurrence_of_the_paper() -> None:
@@ -127,7 +121,7 @@ def test_rglru_is_the_recurrence_of_the_paper() -> None:
             rows.append(mixer.output.projection(torch.stack(ys)))
         return torch.stack(rows)
 
-    check(mixer, literal, tokens(2, 19, d_model=5).requires_grad_(), "mixer")
+    check(mixer, literal, tokens(2, 19, d_model=5).requires_grad_())
 
 
 def test_rglru_starts_slow_and_stays_finite_where_nothing_fades() -> None:

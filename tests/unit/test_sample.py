@@ -11,7 +11,6 @@ from typing import Any
 
 import passed
 import price
-import pytest
 import sample
 from sample import Case
 
@@ -142,18 +141,3 @@ def test_a_dear_case_that_passed_waits_until_what_it_reads_changes(tmp_path: Pat
     assert passed.that_passed(moved, kept) == []
     kept.write_text("<<<<<<<")
     assert passed.that_passed(cases, kept) == []
-
-
-def test_code_counts_and_comments_do_not(tmp_path: Path) -> None:
-    (tmp_path / "pins.txt").write_text("# book\n")
-    file = tmp_path / "part" / "a.py"
-    file.parent.mkdir()
-    file.write_text("x = 1  # a comment\n")
-    digest = passed.digest.__wrapped__
-    before = digest(("part",), tmp_path)
-    file.write_text('"""What it is."""\nx = 1\n')
-    assert digest(("part",), tmp_path) == before
-    file.write_text("x = 2\n")
-    assert digest(("part",), tmp_path) != before
-    with pytest.raises(FileNotFoundError, match="reads parts, which is not there"):
-        digest(("parts",), tmp_path)

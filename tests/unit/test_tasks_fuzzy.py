@@ -174,16 +174,3 @@ def test_probe_keys_and_values_are_uniform():
     assert (codes.diagonal() == 0).all()
     assert chisquare(codes[~torch.eye(4, dtype=torch.bool)].numpy()).pvalue > 1e-3
     assert chisquare(torch.bincount(targets[:, -1] - 4).numpy()).pvalue > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"key_size": 5}, "Raise vocab_size"),
-        ({"seq_len": 8}, "seq_len must exceed 8"),
-        ({"value_size": 0}, "value_size must be an integer >= 1"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        FuzzyRecallConfig.quick().with_changes(changes)

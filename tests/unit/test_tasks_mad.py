@@ -68,11 +68,6 @@ def test_plain_copying_has_all_blanks_after_the_content():
     assert (inputs[:, 8 : 8 + config.blanks] == config.vocab_size - 2).all()
 
 
-def test_copying_needs_room():
-    with pytest.raises(ValueError, match="seq_len > 17; got 17"):
-        SelectiveCopyingConfig.quick().with_changes({"seq_len": 17})
-
-
 def test_the_map_is_that_of_the_original():
     config = MemorizationConfig(vocab_size=12, seq_len=8)
     values = memorization.value_map(config)

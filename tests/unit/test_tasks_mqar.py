@@ -89,19 +89,6 @@ def test_a_large_draw_comes_in_blocks_of_the_same_sequences():
     assert chisquare(keys.numpy()).pvalue > 1e-3
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"pairs": 9}, "even seq_len >= 36; got 32"),
-        ({"vocab_size": 32}, "exceed seq_len=32"),
-        ({"power": 0.0}, "power must be positive"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        MqarConfig.quick().with_changes(changes)
-
-
 def test_the_paper_has_four_sizes():
     assert MqarConfig.paper() == MqarConfig()
     with pytest.raises(ValueError, match=r"uses lengths \[64, 128, 256, 512\]; got 100"):

@@ -149,17 +149,3 @@ def test_a_sequence_always_shows_a_pair():
     inputs, targets = draw(config, 500)
     assert (inputs[:, 0] < config.num_keys).all()
     assert torch.equal(inputs[:, 1], targets[:, -1])
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"seq_len": 31}, "must be even"),
-        ({"frac_noise": 1.0}, r"lie in \[0, 1\)"),
-        ({"noise_vocab": 0}, "set noise_vocab >= 1"),
-        ({"noise_vocab": 17}, "leaves 1 ids"),
-    ],
-)
-def test_what_does_not_fit_together_is_refused(changes, message):
-    with pytest.raises(ValueError, match=message):
-        NoisyRecallConfig.quick().with_changes(changes)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import nbformat
 from nbformat import v4
 
@@ -43,13 +41,6 @@ def test_two_runs_give_the_same_text() -> None:
     assert to_text(normalize(notebook())) == to_text(normalize(notebook(SECOND, "77" * 16)))
 
 
-def test_normalising_again_changes_nothing() -> None:
-    once = normalize(notebook())
-    text = to_text(once)
-    assert to_text(normalize(copy.deepcopy(once))) == text
-    assert to_text(normalize(nbformat.reads(text, as_version=4))) == text
-
-
 def test_what_a_progress_bar_leaves_is_dropped() -> None:
     made = notebook()
     shown = v4.new_output("display_data", {"text/plain": "kept"})
@@ -72,14 +63,6 @@ def test_what_is_kept_and_what_is_dropped() -> None:
     assert set(done.metadata) == {"kernelspec", "language_info", "myst", "widgets"}
     assert "version" not in done.metadata.language_info
     nbformat.validate(done)
-
-
-def test_widget_models_are_renamed_where_referenced_and_unused_ones_dropped() -> None:
-    done = normalize(notebook())
-    models = done.metadata.widgets[STATE]["state"]
-    assert sorted(models) == [f"{number:032x}" for number in (1, 2)]
-    shown = done.cells[2].outputs[0].data[VIEW]["model_id"]
-    assert models[shown]["state"]["layout"] == f"IPY_MODEL_{2:032x}"
 
 
 def test_addresses_and_names_of_temporary_files_are_levelled() -> None:

@@ -98,53 +98,6 @@ def test_the_linter_finds_what_it_is_for(tmp_path: Path) -> None:
     assert unused_exports(tmp_path) == ["other.js: h is exported and imported nowhere"]
 
 
-def test_a_script_holds_what_its_entry_needs_each_after_what_it_imports(tmp_path: Path) -> None:
-    (tmp_path / "data.json").write_text('{"a": [1, 2]}', encoding="utf-8")
-    entry = written(
-        tmp_path,
-        main="""// The entry.
-
-import { twice } from "./twice.js";
-import DATA from "./data.json" with { type: "json" };
-import GIVEN from "coefdyn:given";
-
-export default {
-  // why
-  render: () => twice(DATA.a[0] + GIVEN), // here
-};
-""",
-        twice="""import { one } from "./one.js";
-
-export const idle = () => 0;
-
-export function twice(x) {
-  return 2 * x * one;
-}
-
-export default { render: twice };
-""",
-        one="""const zero = 0;
-export const one = zero + 1;
-const other = 1;
-Object.freeze(one);
-""",
-    )
-    assert join(entry, {"coefdyn:given": "</é>"}).splitlines() == [
-        'const DATA = {"a":[1,2]};',
-        'const GIVEN = "</é>";',
-        "const zero = 0;",
-        "const one = zero + 1;",
-        "Object.freeze(one);",
-        "function twice(x) {",
-        "return 2 * x * one;",
-        "}",
-        "export default {",
-        "render: () => twice(DATA.a[0] + GIVEN), // here",
-        "};",
-    ]
-    assert "const other = 1;\n" in join(entry, {"coefdyn:given": 1}, whole=True)
-
-
 USES = 'import { f } from "./other.js";\nf();\n'
 
 

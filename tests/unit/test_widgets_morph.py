@@ -57,20 +57,6 @@ def test_an_end_that_overflows_does_not_count_at_the_other() -> None:
     assert bool(explorer.coefficients().isfinite().all())
 
 
-@pytest.mark.parametrize("share", [0.01, 0.5, 0.99, 1.0])
-@pytest.mark.parametrize(
-    ("start", "end"), [("gla", "softmax_attention"), ("deltanet", "gla"), ("mlstm", "deltanet")]
-)
-def test_extreme_morphs_overflow_but_never_lose_a_number(
-    start: str, end: str, share: float
-) -> None:
-    for ends in ({"decay": 1.25, "scale": 6.0, "beta": 2.0}, {"decay": 0.3, "beta": 0.0}):
-        settings = {**ends, "variation": 1.0, "length": 24, "morph_to": end, "morph": share}
-        explorer = Explorer(start, **settings)
-        for normalized in (False, True):
-            assert not bool(explorer.coefficients(normalized).isnan().any())
-
-
 def test_a_sink_keeps_its_digits_halfway() -> None:
     """Halfway between a row sum with a sink and no division, eta is the mean of the two."""
     chosen = {"readout": "relu", "normalizer": "row_sum", "beside": "sink", "sink": -1.759}

@@ -8,7 +8,6 @@ import math
 import re
 
 import pytest
-import torch
 
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS, default_settings, row_of, schema, validate
@@ -71,11 +70,6 @@ def test_preset_follows_the_kinds() -> None:
 def test_positions_stay_within_the_sequence() -> None:
     settings = validate({"length": 3})
     assert (settings["column"], settings["row"]) == (3, 3)
-
-
-def test_dynamics_have_the_shapes_of_the_settings() -> None:
-    dynamics = Explorer("gated_deltanet", length=6, width=3).dynamics()
-    assert (dynamics.length, dynamics.key_dim, dynamics.dtype) == (6, 3, torch.float64)
 
 
 def test_repeated_tokens_are_equal_inputs() -> None:
