@@ -244,12 +244,12 @@ def check_values(parameters: dict[str, object]) -> None:
             "number from 1 on, or seeds=null for the profile's."
         )
     if device is not None:
-        from coefdyn.lab.commands.arguments import device as checked
+        from coefdyn.lab.training import RunOptions
 
         try:
-            checked(str(device))
-        except argparse.ArgumentTypeError as error:
-            raise ValueError(f"SET: device={device}: {error}.") from None
+            RunOptions(device=str(device)).local_device()
+        except ValueError as error:
+            raise ValueError(f"SET: {error}") from None
 
 
 def check_parameters(chapters: list[Chapter], names: Iterable[str]) -> None:

@@ -133,8 +133,6 @@ def _film(record: Mapping[str, Any]) -> Still:
     from coefdyn.lab.films.widget import saved_film
 
     film = saved_film(record)
-    if not film.runs[0].accuracy:
-        return Still(f"{film.title}: {len(film.steps)} training steps of {film.length} tokens.")
     chosen = {"run": 0, "layer": 1, "head": 1, **record["state"]["settings"]}
     run, layer, head = (int(chosen[key]) for key in ("run", "layer", "head"))
     one = film.runs[run]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
@@ -173,40 +174,14 @@ class CoefficientDynamics:
 
     def to(self, target: torch.dtype | torch.device) -> CoefficientDynamics:
         """The same dynamics with every tensor converted to a dtype or moved to a device."""
-        return replace(
-            self,
-            q=self.q.to(target),
-            k=self.k.to(target),
-            evolution=self.evolution.to(target),
-            scaling=self.scaling.to(target) if isinstance(self.scaling, Tensor) else self.scaling,
-            normalizer=self.normalizer.to(target),
-            log_scaling=None if self.log_scaling is None else self.log_scaling.to(target),
-            own=None if self.own is None else self.own.to(target),
-            outer_log_decay=None
-            if self.outer_log_decay is None
-            else self.outer_log_decay.to(target),
-            mask=None if self.mask is None else self.mask.to(target),
-        )
+        mask = None if self.mask is None else self.mask.to(target)
+        return with_tensors(self, lambda name, axes, x: x.to(target), mask=mask)
 
     def narrow(self, start: int, length: int) -> CoefficientDynamics:
         """Return the ingredients of positions start .. start + length - 1, without their past."""
-
-        def cut(value: Tensor | None) -> Tensor | None:
-            return None if value is None else value.narrow(-1, start, length)
-
-        return replace(
-            self,
-            q=self.q.narrow(-2, start, length),
-            k=self.k.narrow(-2, start, length),
-            evolution=self.evolution.narrow(start, length),
-            scaling=self.scaling.narrow(-1, start, length)
-            if isinstance(self.scaling, Tensor)
-            else self.scaling,
-            normalizer=self.normalizer.narrow(start, length),
-            log_scaling=cut(self.log_scaling),
-            own=cut(self.own),
-            outer_log_decay=cut(self.outer_log_decay),
-            mask=None if self.mask is None else self.mask.narrow(start, length),
+        mask = None if self.mask is None else self.mask.narrow(start, length)
+        return with_tensors(
+            self, lambda name, axes, x: x.narrow(x.ndim - len(axes), start, length), mask=mask
         )
 
     # The methods below call coefdyn.execution: the only imports that go upwards.
@@ -348,3 +323,21 @@ class CoefficientDynamics:
         parts.append("outer decay" if self.outer_log_decay is not None else "")
         parts.append(repr(self.mask) if self.mask is not None else "")
         return "".join(f", {part}" for part in parts if part)
+
+
+def with_tensors(
+    dynamics: CoefficientDynamics, change: Callable[[str, str, Tensor], Tensor], **others: Any
+) -> CoefficientDynamics:
+    """The same design with ``change(name, trailing axes, tensor)`` for each tensor but those of its
+    mask, and with ``others``; what was one object stays one."""
+    made: list[tuple[Tensor, Tensor]] = []
+    parts: dict[str, dict[str, Any]] = {"evolution": {}, "normalizer": {}, "": others}
+    for name, (value, axes) in dynamics._named_tensors().items():
+        known = [new for old, new in made if old is value]
+        new = known[0] if known else change(name, axes, value)
+        made.append((value, new))
+        owner, _, short = name.rpartition(".")
+        parts[owner][short] = new
+    own = parts.pop("")
+    owners = {owner: replace(getattr(dynamics, owner), **held) for owner, held in parts.items()}
+    return replace(dynamics, **owners, **own)

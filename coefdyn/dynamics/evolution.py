@@ -14,7 +14,7 @@ what lets very long products stay finite.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import torch
@@ -52,18 +52,6 @@ class Evolution(ABC):
         """The parameters that are set, by name."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in named.items() if value is not None}
-
-    def narrow(self, start: int, length: int) -> Evolution:
-        """The same evolution restricted to positions start .. start + length - 1."""
-        cut = {
-            name: value.narrow(value.ndim - len(self.axes[name]), start, length)
-            for name, value in self.tensors().items()
-        }
-        return replace(self, **cut)
-
-    def to(self, target: torch.dtype | torch.device) -> Evolution:
-        """The same evolution with every parameter converted to a dtype or moved to a device."""
-        return replace(self, **{name: value.to(target) for name, value in self.tensors().items()})
 
     @property
     def common_log_decay(self) -> Float[Tensor, "*#batch L"] | None:

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from coefdyn.options import is_finite_number, shown
 from coefdyn.shapes import Float, Tensor
 
@@ -38,10 +36,6 @@ class Normalizer:
 
     def narrow(self, start: int, length: int) -> Normalizer:
         """The same normalizer restricted to positions start .. start + length - 1."""
-        return self
-
-    def to(self, target: torch.dtype | torch.device) -> Normalizer:
-        """The same normalizer with every parameter converted to a dtype or moved to a device."""
         return self
 
 
@@ -92,9 +86,6 @@ class RowSum(Normalizer):
         sink = self.sink
         return RowSum(sink.narrow(-1, start, length)) if isinstance(sink, Tensor) else self
 
-    def to(self, target: torch.dtype | torch.device) -> RowSum:
-        return RowSum(self.sink.to(target)) if isinstance(self.sink, Tensor) else self
-
 
 @dataclass(frozen=True, eq=False)
 class FlooredRowSum(Normalizer):
@@ -137,10 +128,6 @@ class Given(Normalizer):
 
     def narrow(self, start: int, length: int) -> Given:
         return Given(self.eta.narrow(-1, start, length))
-
-    def to(self, target: torch.dtype | torch.device) -> Given:
-        """The same normalizer with eta converted to a dtype or moved to a device."""
-        return Given(self.eta.to(target))
 
     def __repr__(self) -> str:
         return f"Given(eta={tuple(self.eta.shape)})"

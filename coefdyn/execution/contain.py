@@ -12,8 +12,8 @@ from collections.abc import Callable
 
 import torch
 
-from coefdyn.dynamics.coefficients import CoefficientDynamics
-from coefdyn.execution.inputs import can_read, with_tensors
+from coefdyn.dynamics.coefficients import CoefficientDynamics, with_tensors
+from coefdyn.execution.inputs import can_read
 from coefdyn.shapes import Bool, Float, Tensor
 
 __all__ = ["contained"]
@@ -55,6 +55,6 @@ def ended(dynamics: CoefficientDynamics, before: Bool[Tensor, "*batch L"]) -> Co
 
     def cut(name: str, axes: str, value: Tensor) -> Tensor:
         here = before.reshape(*before.shape, *(1 for _ in axes[1:]))
-        return torch.where(here, value, 1.0 if name in ("sign", "eta") else 0.0)
+        return torch.where(here, value, 1.0 if name.endswith((".sign", ".eta")) else 0.0)
 
     return with_tensors(dynamics, cut)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -32,7 +29,6 @@ __all__ = [
     "full_precision",
     "in_working_precision",
     "tensors_of",
-    "with_tensors",
 ]
 
 
@@ -78,10 +74,6 @@ def full_precision(device: torch.device) -> contextlib.AbstractContextManager:
     return contextlib.nullcontext()
 
 
-#: the ingredients that hold tensors of their own
-OWNERS = ("evolution", "normalizer")
-
-
 def can_read_all(dynamics: CoefficientDynamics, *others: Tensor | None) -> bool:
     """``can_read`` of every tensor of a design and of ``others``."""
     return all(can_read(x) for x in (*tensors_of(dynamics), *others) if x is not None)
@@ -91,23 +83,6 @@ def tensors_of(dynamics: CoefficientDynamics) -> list[Tensor]:
     """Every tensor of a design; those that its readout's function holds are not known."""
     held = [value for value, _ in dynamics._named_tensors().values()]
     return held if dynamics.mask is None else [*held, *dynamics.mask.tensors().values()]
-
-
-def with_tensors(
-    dynamics: CoefficientDynamics, change: Callable[[str, str, Tensor], Tensor]
-) -> CoefficientDynamics:
-    """The same design with ``change(name, trailing axes, tensor)`` for each of its tensors; what
-    was one object stays one."""
-    made: dict[int, Tensor] = {}
-    parts: dict[str, dict[str, Tensor]] = {owner: {} for owner in (*OWNERS, "")}
-    for name, (value, axes) in dynamics._named_tensors().items():
-        owner, _, short = name.rpartition(".")
-        if id(value) not in made:
-            made[id(value)] = change(short, axes, value)
-        parts[owner][short] = made[id(value)]
-    owners = {owner: replace(getattr(dynamics, owner), **parts.pop(owner)) for owner in OWNERS}
-    changed: dict[str, Any] = {**owners, **parts[""]}
-    return replace(dynamics, **changed)
 
 
 def check_state(dynamics: CoefficientDynamics, v: Tensor, state: State) -> None:

@@ -1,7 +1,7 @@
 """The whole L x L matrix at once: any readout with any evolution, O(L^2) memory.
 
 Scores come as ``scores * exp(log_weights)``; the common growth of A_t stays in the log. A linear
-readout with a Householder-like evolution never needs its coefficients: see ``erasing``.
+readout with an A_t that erases along the key never needs its coefficients: see ``erasing``.
 """
 
 from __future__ import annotations
@@ -252,39 +252,31 @@ def coefficients(dynamics: CoefficientDynamics, normalized: bool) -> Float[Tenso
 def apply(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
     """y from the whole matrix."""
     eta = dynamics.normalizer
-    if reflects(dynamics) and has_finite_state(dynamics) and not grows(dynamics):
+    along_key = reflects(dynamics) and cast(Any, dynamics.evolution).direction is dynamics.k
+    if along_key and has_finite_state(dynamics) and not grows(dynamics):
         return erasing(dynamics, v)
     return averaged(rows_of(dynamics, eta), v, eta)
 
 
 def erasing(dynamics: CoefficientDynamics, v: Tensor) -> Tensor:
-    """y of a linear readout, A_t = e^{g_t} (I - beta_t z_t z_t^T): O(L^2 (n + d_v)) work.
+    """y of a linear readout, A_t = e^{g_t} (I - beta_t k_t k_t^T): O(L^2 (n + d_v)) work.
 
-    With D_ij = e^{g_{j+1} + ... + g_i} for j <= i, what is erased solves
+    With D_ij = e^{g_{j+1} + ... + g_i} for j <= i, what is written less what is erased solves
 
-        (I + tril(beta (Z Z^T) * D, -1)) W = tril(beta (Z K^T) * D, -1) (b V)
-        O = ((Q K^T) * D) (b V) - ((Q Z^T) * D) W
+        (I + tril(beta (K K^T) * D, -1)) U = b V,    O = ((Q K^T) * D) U
 
-    so the system is solved for d_v columns; for the coefficients it would be L. Where z is the key
-    itself, one solve gives what is written less what is erased: b V - W.
+    so the system is solved for d_v columns; for the coefficients it would be L.
     """
     problem = lower(dynamics, v, None)
     evolution = cast(Householder, dynamics.evolution)
     weight, scale, shift, _ = problem.gates
-    q, k, z, sign = problem.q, problem.k, evolution.direction, flips(evolution)
+    q, k, sign = problem.q, problem.k, flips(evolution)
     q, k = (q, k) if sign is None else (q * sign, k * sign)
     g = decays(evolution, shift, dynamics.dtype)
     mask = causal_mask(dynamics.length, dynamics.device)
     pairs = mask.to(q.dtype) if g is None else segment_sums(g).exp().tril()
     weight = product(weight, None if scale == 1.0 else q.new_tensor(scale))
     written = problem.v if weight is None else problem.v * weight[..., None]
-    own_key = z is dynamics.k
-    z = k if own_key else z  # with its flips, which z z^T does not see
-    system = (z @ z.mT).mul(pairs).mul(evolution.beta[..., None]).tril(-1)
-    if own_key:
-        out = ((q @ k.mT) * pairs) @ solve(system, written)
-    else:
-        crossed = (z @ k.mT).mul(pairs).mul(evolution.beta[..., None]).tril(-1)
-        erased = solve(system, crossed @ written)
-        out = ((q @ k.mT) * pairs) @ written - ((q @ z.mT) * pairs) @ erased
+    system = (k @ k.mT).mul(pairs).mul(evolution.beta[..., None]).tril(-1)
+    out = ((q @ k.mT) * pairs) @ solve(system, written)
     return finish(dynamics, problem, out, out[..., :1, :])[0]

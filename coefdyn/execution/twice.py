@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.coefficients import CoefficientDynamics, with_tensors
 from coefdyn.dynamics.evolution import Identity
 from coefdyn.dynamics.readout import FeatureMap
 from coefdyn.execution import parallel
-from coefdyn.execution.inputs import can_read, tensors_of, with_tensors
+from coefdyn.execution.inputs import can_read, tensors_of
 from coefdyn.execution.restrictions import in_features
 from coefdyn.shapes import Tensor
 

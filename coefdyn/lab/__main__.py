@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import textwrap
 from collections import Counter
@@ -56,25 +55,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run = commands.add_parser("run", help="train what is missing; interrupt and repeat at will")
     run.add_argument("ids", nargs="+", metavar="ID", choices=list(EXPERIMENTS))
-    run.add_argument("--profile", type=given.profile, default="quick", help=", ".join(PROFILES))
-    run.add_argument(
-        "--seeds", type=int, nargs="+", help="instead of the profile's; `show` adds complete ones"
-    )
-    run.add_argument(
-        "--only",
-        type=given.facet,
-        nargs="+",
-        metavar="FACET=VALUE,...",
-        help="these variants alone, for example readout=exp A=1,0.95",
-    )
+    run.add_argument("--profile", default="quick", help=", ".join(PROFILES))
+    run.add_argument("--seeds", type=int, nargs="+", help="instead of the profile's")
     given.cluster(run)
-    run.add_argument(
-        "--budget", type=given.seconds, metavar="SECONDS", help="start no run after that"
-    )
-    run.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
-    run.add_argument(
-        "--workers", type=given.count, help="processes; default: one per core, on a GPU one"
-    )
+    run.add_argument("--budget", type=float, metavar="SECONDS", help="start no run after that")
+    run.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
+    run.add_argument("--workers", type=int, help="processes; default: one per core, on a GPU one")
     run.add_argument(
         "--mode", default="eager", choices=MODES, help="compiled: loss and gradient, torch.compile"
     )
@@ -86,29 +72,25 @@ def build_parser() -> argparse.ArgumentParser:
     )
     run.add_argument(
         "--checkpoints",
-        type=given.folder,
+        type=Path,
         metavar="DIR",
         help="go on within a run after a kill (needs safetensors)",
     )
     run.add_argument("--quiet", action="store_true", help="no progress bar")
-    run.add_argument(
-        "--nice", type=int, default=0, metavar="N", help="lower the priority by N, 0 to 19"
-    )
     compare.add_parser(commands)
     assignment.add_parser(commands)
     show = commands.add_parser("show", help="numbers, claims and the figure of an experiment")
     show.add_argument("id", metavar="ID", choices=list(EXPERIMENTS))
-    show.add_argument("--profile", type=given.profile, default=STANDARD, help=", ".join(PROFILES))
-    show.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
-    show.add_argument(
-        "--figure", type=given.figure_file, metavar="FILE", help="write the figure (.png, .svg)"
-    )
+    show.add_argument("--profile", default=STANDARD, help=", ".join(PROFILES))
+    show.add_argument("--seeds", type=int, nargs="+", help="instead of the profile's")
+    show.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
+    show.add_argument("--figure", type=Path, metavar="FILE", help="write the figure (.png, .svg)")
     claims = commands.add_parser("claims", help="the ledger: the kept verdicts of the first rule")
     claims.add_argument("ids", nargs="*", metavar="ID", help="such as parity/ladder; default: all")
     film = commands.add_parser("film", help="record coefficients while a model learns")
     film.add_argument("name", metavar="NAME", help="of coefdyn.lab.films.recording.FILMS")
-    film.add_argument("--device", type=given.device, default="cpu", help="cpu, cuda or cuda:1")
-    film.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/films")
+    film.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
+    film.add_argument("--out", type=Path, metavar="DIR", help="default: data/films")
     for name, does in SCRIPTS.items():
         commands.add_parser(name, help=does, add_help=False)
     return parser
@@ -119,11 +101,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = build_parser()
     parsed, others = parser.parse_known_args(arguments)
     script = parsed.command in SCRIPTS
-    if "cluster" in parsed and RunOptions(cluster=parsed.cluster).scheduler() is None:
-        try:
-            given.device(parsed.device or "cpu")
-        except argparse.ArgumentTypeError as error:
-            parser.error(f"argument --device: {error}")
     if others and not script:
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     if checkout() is None and "--out" not in others and getattr(parsed, "out", None) is None:
@@ -192,27 +169,12 @@ def _run(parsed: argparse.Namespace) -> int:
         progress=False if parsed.quiet else None,
         checkpoint_folder=parsed.checkpoints,
     )
-    if parsed.nice and hasattr(os, "nice"):
-        os.nice(parsed.nice)
     status = 0
     for name in parsed.ids:
         experiment = get_experiment(name)
         out = parsed.out or experiment.file(parsed.profile).path.parents[1]
         given.writable(out)
-        try:
-            result = experiment.run(
-                parsed.profile,
-                seeds=parsed.seeds,
-                only=given.gathered(parsed.only or ()),
-                out=out,
-                options=options,
-            )
-        except ValueError as wrong:
-            if not parsed.only:
-                raise
-            raise SystemExit(str(wrong)) from None
-        if parsed.only:  # with what the file had of the other variants
-            result = experiment.load(parsed.profile, seeds=parsed.seeds, out=out)
+        result = experiment.run(parsed.profile, seeds=parsed.seeds, out=out, options=options)
         print(result.caption())
         for line in experiment.table(result):
             print(line)
@@ -222,7 +184,7 @@ def _run(parsed: argparse.Namespace) -> int:
 
 def _show(parsed: argparse.Namespace) -> int:
     experiment = get_experiment(parsed.id)
-    result: Result = experiment.load(parsed.profile, out=parsed.out)
+    result: Result = experiment.load(parsed.profile, seeds=parsed.seeds, out=parsed.out)
     print(f"{experiment.title} ({experiment.source})\n")
     print(textwrap.fill(experiment.about, 100) + "\n")
     print(result.caption() + "\n")

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from coefdyn.dynamics.coefficients import CoefficientDynamics
+from coefdyn.dynamics.coefficients import CoefficientDynamics, with_tensors
 from coefdyn.dynamics.mask import Given
 from coefdyn.shapes import Bool, Int, Tensor
 
@@ -163,31 +163,15 @@ def some_heads(dynamics: CoefficientDynamics, heads: Sequence[int]) -> Coefficie
 def _picked(dynamics: CoefficientDynamics, axis: int, places: Sequence[int]) -> CoefficientDynamics:
     """Some entries along one of the two leading axes; what is shared along it stays so."""
 
-    def pick(value: Tensor, axes: int) -> Tensor:
-        whole = value.ndim - axes == 2 and value.shape[axis] > 1
+    def pick(name: str, axes: str, value: Tensor) -> Tensor:
+        whole = value.ndim - len(axes) == 2 and value.shape[axis] > 1
         return value[(slice(None),) * axis + (list(places),)] if whole else value
 
-    def parts(held: Any, axes: Mapping[str, str] | int) -> Any:
-        tensors = held.tensors()
-        sizes = {n: axes if isinstance(axes, int) else len(axes[n]) for n in tensors}
-        return replace(held, **{n: pick(value, sizes[n]) for n, value in tensors.items()})
-
-    given = {name: getattr(dynamics, name) for name in _PER_TOKEN}
-    shared: dict[str, Any] = {
-        n: pick(x, 1) if isinstance(x, Tensor) else x for n, x in given.items()
-    }
-    return replace(
-        dynamics,
-        q=pick(dynamics.q, 2),
-        k=pick(dynamics.k, 2),
-        evolution=parts(dynamics.evolution, dynamics.evolution.axes),
-        normalizer=parts(dynamics.normalizer, 1),
-        mask=None if dynamics.mask is None else parts(dynamics.mask, 2),
-        **shared,
-    )
-
-
-_PER_TOKEN = ("scaling", "log_scaling", "own", "outer_log_decay")
+    mask = dynamics.mask
+    if mask is not None:
+        held = mask.tensors()
+        mask = replace(mask, **{name: pick(name, "LL", value) for name, value in held.items()})
+    return with_tensors(dynamics, pick, mask=mask)
 
 
 def shows_padding(dynamics: CoefficientDynamics) -> bool:

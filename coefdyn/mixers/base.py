@@ -21,7 +21,10 @@ from coefdyn.mixers.tokens import MixerState, Symbols, Tokens, check_kind, check
 from coefdyn.options import did_you_mean
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["Mixer", "MixerState", "Symbols", "Tokens"]
+__all__ = ["Mixer", "MixerState", "Past", "Symbols", "Tokens"]
+
+#: what a mixer remembers of the tokens before, by name
+Past = dict[str, Tensor]
 
 
 class Mixer(Resettable, ABC):
@@ -283,7 +286,18 @@ class Mixer(Resettable, ABC):
         self.check_input(x, state)
         parts, past = self.parts(x, state, documents=documents)
         q, k, v = parts["query"], parts["key"], parts["value"]
-        return Tokens(x=x, q=q, k=k, v=v, start=first(state), documents=documents), past
+        tokens = Tokens(x=x, q=q, k=k, v=v, start=first(state), documents=documents)
+        return self.arranged(tokens, None if state is None else state.past, past), past
+
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
+        """Queries, keys and values as ``build`` reads them; as they were projected by default.
+
+        Args:
+            tokens: as projected.
+            before: memory after the piece before, by name; None at first.
+            past: memory after this piece, to which a mixer adds its own.
+        """
+        return tokens
 
     def parts(
         self,

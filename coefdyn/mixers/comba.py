@@ -9,11 +9,9 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Past, Symbols, Tokens
 from coefdyn.mixers.gates import TimestepDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
-from coefdyn.shapes import Float, Tensor
 
 __all__ = ["Comba"]
 
@@ -63,15 +61,9 @@ class Comba(HeadMixer):
         self.feedback.fill_(1.0)
         self.correction.fill_(1.0)
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Tensor]]:
-        tokens, past = super().tokens(x, state, documents)
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         corrected = tokens.q - tokens.match(self.correction)[:, None, None] * tokens.k
-        return replace(tokens, q=corrected), past
+        return replace(tokens, q=corrected)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         beta = tokens.match(self.beta(tokens.x))

@@ -8,8 +8,7 @@ from typing import Unpack
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Past, Symbols, Tokens
 from coefdyn.mixers.gates import HeadGate, TimestepDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.options import check_count, check_flag
@@ -56,16 +55,10 @@ class DeltaProduct(HeadMixer):
             d_model=self.d_model, n_heads=steps * self.n_heads, kind="sigmoid", factor=factor
         )
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Tensor]]:
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         """The m pairs of each token in sequence, with its query repeated for each of them."""
-        tokens, past = super().tokens(x, state, documents)
         q = tokens.q.repeat_interleave(self.steps, dim=-2)
-        return replace(tokens, q=q, k=self._in_turn(tokens.k), v=self._in_turn(tokens.v)), past
+        return replace(tokens, q=q, k=self._in_turn(tokens.k), v=self._in_turn(tokens.v))
 
     def _in_turn(self, heads: Float[Tensor, "*batch mH L c"]) -> Float[Tensor, "*batch H mL c"]:
         apart = heads.unflatten(-3, (self.n_heads, self.steps))

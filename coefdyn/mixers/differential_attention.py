@@ -10,8 +10,7 @@ import torch
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Past, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.mixers.projections import OutputStage
 from coefdyn.options import check_count
@@ -66,15 +65,9 @@ class DifferentialAttention(HeadMixer):
         """Fill l and m, N(0, 0.1)."""
         self.rates.copy_(0.1 * torch.randn_like(self.rates))
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Tensor]]:
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         """Two maps per head, with the head's values for each of them."""
-        tokens, past = super().tokens(x, state, documents)
-        return replace(tokens, v=tokens.v.repeat_interleave(2, dim=-3)), past
+        return replace(tokens, v=tokens.v.repeat_interleave(2, dim=-3))
 
     def weight(self) -> Float[Tensor, ""]:
         """Weight lambda of the second map."""

@@ -8,12 +8,10 @@ from typing import Unpack
 from torch import nn
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Past, Symbols, Tokens
 from coefdyn.mixers.gates import ChannelDecay
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions, StageOptions
 from coefdyn.mixers.projections import split_heads
-from coefdyn.shapes import Float, Tensor
 
 __all__ = ["GatedDeltaNet2"]
 
@@ -54,15 +52,9 @@ class GatedDeltaNet2(HeadMixer):
         self.write = nn.Linear(self.d_model, self.n_heads * self.value_dim, bias=False)
         self.decay = ChannelDecay(d_model=self.d_model, n_heads=self.n_heads, width=self.key_dim)
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Tensor]]:
-        tokens, past = super().tokens(x, state, documents)
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         write = tokens.match(split_heads(self.write(tokens.x).sigmoid(), self.n_heads))
-        return replace(tokens, v=write * tokens.v), past
+        return replace(tokens, v=write * tokens.v)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         log_decay = tokens.match(self.decay(tokens.x))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
 from coefdyn.execution.inputs import full_precision
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Past, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.mixers.projections import at_least_float32, split_heads
 from coefdyn.options import check_count
@@ -55,17 +54,11 @@ class GSA(HeadMixer):
             self.key_dim = check_count("slots", slots)
         self.decay = nn.Linear(self.d_model, self.n_heads * self.key_dim, bias=False)
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Any]]:
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         """Keys and queries over slots; z carries log a. Memory: the state of the first pass.
 
         It is summed in float32 at least, as every state is.
         """
-        tokens, past = super().tokens(x, state, documents)
         raw = split_heads(self.decay(tokens.x), self.n_heads)
         log_decay = tokens.match(functional.logsigmoid(raw) / 8)
         slots = -torch.expm1(log_decay)
@@ -73,17 +66,17 @@ class GSA(HeadMixer):
         q, k, g, kappa = (at_least_float32(one) for one in (tokens.q, tokens.k, log_decay, slots))
         later = g.flip(-2).cumsum(-2).flip(-2) - g  # nats from after a token to the last one
         written, fade = later.exp() * kappa, g.cumsum(-2).exp()
-        if documents is not None:
-            written = written * documents.last()[..., None, :, None]
-            fade = fade * documents.kept()[..., None, :, None]
-        with full_precision(x.device):
+        if tokens.documents is not None:
+            written = written * tokens.documents.last()[..., None, :, None]
+            fade = fade * tokens.documents.kept()[..., None, :, None]
+        with full_precision(tokens.x.device):
             kept = k.mT @ written
-            if state is not None:
-                before = state.past["slots"].to(kept.dtype).unflatten(-1, kept.shape[-2:])
-                scores = scores + fade * (q @ before)
-                kept = kept + fade[..., -1:, :] * before
+            if before is not None:
+                held = before["slots"].to(kept.dtype).unflatten(-1, kept.shape[-2:])
+                scores = scores + fade * (q @ held)
+                kept = kept + fade[..., -1:, :] * held
         past["slots"] = kept.flatten(-2)
-        return replace(tokens, q=tokens.match(scores.softmax(-1)), k=slots, z=log_decay), past
+        return replace(tokens, q=tokens.match(scores.softmax(-1)), k=slots, z=log_decay)
 
     def _first_pass(
         self, tokens: Tokens, log_decay: Tensor, slots: Tensor

@@ -238,7 +238,8 @@ class HeadMixer(Mixer):
         if self.readers > 1:
             q, k = (one.repeat_interleave(self.readers, dim=-3) for one in (q, k))
             z = None if z is None else z.repeat_interleave(self.readers, dim=-3)
-        return Tokens(x=x, q=q, k=k, v=v, z=z, start=first(state), documents=documents), past
+        tokens = Tokens(x=x, q=q, k=k, v=v, z=z, start=first(state), documents=documents)
+        return self.arranged(tokens, None if state is None else state.past, past), past
 
     def _learned_positions(
         self, table: Tensor, start: int, length: int, places: Tensor | None

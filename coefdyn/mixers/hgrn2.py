@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Unpack
 
 import torch
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Past, Symbols, Tokens
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.options import check_number
-from coefdyn.shapes import Float, Tensor
 
 __all__ = ["HGRN2"]
 
@@ -56,20 +54,14 @@ class HGRN2(HeadMixer):
             raise ValueError(f"lower_bound must lie in 0 <= low < 1, got {lower_bound!r}.")
         self.lower_bound = lower_bound
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Any]]:
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         """The keys are 1 - f; z carries log f."""
-        tokens, past = super().tokens(x, state, documents)
         log_open = functional.logsigmoid(tokens.k)
         if self.lower_bound:
             low = tokens.k.new_tensor(math.log(self.lower_bound))
             log_open = torch.logaddexp(low, math.log1p(-self.lower_bound) + log_open)
         k = (1 - self.lower_bound) * torch.sigmoid(-tokens.k)
-        return replace(tokens, k=k, z=log_open), past
+        return replace(tokens, k=k, z=log_open)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         assert tokens.z is not None, "set by tokens"

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Past, Symbols, Tokens
 from coefdyn.mixers.elementwise import softplus
 from coefdyn.mixers.gates import TimestepDecay
 from coefdyn.mixers.heads import HeadMixer, HeadOptions, StageOptions
@@ -102,21 +101,15 @@ class LogLinearAttention(HeadMixer):
         self.weights = nn.Linear(self.d_model, self.n_heads * self.levels, bias=True)
         self.key_dim *= self.levels
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Any]]:
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         """Queries and keys over all levels.
 
         Raises:
             ValueError: for a sequence longer than ``longest``.
         """
-        tokens, past = super().tokens(x, state, documents)
-        end = tokens.start + x.shape[-2]
-        if documents is not None:
-            end = longest(documents.positions)
+        end = tokens.start + tokens.x.shape[-2]
+        if tokens.documents is not None:
+            end = longest(tokens.documents.positions)
         if end > self.longest:
             raise ValueError(
                 f"this mixer has levels for longest={self.longest} tokens, but token "
@@ -126,7 +119,7 @@ class LogLinearAttention(HeadMixer):
         weights = tokens.match(softplus(raw)) * tokens.q.shape[-1] ** -0.5
         q = (weights[..., None] * tokens.q[..., None, :]).flatten(-2)
         k = functional.pad(tokens.k, (0, self.key_dim - tokens.k.shape[-1]))
-        return replace(tokens, q=q, k=k), past
+        return replace(tokens, q=q, k=k)
 
     def build(self, tokens: Tokens) -> CoefficientDynamics:
         position = tokens.index()

@@ -10,9 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
 from coefdyn.execution.state import LinearState
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import MixerState, Past, Symbols, Tokens
 from coefdyn.mixers.gates import timestep_gate
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
 from coefdyn.mixers.projections import OutputStage, at_least_float32
@@ -85,22 +84,16 @@ class Mamba3(HeadMixer):
         for one in self.parameters(recurse=False):
             one.fill_(1.0)
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Tensor]]:
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         """Rotated q and k; the memory is the angle, and the last token's key and value."""
-        tokens, past = super().tokens(x, state, documents)
-        angle = self.timestep(x)[..., None] * self.speed(x)[..., None, :, :]
+        angle = self.timestep(tokens.x)[..., None] * self.speed(tokens.x)[..., None, :, :]
         angle = angle.to(torch.promote_types(angle.dtype, torch.float32)).cumsum(-2)
-        if state is not None:
-            angle = angle + state.past["angle"][..., None, :]
+        if before is not None:
+            angle = angle + before["angle"][..., None, :]
         q = turned(self._normed(tokens.q, self.query_weight, self.query_bias), -angle)
         k = turned(self._normed(tokens.k, self.key_weight, self.key_bias), -angle)
         past |= {"angle": angle[..., -1, :], "key": k[..., -1, :], "value": tokens.v[..., -1, :]}
-        return replace(tokens, q=q, k=k), past
+        return replace(tokens, q=q, k=k)
 
     def _normed(self, x: Tensor, weight: Tensor, bias: Tensor) -> Float[Tensor, "*heads L n"]:
         wide, eps = at_least_float32(x), cast(OutputStage, self.output).eps

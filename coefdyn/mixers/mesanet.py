@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar, Unpack
+from typing import ClassVar, Unpack
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.dynamics.documents import Documents
-from coefdyn.mixers.base import MixerState, Symbols, Tokens
+from coefdyn.mixers.base import Past, Symbols, Tokens
 from coefdyn.mixers.elementwise import softplus
 from coefdyn.mixers.gates import HeadGate
 from coefdyn.mixers.heads import HeadChoices, HeadMixer, HeadOptions
@@ -72,20 +71,14 @@ class MesaNet(HeadMixer):
         raw = self.decay.linear(tokens.x).transpose(-1, -2)
         return tokens.match(functional.logsigmoid(raw)), tokens.match(self.beta(tokens.x))
 
-    def tokens(
-        self,
-        x: Float[Tensor, "*batch L d"],
-        state: MixerState | None = None,
-        documents: Documents | None = None,
-    ) -> tuple[Tokens, dict[str, Any]]:
+    def arranged(self, tokens: Tokens, before: Past | None, past: Past) -> Tokens:
         """Queries after the solve; the memory is G after the last token."""
-        tokens, past = super().tokens(x, state, documents)
-        gram = self._gram(tokens, None if state is None else state.past["gram"])
+        gram = self._gram(tokens, None if before is None else before["gram"])
         past["gram"] = gram[..., -1, :]
         ridge = (softplus(self.raw_ridge) + RIDGE).to(gram.dtype)
         system = gram.unflatten(-1, (self.key_dim, -1)) + torch.diag_embed(ridge)[:, None]
         q = torch.linalg.solve(system, tokens.q.to(gram.dtype)[..., None])[..., 0]
-        return replace(tokens, q=tokens.match(q)), past
+        return replace(tokens, q=tokens.match(q))
 
     def _gram(self, tokens: Tokens, before: Tensor | None) -> Float[Tensor, "*heads L nn"]:
         """G_i, flat: coefficient dynamics too, with n = 1, k = q = 1 and values k_j k_j^T.

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import matplotlib.pyplot as plt
@@ -20,13 +19,13 @@ import torch
 from matplotlib.colors import FuncNorm
 
 from coefdyn.plots.style import COEFFICIENT_CMAP, INGREDIENT_COLORS
-from coefdyn.shapes import Float, Tensor
+from coefdyn.shapes import Tensor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["VIEWS", "Still", "explorer_still", "take_still"]
+__all__ = ["VIEWS", "explorer_still"]
 
 VIEWS: tuple[str, ...] = ("matrix", "impulse", "plane", "readout")
 """Parts of an explorer that a still can show."""
@@ -64,59 +63,6 @@ class _Explorer(Protocol):
     def shown(self) -> Any: ...
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Still:
-    """Content of a still; positions count from 0.
-
-    Attributes:
-        coefficients: alpha, or alpha / eta, ``(L, L)``.
-        states: h_{i,j} of the chosen token for i >= j, ``(L - j, n)``.
-        query: q_i of the chosen output, ``(n,)``.
-        curve_scores, curve: the readout (one coordinate of psi for a feature map) on a grid.
-        curve_range: the limits of phi's picture.
-        row, column: i and j.
-        epsilon: threshold of the near-zero set.
-        normalized: whether ``coefficients`` are divided by eta.
-        summary: design, settings and numbers in words.
-        words: of the text along both axes of the matrix; none for tokens that are no text.
-    """
-
-    coefficients: Float[Tensor, "L L"]
-    states: Float[Tensor, "m n"]
-    query: Float[Tensor, " n"]
-    curve_scores: Float[Tensor, " p"]
-    curve: Float[Tensor, " p"]
-    curve_range: tuple[float, float]
-    is_feature_map: bool
-    row: int
-    column: int
-    epsilon: float
-    normalized: bool
-    summary: str
-    words: tuple[str, ...] = ()
-
-
-def take_still(shown: _Shown) -> Still:
-    """Everything the picture needs of ``Explorer.shown()``."""
-    first, last, low, high = shown.readout_range
-    scores = torch.linspace(first, last, 241, dtype=torch.float64)
-    return Still(
-        coefficients=shown.matrix,
-        states=shown.path,
-        query=shown.query,
-        curve_scores=scores,
-        curve=shown.curve(scores),
-        curve_range=(low, high),
-        is_feature_map=shown.is_feature_map,
-        row=shown.row,
-        column=shown.column,
-        epsilon=shown.settings["epsilon"],
-        normalized=shown.normalized,
-        summary=shown.words(),
-        words=tuple(shown.labels) if shown.settings["tokens"] == "facts" else (),
-    )
-
-
 def explorer_still(explorer: _Explorer, *, with_words: bool = True) -> Figure:
     """Draw the explorer in its present state, 7.6 inches wide, with the parts that are views.
 
@@ -126,16 +72,16 @@ def explorer_still(explorer: _Explorer, *, with_words: bool = True) -> Figure:
         explorer: such as ``coefdyn.widgets.Explorer("gla")``.
         with_words: whether design, settings and numbers are written below.
     """
-    still = take_still(explorer.shown())
+    shown = explorer.shown()
     views = [view for view in VIEWS if view in explorer.parts] or list(VIEWS)
     figure, axes = plt.subplot_mosaic(**_layout(views))
     draw = (draw_matrix, draw_impulse, draw_plane, draw_readout)
     for view, function in zip(VIEWS, draw, strict=True):
         if view in views:
-            function(axes[view], still)
+            function(axes[view], shown)
             axes[view].title.set_fontsize(9)
     if with_words:
-        lines = "\n".join(textwrap.wrap(still.summary, 118))
+        lines = "\n".join(textwrap.wrap(shown.words(), 118))
         figure.supxlabel(lines, fontsize=7.5, x=0.02, ha="left")
     return figure
 
@@ -169,18 +115,18 @@ def root_norm(top: float) -> FuncNorm:
     return FuncNorm((root, square), vmin=-top, vmax=top)
 
 
-def draw_matrix(axis: Axes, still: Still) -> None:
+def draw_matrix(axis: Axes, shown: _Shown) -> None:
     """Coefficients, with row i and column j marked."""
-    length = still.coefficients.shape[-1]
+    length = shown.matrix.shape[-1]
     hidden = torch.ones(length, length).triu(1).bool()
-    shown = still.coefficients.masked_fill(hidden, torch.nan)
-    finite = shown[~hidden & shown.isfinite()].abs()
+    visible = shown.matrix.masked_fill(hidden, torch.nan)
+    finite = visible[~hidden & visible.isfinite()].abs()
     top = float(finite.max()) if finite.numel() else 1.0
-    image = axis.imshow(shown.numpy(), cmap=COEFFICIENT_CMAP, norm=root_norm(top or 1.0))
+    image = axis.imshow(visible.numpy(), cmap=COEFFICIENT_CMAP, norm=root_norm(top or 1.0))
     scale = axis.inset_axes((0.56, 0.86, 0.4, 0.035))
     axis.figure.colorbar(image, cax=scale, orientation="horizontal")
     scale.tick_params(labelsize=7)
-    row, column = still.row, still.column
+    row, column = shown.row, shown.column
     boxes = (
         (column, column, 1, length - column, "evolution"),
         (0, row, row + 1, 1, "normalizer"),
@@ -191,48 +137,46 @@ def draw_matrix(axis: Axes, still: Still) -> None:
         axis.add_patch(plt.Rectangle(corner, width, height, fill=False, ec=color, lw=1.2))
     axis.set_xticks([column], [f"j = {column + 1}"], color=INGREDIENT_COLORS["evolution"])
     axis.set_yticks([row], [f"i = {row + 1}"], color=INGREDIENT_COLORS["normalizer"])
-    if still.words:
-        places = range(len(still.words))
-        axis.set_xticks(places, still.words, rotation=90, fontsize=7, color=TEXT)
-        axis.set_yticks(places, still.words, fontsize=7, color=TEXT)
+    if shown.settings["tokens"] == "facts":
+        places = range(len(shown.labels))
+        axis.set_xticks(places, shown.labels, rotation=90, fontsize=7, color=TEXT)
+        axis.set_yticks(places, shown.labels, fontsize=7, color=TEXT)
         axis.get_xticklabels()[column].set(color=INGREDIENT_COLORS["evolution"], weight="bold")
         axis.get_yticklabels()[row].set(color=INGREDIENT_COLORS["normalizer"], weight="bold")
-    axis.set_title(r"$\alpha_{ij}/\eta_i$" if still.normalized else r"$\alpha_{ij}$")
+    axis.set_title(r"$\alpha_{ij}/\eta_i$" if shown.normalized else r"$\alpha_{ij}$")
     axis.spines[:].set_visible(False)
     axis.grid(False)
 
 
-def draw_impulse(axis: Axes, still: Still) -> None:
+def draw_impulse(axis: Axes, shown: _Shown) -> None:
     """Coefficients of token j over i, and the length of its state."""
-    length = still.coefficients.shape[-1]
-    positions = range(still.column + 1, length + 1)
-    column = still.coefficients[still.column :, still.column]
+    length = shown.matrix.shape[-1]
+    positions = range(shown.column + 1, length + 1)
+    column = shown.matrix[shown.column :, shown.column]
     colors = ["#5B2A8C" if value < 0 else "#0A4F59" for value in column.tolist()]
     axis.bar(positions, column.tolist(), width=0.7, color=colors)
     axis.set_xlim(0.3, length + 0.7)
-    axis.set_title(f"impulse response of token {still.column + 1}")
+    axis.set_title(f"impulse response of token {shown.column + 1}")
     axis.set_xlabel("output i")
     lengths = axis.twinx()
-    lengths.plot(
-        positions, still.states.norm(dim=-1).tolist(), color=INGREDIENT_COLORS["evolution"]
-    )
+    lengths.plot(positions, shown.path.norm(dim=-1).tolist(), color=INGREDIENT_COLORS["evolution"])
     lengths.set_ylim(bottom=0)
     lengths.set_ylabel("|h|", color=INGREDIENT_COLORS["evolution"])
     lengths.grid(False)
 
 
-def draw_plane(axis: Axes, still: Still) -> None:
+def draw_plane(axis: Axes, shown: _Shown) -> None:
     """The path of h in its first two axes, and the direction of the query."""
-    path = still.states[:, :2]
+    path = shown.path[:, :2]
     if path.shape[-1] < 2:
         path = torch.nn.functional.pad(path, (0, 1))
     color = INGREDIENT_COLORS["evolution"]
-    reach = path[: max(still.row - still.column, 0) + 1].norm(dim=-1).max().clamp(min=1e-12).item()
+    reach = path[: max(shown.row - shown.column, 0) + 1].norm(dim=-1).max().clamp(min=1e-12).item()
     circle = plt.Circle((0, 0), path[0].norm().item(), fill=False, ec="#9aa5b1", lw=0.8)
     axis.add_patch(circle)
     axis.plot(*path.T.tolist(), "-o", color=color, markersize=2, lw=0.8)
     axis.plot(*path[:1].T.tolist(), "o", mfc="white", mec=color, markersize=5)
-    query = torch.nn.functional.pad(still.query[:2], (0, max(0, 2 - len(still.query))))
+    query = torch.nn.functional.pad(shown.query[:2], (0, max(0, 2 - len(shown.query))))
     unit = query / query.norm().clamp(min=1e-300) * reach
     arrow = {"arrowstyle": "-|>", "color": INGREDIENT_COLORS["normalizer"]}
     axis.annotate("", unit.tolist(), (0, 0), arrowprops=arrow)
@@ -242,16 +186,19 @@ def draw_plane(axis: Axes, still: Still) -> None:
     axis.set_yticks([0], [""])
 
 
-def draw_readout(axis: Axes, still: Still) -> None:
+def draw_readout(axis: Axes, shown: _Shown) -> None:
     """phi with its near-zero set shaded."""
     color = INGREDIENT_COLORS["readout"]
-    axis.plot(still.curve_scores.tolist(), still.curve.tolist(), color=color)
-    inside = (still.curve.abs() <= still.epsilon).tolist()
-    if not still.is_feature_map:
+    first, last, *limits = shown.readout_range
+    scores = torch.linspace(first, last, 241, dtype=torch.float64)
+    curve = shown.curve(scores)
+    axis.plot(scores.tolist(), curve.tolist(), color=color)
+    inside = (curve.abs() <= shown.settings["epsilon"]).tolist()
+    if not shown.is_feature_map:
         axis.fill_between(
-            still.curve_scores.tolist(), 0, 1, where=inside, transform=axis.get_xaxis_transform(),
+            scores.tolist(), 0, 1, where=inside, transform=axis.get_xaxis_transform(),
             color=color, alpha=0.15, lw=0,
         )  # fmt: skip
-    axis.set(xlim=still.curve_scores[[0, -1]].tolist(), ylim=still.curve_range)
-    axis.set_title(r"readout $\psi$, one axis" if still.is_feature_map else r"readout $\phi$")
-    axis.set_xlabel("x" if still.is_feature_map else "score s")
+    axis.set(xlim=(first, last), ylim=limits)
+    axis.set_title(r"readout $\psi$, one axis" if shown.is_feature_map else r"readout $\phi$")
+    axis.set_xlabel("x" if shown.is_feature_map else "score s")

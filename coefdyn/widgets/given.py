@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from coefdyn import CoefficientDynamics, mask, normalizer
+from coefdyn.dynamics.coefficients import with_tensors
 from coefdyn.dynamics.evolution import (
     Diagonal,
     Evolution,
@@ -80,39 +81,17 @@ def pick_heads(
 def _one_head(dynamics: CoefficientDynamics, at: Index) -> CoefficientDynamics:
     batch = dynamics.batch_shape
 
-    def head(value: Tensor, axes: int) -> Tensor:
-        if value.ndim > axes:
-            leading = value.ndim - axes
+    def head(name: str, axes: str, value: Tensor) -> Tensor:
+        leading = value.ndim - len(axes)
+        if leading:
             value = value.expand(*batch, *value.shape[leading:])[at]
         return value.detach().to("cpu", torch.float64)
 
-    def optional(value: Tensor | None) -> Tensor | None:
-        return None if value is None else head(value, 1)
-
-    evolution = dynamics.evolution
-    named = {name: head(x, len(evolution.axes[name])) for name, x in evolution.tensors().items()}
-    eta = dynamics.normalizer
-    if isinstance(eta, Given):
-        eta = Given(head(eta.eta, 1))
-    elif isinstance(eta, RowSum) and isinstance(eta.sink, Tensor):
-        eta = RowSum(head(eta.sink, 1))
     pairs = dynamics.mask
     if isinstance(pairs, mask.Given):
         allowed = pairs.allowed.expand(*batch, *pairs.allowed.shape[-2:])[at]
         pairs = replace(pairs, allowed=allowed.to("cpu"))
-    scaling = dynamics.scaling
-    return CoefficientDynamics(
-        q=head(dynamics.q, 2),
-        k=head(dynamics.k, 2),
-        evolution=replace(evolution, **named),
-        scaling=head(scaling, 1) if isinstance(scaling, Tensor) else scaling,
-        log_scaling=optional(dynamics.log_scaling),
-        readout=dynamics.readout,
-        normalizer=eta,
-        own=optional(dynamics.own),
-        outer_log_decay=optional(dynamics.outer_log_decay),
-        mask=pairs,
-    )
+    return with_tensors(dynamics, head, mask=pairs)
 
 
 def arrays_of(dynamics: CoefficientDynamics) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 from measure import chromium
 
 from coefdyn.lab.places import data_folder
-from coefdyn.lab.tasks import IGNORE, config_from_dict, task_of
+from coefdyn.lab.tasks import IGNORE, config_from_dict
 from coefdyn.lab.train import PageTraining
 from coefdyn.lab.train.kept_runs import DECIDES
 from coefdyn.lab.train.offers import CHAPTERS, EVERY, ROWS, SIZE, contests, design_words, offered
@@ -94,7 +94,7 @@ def record(page: Any, chapter: str, steps: int) -> None:
     config = config_from_dict(contests()[s["task"]]["config"])
 
     def name(token: int) -> str:
-        return "" if token == IGNORE else task_of(config).token_name(config, token)
+        return "" if token == IGNORE else config.token_name(token)
 
     kept = {
         "settings": {key: s[key] for key in DECIDES},

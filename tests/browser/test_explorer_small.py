@@ -97,13 +97,9 @@ def test_no_serious_accessibility_finding(open_page: Open) -> None:
     question = {"id": "a", "question": "?", "number": "row-sum", "control": "decay"}
     for theme in ("light", "dark"):
         small = (ScoreVariance(), ChunkView(), CostView(), SampledSwing())
-        figures = (*small, _film(), Explorer(predict=question))
+        figures = (*small, TrainingFilm.load("principle-3"), Explorer(predict=question))
         page = open_page(*figures, theme=theme, ready="explorer")
         assert findings(page) == [], theme
-
-
-def _film(steps: tuple[int, ...] = (0, 1), provenance: str = "zeros") -> TrainingFilm:
-    return TrainingFilm(torch.zeros(2, 1, 1, 4, 4), steps=steps, provenance=provenance)
 
 
 def test_cost_is_a_roofline(open_page: Open) -> None:

@@ -240,12 +240,13 @@ def test_facts_in_one_state_disturb_each_other(open_page: Open) -> None:
 
 
 def test_a_press_on_a_film_s_row_reads_that_row(open_page: Open) -> None:
-    frames = torch.rand(2, 1, 1, 8, 8).tril()
-    page = open_page(TrainingFilm(frames, steps=(0, 1), provenance="drawn"), ready="small")
+    film = TrainingFilm.load("principle-3")
+    first, *_, last = film.film["tokens"]
+    page = open_page(film, ready="small")
     box = page.locator("[data-cd=film]").bounding_box()
-    assert text(page, "value-row").startswith("token 8")
-    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + 30)
-    page.wait_for_selector("[data-cd=value-row]:text-is('token 1')")
+    assert text(page, "value-row") == f"{last} at {film.film['length']}"
+    page.mouse.click(box["x"] + 60, box["y"] + 8)
+    page.wait_for_selector(f"[data-cd=value-row]:text-is('{first} at 1')")
 
 
 def test_every_figure_fits_a_phone_and_answers_keys(open_page: Open) -> None:

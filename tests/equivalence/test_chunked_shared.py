@@ -1,4 +1,4 @@
-"""Heads that share q and k (Mamba-2): a scalar evolution runs with one matrix of scores for all."""
+"""Heads that share q and k (Mamba-2): a scalar evolution runs with one copy of both for all."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import pytest
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, normalizer, readout
-from coefdyn.execution.chunked.scalar_shared import scalar_shared_kernel
+from coefdyn.execution.chunked.scalar import scalar_kernel
 
 TOKENS, KEYS = 21, 3
 
 
 @pytest.fixture(autouse=True)
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple]:
-    """Records every forward pass of the kernel."""
+    """Records every forward pass of the kernel with shared q and k."""
     seen: list[tuple] = []
-    forward = scalar_shared_kernel.forward
+    forward = scalar_kernel.forward
 
-    def recorded(q, *rest):
-        seen.append(tuple(q.shape))
-        return forward(q, *rest)
+    def recorded(q, k, v, *rest):
+        if len(q) < len(v):
+            seen.append(tuple(q.shape))
+        return forward(q, k, v, *rest)
 
-    monkeypatch.setattr(scalar_shared_kernel, "forward", recorded)
+    monkeypatch.setattr(scalar_kernel, "forward", recorded)
     return seen
 
 
@@ -68,7 +69,7 @@ def test_gradcheck_of_states(chunk: int, runs: list) -> None:
     inputs[4] = -inputs[4].abs()
     leaves = tuple(x.requires_grad_() for x in inputs)
     assert torch.autograd.gradcheck(
-        lambda *x: scalar_shared_kernel(*x, chunk, 0.7), leaves, fast_mode=True
+        lambda *x: scalar_kernel(*x, chunk, 0.7), leaves, fast_mode=True
     )
     assert runs
 

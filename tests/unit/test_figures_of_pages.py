@@ -9,6 +9,7 @@ import pytest
 import torch
 from said import chosen, ends, lines, numbers, prose, says, steps
 
+from coefdyn.lab.capabilities import cells
 from coefdyn.lab.experiments import intervals
 from coefdyn.lab.experiments.board import ROWS
 from coefdyn.lab.experiments.forecasts import FORECASTS, LEARNS, probability
@@ -215,3 +216,34 @@ def test_the_number_of_maps_that_a_layer_uses():
     says("since/many_heads.md", "It is near # for independent random maps", count(draw[0]))
     low, high = numbers("since/many_heads.md", "between # and # for sixteen random mixtures")
     assert (low, high) == (int(min(found)), int(max(found)) + 1)
+
+
+def test_the_marks_behind_which_the_four_constructions_stand():
+    marks = [one.name for one in cells() if one.mark == "can"]
+    shown = {"overwrite", "count", "parity", "product", "copy"}
+    said = "which stand behind # of the # marks *can*"
+    says("by_hand.md", said, sum(one in shown for one in marks), len(marks))
+
+
+def test_only_the_attentions_of_the_scoreboard_have_positions():
+    assert "The three attentions have rotary positions and the other rows none" in prose(
+        "scoreboard.md"
+    )
+    assert {row: how for row, (_, _, how) in ROWS.items() if how != "none"} == dict.fromkeys(
+        ("softmax attention", "linear attention", "normalized attention"), "rotary"
+    )
+
+
+def test_what_a_plan_of_random_heads_is_said_to_cost():
+    told = json.loads(data_file("lens/smollm2_plan_512.json").read_text(encoding="utf-8"))
+    at = {(one["order"], one["share"]): one for one in told["rows"]}
+    assert "the prediction is a quarter too high" in prose("lens/what_may_be_forgotten.md")
+    assert round(at["random", 0.5]["predicted"] / at["random", 0.5]["rise"], 1) == 1.2
+
+
+def test_what_mamba_keeps_of_places_that_were_left():
+    kept = load_heads(data_file("lens/facts_mamba2_heads.npz"))
+    row = kept["backbone.layers.0.mixer"].dynamics.coefficients()[0, 4, 43]
+    rome, oslo, paris = (float(row[at + 1]) for at in (3, 15, 35))
+    said = "still finds Rome with # % and Oslo with # % of the weight of Paris"
+    says("lens/trained_models.md", said, 100 * rome / paris, 100 * oslo / paris)

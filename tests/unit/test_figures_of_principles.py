@@ -8,7 +8,7 @@ import torch
 from said import chosen, ends, lines, numbers, percent, prose, rate, says, steps
 
 from coefdyn.lab.experiments import get_experiment, intervals
-from coefdyn.lab.experiments.baselines import accuracy_by_place
+from coefdyn.lab.experiments.baselines import accuracy_by_place, baseline
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.headline.runs import FRESH
 
@@ -287,6 +287,38 @@ def test_recall_of_the_models_with_eigenvalues():
     for name in ("S4D", "LRU", "Mamba-2"):
         found = chosen("headline/spectra", design=name, task="pixels")
         read[name] = 100 * fmean(x["final"]["accuracy"] for x in found if x["seed"] >= 200)
-    sentence = "Both read # % of the digits or more. ... and reads the fewest, # %."
+    sentence = "S4D and the LRU read # % of the digits or more, ... reads the fewest, # %."
     least, fewest = numbers(page, sentence)
     assert least <= min(read["S4D"], read["LRU"]) and fewest == int(read["Mamba-2"])
+
+
+def test_eigenvalues_near_zero_before_training():
+    def below(name: str) -> list[float]:
+        """Of each seed the share in the layer that has most; a bin of the moduli is 0.05 wide."""
+        found = chosen("spectra", model=name, task="pixels")
+        moduli = (one["diagnostics"]["normalized"]["moduli"]["initial"] for one in found)
+        return [max(sum(layer["share"][:2]) for layer in layers) for layers in moduli]
+
+    mamba = below("Mamba-2")
+    rest = max(max(below(one)) for one in ("S4D", "LRU", "softmax", "linear", "normalized"))
+    said = (
+        "Mamba-2 alone has more than # % below 0.1, with # of # seeds, and at most # % of a layer"
+    )
+    values = [100 * rest, sum(one > rest for one in mamba), len(mamba), 100 * max(mamba)]
+    says("second_view/spectra.md", said, *values)
+
+
+def test_right_answers_on_listops_beside_the_most_frequent_one():
+    found = [percent("dsf-table-1", model=one, task="ListOps")
+             for one in ("linear", "normalized", "softmax", "S6")]  # fmt: skip
+    task = get_experiment("dsf-table-1").plan(STANDARD).those_with([{"task": "ListOps"}])[0].task
+    sentence = "are right in # to # % of the cases, where the most frequent answer is in # %"
+    guess = 100 * baseline(task)[0]
+    says("second_view/dynamical_systems.md", sentence, min(found), max(found), guess)
+
+
+def test_the_largest_weight_of_a_wide_head():
+    rng = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 2000, 64, 256, generator=rng)
+    largest = torch.einsum("bn,bjn->bj", q[:, 0], k).softmax(-1).amax(-1).mean()
+    says("principles/principle_5.md", "It rises to # on average.", float(largest))

@@ -116,24 +116,22 @@ def test_broken_sizes_are_told(film: Film) -> None:
         replace(film, runs=(short,))
 
 
-def test_curves_are_whole_or_left_out(film: Film) -> None:
-    """A film without curves is one (a widget made from matrices has none); half a curve is not."""
-    bare = replace(film.runs[0], loss=(), accuracy=())
-    assert replace(film, runs=(bare,)).coefficients().shape == film.coefficients().shape
-    with pytest.raises(ValueError, match="has 1 values of accuracy; a curve has one per frame"):
-        replace(film, runs=(replace(bare, accuracy=(0.5,)),))
+def test_curves_are_whole(film: Film) -> None:
+    with pytest.raises(ValueError, match="has 1 values of accuracy, but 3 steps"):
+        replace(film, runs=(replace(film.runs[0], accuracy=(0.5,)),))
+    with pytest.raises(ValueError, match="steps of a film must increase"):
+        replace(film, steps=(0, 4, 2))
 
 
-def test_a_widget_made_from_matrices_has_a_still(film: Film) -> None:
+def test_a_page_that_shows_a_film_has_a_still(film: Film) -> None:
     """`make book` reads it back from the page that holds it."""
-    matrices = torch.rand(2, 1, 1, 3, 3).tril()
-    widget = TrainingFilm(matrices, steps=[0, 1], provenance="made up")
+    widget = TrainingFilm(film, run=1)
     frames = {"path": ["frames"], "data": base64.b64encode(widget.frames).decode()}
-    state = {"film": widget.film, "settings": {}, "_anywidget_id": "x.TrainingFilm"}
+    state = {"film": widget.film, "settings": widget.settings, "_anywidget_id": "x.TrainingFilm"}
     record = {"state": state, "buffers": [frames]}
-    assert saved_film(record).coefficients().shape == (2, 1, 1, 3, 3)
+    assert bool((saved_film(record).coefficients(1) == film.coefficients(1)).all())
     still = still_of(record)
-    assert still is not None and "2 training steps of 3 tokens" in still.words
+    assert still is not None and f"{film.runs[1].accuracy[-1]:.3f} at step 4" in still.words
 
 
 def test_every_plan_makes_runs_of_one_sequence() -> None:

@@ -72,6 +72,22 @@ def test_the_designs_that_were_judged_are_those_of_the_chapter():
         torch.testing.assert_close(layers[0](x), layers[1](x), rtol=0, atol=0)
 
 
+def test_the_loudest_speaker_beside_the_wanted_one():
+    names: dict = {}
+    kept_type = torch.get_default_dtype()
+    try:
+        exec(cells("since/many_heads.md", "def listen"), names)
+    finally:
+        torch.set_default_dtype(kept_type)
+    maps = torch.randn(16, 8, 8, generator=names["rng"], dtype=torch.float64) / 8
+    loud = [
+        torch.einsum("hj,hab->jab", names["alpha"][choice], maps).flatten(1).norm(dim=-1)
+        for choice in ("all mute the same", "each mutes others")
+    ]
+    said = told("since/many_heads.md", r"the loudest (\d+) times where .*? and (\d+) times where")
+    assert said == tuple(round(float(one.max() / one[names["wanted"]])) for one in loud)
+
+
 @pytest.mark.parametrize(("page", "told"), [("six_principles.md", 10), ("design/your_own.md", 8)])
 def test_a_page_of_verdicts_says_what_the_judge_says(page, told):
     text = (BOOK / page).read_text(encoding="utf-8")

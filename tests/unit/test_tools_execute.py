@@ -227,8 +227,8 @@ def test_an_unknown_chapter_is_an_error_that_names_the_nearest(book: Path, capsy
         ("seeds=two", "seeds='two' (str) is no number of seeds; use a whole number from 1 on"),
         ("seeds=0", "seeds=0 (int) is no number of seeds"),
         ("seeds=true", "seeds=True (bool) is no number of seeds"),
-        ("device=cuda:99", "device=cuda:99: cuda:99 is asked for, and torch"),
-        ("device=tpu", "device=tpu: use cpu, cuda or cuda:1"),
+        ("device=cuda:99", "device='cuda:99' asks for a GPU, but torch"),
+        ("device=tpu", "device must be cpu, cuda or cuda:1; got 'tpu'"),
     ],
 )
 def test_parameters_that_fit_nothing_are_refused(book: Path, capsys, words: str, said: str) -> None:

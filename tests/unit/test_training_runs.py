@@ -27,8 +27,6 @@ from coefdyn.lab.training import (
     train_run,
     train_runs,
 )
-from coefdyn.lab.training import runs as runs_module
-from coefdyn.lab.training.runs import _Turns
 
 pytestmark = [
     pytest.mark.dear("processes are started, import torch, and are stopped in a run"),
@@ -57,22 +55,17 @@ train_runs(runs, file, options)
 """
 
 
-def test_a_run_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
-    monkeypatch.setattr(runs_module, "WAIT_S", 0.01)
-    file, run = ResultFile(tmp_path / "r.jsonl"), tiny_run()
-    record = train_run(run)
-    other, looks = _Turns(file.path), []
-    assert other.take(run.key)
+def test_a_run_that_another_call_finished_meanwhile_is_not_trained(tmp_path):
+    file, runs = ResultFile(tmp_path / "r.jsonl"), [tiny_run(), tiny_run(seed=1)]
+    record = train_run(runs[1])
 
-    def finished_at_the_third_look(seconds):
-        looks.append(seconds)
-        if len(looks) == 3:
-            file.append({**record, "by": "the other"})
-            other.give(run.key)
+    def finished_elsewhere() -> bool:
+        file.append({**record, "by": "the other"})
+        return False
 
-    monkeypatch.setattr(runs_module.time, "sleep", finished_at_the_third_look)
-    assert [one["by"] for one in train_runs([run], file, QUIET)] == ["the other"]
-    assert len(looks) == 3
+    found = train_runs(runs, file, replace(QUIET, should_stop=finished_elsewhere))
+    assert found[1]["by"] == "the other"
+    assert [one["seed"] for one in file.records() if "by" not in one] == [0]
 
 
 def test_finished_runs_are_not_trained_again(tmp_path):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from matplotlib import pyplot as plt
 
-from coefdyn.plots.explorer_still import explorer_still, take_still
+from coefdyn.plots.explorer_still import explorer_still
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.settings import ROWS
 
@@ -46,11 +46,14 @@ def test_still_has_the_views_that_the_explorer_has(parts: tuple[str, ...], axes:
 
 def test_still_is_drawn_between_two_designs() -> None:
     explorer = Explorer("softmax_attention", morph_to="linear_attention", morph=0.4, length=8)
-    still = take_still(explorer.shown())
-    torch.testing.assert_close(still.coefficients, explorer.coefficients(normalized=True))
-    assert still.summary.startswith("40% of the way from Softmax attention to Linear attention")
-    assert f"row {still.row + 1} sums to {explorer.shown().row_sum:.3g}" in still.summary
-    plt.close(explorer_still(explorer))
+    shown = explorer.shown()
+    figure = explorer_still(explorer)
+    drawn = torch.tensor(figure.axes[0].images[0].get_array().filled(0.0))
+    torch.testing.assert_close(drawn.double(), explorer.coefficients(normalized=True))
+    summary = figure.get_supxlabel().replace("\n", " ")
+    assert summary.startswith("40% of the way from Softmax attention to Linear attention")
+    assert f"row {shown.row + 1} sums to {shown.row_sum:.3g}" in summary
+    plt.close(figure)
 
 
 def test_a_text_stands_along_both_axes_of_its_still() -> None:
@@ -60,12 +63,14 @@ def test_a_text_stands_along_both_axes_of_its_still() -> None:
     words = explorer.shown().labels
     assert [label.get_text() for label in matrix.get_xticklabels()] == words
     assert [label.get_text() for label in matrix.get_yticklabels()] == words
-    assert take_still(Explorer("gla", length=8).shown()).words == ()
     plt.close(figure)
+    numbered = explorer_still(Explorer("gla", length=8))
+    assert len(numbered.axes[0].get_xticklabels()) == 1, "tokens that are no text have no words"
+    plt.close(numbered)
 
 
 def test_still_counts_positions_like_the_explorer() -> None:
     explorer = Explorer("gla", length=8, column=3, row=5)
-    still = take_still(explorer.shown())
-    assert (still.column, still.row) == (2, 4)
-    torch.testing.assert_close(still.states, explorer.dynamics().states(2))
+    shown = explorer.shown()
+    assert (shown.column, shown.row) == (2, 4)
+    torch.testing.assert_close(shown.path, explorer.dynamics().states(2))

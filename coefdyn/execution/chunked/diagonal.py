@@ -8,8 +8,8 @@ anchor a,
 
 which is scalar.py's scan without decay. The anchor a = T / 2 halves the exponents; a chunk whose
 |l - a| exceeds SAFE nats somewhere (k e^{-l} would overflow) is cut into pieces of 16 tokens, and
-these into pieces of 4. A piece still too wide (more than about 15 nats per token) sums its pairs
-directly, with float64 exponents and the mask before exp.
+these into pieces of 4 and, beyond about 15 nats per token, into single tokens, whose anchor is T:
+nothing is divided by a decay there.
 
 Many heads of one value channel go another way: diagonal_tokens.py.
 
@@ -20,28 +20,21 @@ piece plus the row sums of S_end * dS_end.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from coefdyn.execution.chunked.operators import Kernel
-from coefdyn.execution.chunked.scalar import (
-    output_shapes,
-    own_pairs,
-    scan_backward,
-    tile_bytes,
-    write_factor,
-)
-from coefdyn.execution.chunked.tiles import batch_groups, chunk_bounds, cut, scaled
-from coefdyn.execution.stabilize import RESET
+from coefdyn.execution.chunked.scalar import scan_backward
+from coefdyn.execution.chunked.scan import Group, scan_kernel
+from coefdyn.execution.chunked.tiles import chunk_bounds, scaled
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["SAFE", "anchored_sums", "diagonal_kernel", "pair_scores", "pair_scores_backward"]
+__all__ = ["SAFE", "SHORTER", "anchored_sums", "diagonal_kernel"]
 
 #: largest exponent of an anchored factor, in nats; products of two stay below float32's 88
 SAFE = 30.0
 #: tokens per piece where the decay is too strong for one anchor, tried in this order
-SHORTER = (16, 4)
+SHORTER = (16, 4, 1)
 
 
 def anchored_sums(g: Float[Tensor, "B C n"]) -> tuple[Tensor, Tensor, bool]:
@@ -56,13 +49,13 @@ def anchored_sums(g: Float[Tensor, "B C n"]) -> tuple[Tensor, Tensor, bool]:
 
 
 class _Piece(NamedTuple):
-    """One piece: its bounds, and e^{l-a} and e^a (wide None), or l in float64 (wide)."""
+    """One piece: its bounds, and e^{l - a}, e^a and e^{T - a}; None for 1."""
 
     start: int
     stop: int
     reach: Tensor | None
-    half: Tensor | None
-    wide: Tensor | None
+    inner: Tensor
+    outer: Tensor | None
 
 
 def _pieces(
@@ -71,173 +64,61 @@ def _pieces(
     """Cut tokens start .. stop - 1 into pieces of sizes[0], and further where that is unsafe."""
     for a, b in chunk_bounds(stop - start, sizes[0]):
         a, b = start + a, start + b
+        if b - a == 1:
+            yield _Piece(a, b, None, g[:, a:b].exp().mT, None)
+            continue
         sums, half, safe = anchored_sums(g[:, a:b])
         if safe:
-            yield _Piece(a, b, sums.exp_(), half.exp_(), None)
-        elif len(sizes) > 1:
+            edge = half.exp_().mT
+            yield _Piece(a, b, sums.exp_(), edge, edge)
+        else:
             yield from _pieces(g, a, b, sizes[1:])
-        else:
-            yield _Piece(a, b, None, None, g[:, a:b].double().clamp(min=RESET).cumsum(1))
 
 
-def _cut(g: Float[Tensor, "B L n"], chunk: int) -> Iterator[_Piece]:
-    """The pieces of one group's sequence."""
-    yield from _pieces(g, 0, g.shape[1], (chunk, *(size for size in SHORTER if size < chunk)))
+class _Group(Group):
+    log_decay_name = "log_decay"
+
+    def pieces(self) -> Iterator[_Piece]:
+        sizes = (self.chunk, *(size for size in SHORTER if size < self.chunk))
+        return _pieces(self.log_decay, 0, self.log_decay.shape[1], sizes)
+
+    def _keys(self, piece: _Piece) -> Tensor:
+        """K'."""
+        (k,) = self.of(piece, "k")
+        return k if piece.reach is None else k / piece.reach
+
+    def _queries(self, piece: _Piece) -> Tensor:
+        """Q'."""
+        (q,) = self.of(piece, "q")
+        return scaled(q, piece.reach)
+
+    def forward(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        q, k, values = self._queries(piece), self._keys(piece), self.written(piece)
+        out = torch.bmm(torch.bmm(q, k.transpose(1, 2)).tril_(), values)
+        end = torch.bmm(k.transpose(1, 2), values)
+        if state is not None:
+            inner = state * piece.inner
+            out.baddbmm_(q, inner)
+            end += inner
+        return out, scaled(end, piece.outer)
+
+    def advance(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Any]:
+        end = torch.bmm(self._keys(piece).transpose(1, 2), self.written(piece))
+        end = end if state is None else end.addcmul_(state, piece.inner)
+        return scaled(end, piece.outer), None
+
+    def backward(self, piece: _Piece, seen, state, end, grad, ds):
+        q, k = self._queries(piece), self._keys(piece)
+        inner = None if state is None else state * piece.inner
+        outer = scaled(ds, piece.outer)
+        tile = scan_backward(q, k, self.written(piece), grad, inner, outer, None)
+        sums = (q * tile.q).sub_(k * tile.k)
+        dq, dk = tile.complete(q, k)
+        if piece.reach is not None:
+            dq, dk = dq.mul_(piece.reach), dk.div_(piece.reach)
+        dg = sums.flip(1).cumsum(1).flip(1).add_((end * ds).sum(2)[:, None])
+        found = {"q": dq, "k": dk, "v": tile.values, "log_decay": dg}
+        return found, tile.state.mul_(piece.inner)
 
 
-def pair_decays(wide: Float[Tensor, "B C n"], dtype: torch.dtype) -> Float[Tensor, "B C C n"]:
-    """exp(l_i - l_j), 0 for j > i."""
-    gaps = wide[:, :, None] - wide[:, None]
-    future = torch.ones(gaps.shape[1:3], dtype=torch.bool, device=wide.device).triu(1)
-    return gaps.masked_fill_(future[..., None], -torch.inf).to(dtype).exp_()
-
-
-def pair_scores(q: Tensor, k: Tensor, pairs: Tensor) -> Float[Tensor, "B C C"]:
-    """sum_c q_ic k_jc pairs_ijc."""
-    return torch.einsum("bin,bjn,bijn->bij", q, k, pairs)
-
-
-def pair_scores_backward(q, k, pairs, grad: Float[Tensor, "B C C"]) -> tuple[Tensor, Tensor]:
-    """Gradients of q and k."""
-    weights = grad[..., None] * pairs
-    return (weights * k[:, None]).sum(2), (weights * q[:, :, None]).sum(1)
-
-
-def piece_forward(q, k, values, state, piece: _Piece) -> tuple[Tensor, Tensor]:
-    """(O, S_end) of one piece."""
-    if piece.wide is None:
-        qa, ka = q * piece.reach, k / piece.reach
-        inner = None if state is None else state * piece.half.transpose(1, 2)
-        out = torch.bmm(torch.bmm(qa, ka.transpose(1, 2)).tril_(), values)
-        written = torch.bmm(ka.transpose(1, 2), values)
-        if inner is not None:
-            out.baddbmm_(qa, inner)
-            written += inner
-        return out, written.mul_(piece.half.transpose(1, 2))
-    pairs = pair_decays(piece.wide, q.dtype)
-    reach, fade, whole = _edges(piece.wide, q.dtype)
-    out = torch.bmm(pair_scores(q, k, pairs), values)
-    written = torch.bmm((k * fade).transpose(1, 2), values)
-    if state is not None:
-        out.baddbmm_(q * reach, state)
-        written += state * whole
-    return out, written
-
-
-def _edges(wide: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
-    """e^l, e^{T - l} and e^T as a column for the state's rows."""
-    last = wide[:, -1:]
-    return wide.exp().to(dtype), (last - wide).exp().to(dtype), last.exp().to(dtype).transpose(1, 2)
-
-
-class _Gradients(NamedTuple):
-    """Of q, k, b V, the sums l (without what lies after the piece) and the first state."""
-
-    q: Tensor
-    k: Tensor
-    values: Tensor
-    sums: Tensor
-    state: Tensor
-
-
-def piece_backward(q, k, values, grad, state, ds, piece: _Piece) -> _Gradients:
-    """Back through one piece."""
-    if piece.wide is not None:
-        return _wide_backward(q, k, values, grad, state, ds, piece.wide)
-    half = piece.half.transpose(1, 2)
-    qa, ka = q * piece.reach, k / piece.reach
-    inner = None if state is None else state * half
-    tile = scan_backward(qa, ka, values, grad, inner, ds * half, None)
-    sums = (qa * tile.q).sub_(ka * tile.k)
-    dq, dk = tile.complete(qa, ka)
-    dq, dk = dq.mul_(piece.reach), dk.div_(piece.reach)
-    return _Gradients(dq, dk, tile.values, sums, tile.state.mul_(half))
-
-
-def _wide_backward(q, k, values, grad, state, ds, wide: Tensor) -> _Gradients:
-    pairs = pair_decays(wide, q.dtype)
-    reach, fade, whole = _edges(wide, q.dtype)
-    scores = pair_scores(q, k, pairs)
-    dvalues = torch.bmm(scores.transpose(1, 2), grad).baddbmm_(k * fade, ds)
-    dscores = torch.bmm(grad, values.transpose(1, 2)).tril_()
-    own = own_pairs(dscores)
-    dq, dk = pair_scores_backward(q, k, pairs, dscores)
-    dk += torch.bmm(values, ds.transpose(1, 2)) * fade
-    if state is not None:
-        dq += torch.bmm(grad, state.transpose(1, 2)) * reach
-    dstate = torch.baddbmm(ds * whole, (q * reach).transpose(1, 2), grad)
-    sums = q * dq - k * dk
-    return _Gradients(dq.addcmul_(own, k), dk.addcmul_(own, q), dvalues, sums, dstate)
-
-
-def forward(q, k, v, weight, log_decay, state, chunk: int, scale: float) -> tuple[Tensor, Tensor]:
-    """(O, state after the last token)."""
-    out = torch.empty_like(v)
-    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        s = cut(state, group)
-        w = cut(weight, group)
-        for piece in _cut(log_decay[group], chunk):
-            here = (group, slice(piece.start, piece.stop))
-            values = scaled(v[here], write_factor(w, scale, piece.start, piece.stop))
-            out[here], s = piece_forward(q[here], k[here], values, s, piece)
-        final[group] = s
-    return out, final
-
-
-def _states(k, v, w, scale, state, pieces: list[_Piece]) -> list[Tensor | None]:
-    """The state at the start of every piece, and after the last."""
-    path = [state]
-    for piece in pieces:
-        here = (slice(None), slice(piece.start, piece.stop))
-        values = scaled(v[here], write_factor(w, scale, piece.start, piece.stop))
-        if piece.wide is None:
-            half = piece.half.transpose(1, 2)
-            written = torch.bmm((k[here] / piece.reach).transpose(1, 2), values)
-            state = (written if state is None else written.addcmul_(state, half)).mul_(half)
-        else:
-            _, fade, whole = _edges(piece.wide, k.dtype)
-            written = torch.bmm((k[here] * fade).transpose(1, 2), values)
-            state = written if state is None else written.addcmul_(state, whole)
-        path.append(state)
-    return path
-
-
-def backward(
-    q, k, v, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int, scale: float
-) -> tuple[Tensor | None, ...]:
-    """Gradients of (q, k, v, weight, log_decay, state)."""
-    dq, dk, dv, dg = (torch.empty_like(x) for x in (q, k, v, log_decay))
-    dweight, dstate = (None if x is None else torch.empty_like(x) for x in (weight, state))
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        pieces = list(_cut(log_decay[group], chunk))
-        w = cut(weight, group)
-        path = _states(k[group], v[group], w, scale, cut(state, group), pieces)
-        ds = grad_final[group]
-        for piece in reversed(pieces):
-            here = (group, slice(piece.start, piece.stop))
-            end = path.pop()
-            factor = write_factor(w, scale, piece.start, piece.stop)
-            values = scaled(v[here], factor)
-            tile = piece_backward(q[here], k[here], values, grad_out[here], path[-1], ds, piece)
-            dq[here], dk[here] = tile.q, tile.k
-            after = (end * ds).sum(2)[:, None]
-            dg[here] = tile.sums.flip(1).cumsum(1).flip(1).add_(after)
-            if dweight is not None:
-                dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
-            dv[here] = scaled(tile.values, factor)
-            ds = tile.state
-        if dstate is not None:
-            dstate[group] = ds
-    return dq, dk, dv, dweight, dg, dstate
-
-
-diagonal_kernel = Kernel(
-    "chunked_diagonal",
-    forward,
-    backward,
-    tensors=("q", "k", "v", "weight?", "log_decay", "state?"),
-    options=("int chunk", "float scale"),
-    shapes=output_shapes,
-    outputs=2,
-)
+diagonal_kernel = scan_kernel("chunked_diagonal", _Group)

@@ -23,7 +23,7 @@ from typing import NamedTuple
 import torch
 
 from coefdyn.execution.chunked.operators import Kernel
-from coefdyn.execution.chunked.scalar import write_factor
+from coefdyn.execution.chunked.scan import write_factor
 from coefdyn.execution.chunked.tiles import chunk_bounds, scaled
 from coefdyn.shapes import Float, Tensor
 

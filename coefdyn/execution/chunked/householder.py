@@ -17,29 +17,19 @@ This is scalar.py's scan with U in the place of b V. Any b: DeltaNet's b = beta 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 
-from coefdyn.execution.chunked.operators import Kernel
 from coefdyn.execution.chunked.scalar import (
-    causal_scores,
+    DecayingGroup,
     next_state,
-    output_shapes,
     scan_backward,
-    tile_bytes,
-    write_factor,
+    scan_outputs,
 )
-from coefdyn.execution.chunked.tiles import (
-    ChunkDecay,
-    Decay,
-    batch_groups,
-    chunk_bounds,
-    cut,
-    scaled,
-    steady_chunk,
-    suffix_sums,
-)
+from coefdyn.execution.chunked.scan import Piece, scan_kernel
+from coefdyn.execution.chunked.tiles import Decay, scaled, steady_chunk, suffix_sums
 from coefdyn.shapes import Tensor
 
 __all__ = ["householder_kernel", "solve_lower", "solve_upper"]
@@ -71,50 +61,6 @@ def pseudo_values(system, k, values, beta, state, decay) -> Tensor:
     return solve_lower(system, values)
 
 
-class _Group:
-    """The inputs of one group of batch entries, cut into chunks."""
-
-    def __init__(self, group, k, v, beta, weight, log_decay, chunk, scale) -> None:
-        self.k, self.v, self.beta = k[group], v[group], beta[group, :, None]
-        self.weight, self.scale = cut(weight, group), scale
-        g = cut(log_decay, group)
-        self.decays = None if g is None else ChunkDecay(g, chunk, k.dtype)
-
-    def chunk(self, start: int, stop: int) -> tuple[Tensor, Tensor, Tensor, Decay | None]:
-        """(K, b V, beta, decay)."""
-        here = (slice(None), slice(start, stop))
-        decay = None if self.decays is None else self.decays(start, stop)
-        values = scaled(self.v[here], self.factor(start, stop))
-        return self.k[here], values, self.beta[here], decay
-
-    def factor(self, start: int, stop: int) -> Tensor | float | None:
-        """b_j of one chunk."""
-        return write_factor(self.weight, self.scale, start, stop)
-
-
-def forward(
-    q, k, v, beta, weight, log_decay, state, chunk: int, scale: float
-) -> tuple[Tensor, Tensor]:
-    """(O, state after the last token)."""
-    chunk = steady_chunk(log_decay, k, beta, chunk)
-    out = torch.empty_like(v)
-    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        inputs = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
-        s = cut(state, group)
-        for start, stop in chunk_bounds(q.shape[1], chunk):
-            kt, values, bt, decay = inputs.chunk(start, stop)
-            qt = q[group, start:stop]
-            u = pseudo_values(overlaps(kt, bt, decay), kt, values, bt, s, decay)
-            tile = torch.bmm(causal_scores(qt, kt, decay), u)
-            if s is not None:
-                tile.baddbmm_(scaled(qt, None if decay is None else decay.reach), s)
-            out[group, start:stop] = tile
-            s = next_state(kt, u, s, decay)
-        final[group] = s
-    return out, final
-
-
 class _Seen(NamedTuple):
     """One chunk and the state at its start, kept from the way there for the way back."""
 
@@ -126,67 +72,39 @@ class _Seen(NamedTuple):
     state: Tensor | None
 
 
-def _seen(
-    inputs: _Group, state: Tensor | None, bounds: list[tuple[int, int]]
-) -> tuple[list[_Seen], Tensor | None]:
-    """Every chunk, and the state after the last."""
-    path = []
-    for start, stop in bounds:
-        kt, values, bt, decay = inputs.chunk(start, stop)
-        system = overlaps(kt, bt, decay)
-        u = pseudo_values(system, kt, values, bt, state, decay)
-        path.append(_Seen(kt, bt, decay, system, u, state))
-        state = next_state(kt, u, state, decay)
-    return path, state
+class _Group(DecayingGroup):
+    own = ("beta",)
 
+    @staticmethod
+    def steady(tensors: Mapping[str, Any], chunk: int) -> int:
+        return steady_chunk(tensors["log_decay"], tensors["k"], tensors["beta"], chunk)
 
-def backward(
-    q,
-    k,
-    v,
-    beta,
-    weight,
-    log_decay,
-    state,
-    out,
-    final,
-    grad_out,
-    grad_final,
-    chunk: int,
-    scale: float,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of (q, k, v, beta, weight, log_decay, state)."""
-    dq, dk, dv, dbeta = (torch.empty_like(x) for x in (q, k, v, beta))
-    dweight, dg, dstate = (
-        None if x is None else torch.empty_like(x) for x in (weight, log_decay, state)
-    )
-    chunk = steady_chunk(log_decay, k, beta, chunk)
-    bounds = chunk_bounds(q.shape[1], chunk)
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        inputs = _Group(group, k, v, beta, weight, log_decay, chunk, scale)
-        path, end = _seen(inputs, cut(state, group), bounds)
-        ds = grad_final[group]
-        for start, stop in reversed(bounds):
-            here = (group, slice(start, stop))
-            seen = path.pop()
-            kt, bt, decay, u, s = seen.k, seen.beta, seen.decay, seen.u, seen.state
-            tile = scan_backward(q[here], kt, u, grad_out[here], s, ds, decay)
-            erase = erase_backward(seen, tile.values)
-            torch.add(tile.k, erase.write, out=tile.k)
-            dbeta[here] = along = (kt * erase.row).sum(-1)
-            if dg is not None:
-                terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1).addcmul_(along, bt[..., 0])
-                dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
-            dq[here], written = tile.complete(q[here], kt)
-            dk[here] = written + erase.row * bt
-            if dweight is not None:
-                dweight[here] = (v[here] * erase.values).sum(-1).mul_(scale)
-            dv[here] = scaled(erase.values, inputs.factor(start, stop))
-            ds = tile.state if s is None else tile.state.add_(erase.state)
-            end = s
-        if dstate is not None:
-            dstate[group] = ds
-    return dq, dk, dv, dbeta, dweight, dg, dstate
+    def advance(self, piece: Piece, state: Tensor | None) -> tuple[Tensor, _Seen]:
+        k, beta = self.of(piece, "k", "beta")
+        beta, decay = beta[..., None], self.decay(piece)
+        system = overlaps(k, beta, decay)
+        u = pseudo_values(system, k, self.written(piece), beta, state, decay)
+        seen = _Seen(k, beta, decay, system, u, state)
+        return next_state(k, u, state, decay), seen
+
+    def forward(self, piece: Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        (q,) = self.of(piece, "q")
+        end, seen = self.advance(piece, state)
+        return scan_outputs(q, seen.k, seen.u, state, seen.decay), end
+
+    def backward(self, piece: Piece, seen: _Seen, state, end, grad, ds):
+        (q,) = self.of(piece, "q")
+        tile = scan_backward(q, seen.k, seen.u, grad, state, ds, seen.decay)
+        erase = erase_backward(seen, tile.values)
+        torch.add(tile.k, erase.write, out=tile.k)
+        along = (seen.k * erase.row).sum(-1)
+        found = {"v": erase.values, "beta": along}
+        if self.log_decay is not None:
+            terms = (q * tile.q).sub_(seen.k * tile.k).sum(-1).addcmul_(along, seen.beta[..., 0])
+            found["log_decay"] = suffix_sums(terms, (end * ds).sum((1, 2)))
+        found["q"], written = tile.complete(q, seen.k)
+        found["k"] = written + erase.row * seen.beta
+        return found, tile.state if state is None else tile.state.add_(erase.state)
 
 
 class Erase:
@@ -216,12 +134,4 @@ def erase_backward(c: _Seen, du: Tensor) -> Erase:
     return Erase(r, row.sub_(read), write, torch.bmm(reader.transpose(1, 2), r).neg_())
 
 
-householder_kernel = Kernel(
-    "chunked_householder",
-    forward,
-    backward,
-    tensors=("q", "k", "v", "beta", "weight?", "log_decay?", "state?"),
-    options=("int chunk", "float scale"),
-    shapes=output_shapes,
-    outputs=2,
-)
+householder_kernel = scan_kernel("chunked_householder", _Group)

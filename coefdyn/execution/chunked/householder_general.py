@@ -11,30 +11,20 @@ per token, S_t = e^{g_t} S_{t-1} + b_t k_t v_t^T - z_t w_t^T. Stacking columns, 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import torch
 
 from coefdyn.execution.chunked.householder import solve_lower, solve_upper
-from coefdyn.execution.chunked.operators import Kernel
 from coefdyn.execution.chunked.scalar import (
-    causal_scores,
+    DecayingGroup,
     next_state,
-    output_shapes,
     scan_backward,
-    tile_bytes,
-    write_factor,
+    scan_outputs,
 )
-from coefdyn.execution.chunked.tiles import (
-    ChunkDecay,
-    Decay,
-    batch_groups,
-    chunk_bounds,
-    cut,
-    scaled,
-    steady_chunk,
-    suffix_sums,
-)
+from coefdyn.execution.chunked.scan import Piece, scan_kernel
+from coefdyn.execution.chunked.tiles import ChunkDecay, Decay, steady_chunk, suffix_sums
 from coefdyn.shapes import Tensor
 
 __all__ = ["householder_general_kernel"]
@@ -51,29 +41,57 @@ class _Chunk(NamedTuple):
     rows: Tensor
 
 
-class _Group:
-    """The inputs of one group of batch entries, cut into chunks."""
+class _Group(DecayingGroup):
+    own = ("z", "beta")
 
-    def __init__(self, group, k, v, z, beta, weight, log_decay, chunk, scale) -> None:
-        self.k, self.v, self.z, self.beta = k[group], v[group], z[group], beta[group, :, None]
-        self.weight, self.scale = cut(weight, group), scale
-        g = torch.zeros_like(beta[group]) if log_decay is None else log_decay[group]
-        self.decays = ChunkDecay(g, chunk, k.dtype)
+    def __init__(self, tensors: Mapping[str, Any], chunk: int, scale: float) -> None:
+        super().__init__(tensors, chunk, scale)
+        if self.decays is None:
+            self.decays = ChunkDecay(torch.zeros_like(tensors["beta"]), chunk, self.k.dtype)
 
-    def factor(self, start: int, stop: int) -> Tensor | float | None:
-        """b_j of one chunk."""
-        return write_factor(self.weight, self.scale, start, stop)
+    @staticmethod
+    def steady(tensors: Mapping[str, Any], chunk: int) -> int:
+        return steady_chunk(tensors["log_decay"], tensors["z"], tensors["beta"], chunk)
 
-    def chunk(self, start: int, stop: int) -> _Chunk:
-        here = (slice(None), slice(start, stop))
-        z, beta, decay = self.z[here], self.beta[here], self.decays(start, stop)
+    def _chunk(self, piece: Piece) -> _Chunk:
+        k, z, beta = self.of(piece, "k", "z", "beta")
+        beta, decay = beta[..., None], self.decays(*piece)
         doubled = decay._replace(
             pairs=torch.cat([decay.pairs, decay.pairs], 2), fade=torch.cat([decay.fade] * 2, 1)
         )
-        kz = torch.cat([self.k[here], z], 1)
+        kz = torch.cat([k, z], 1)
         rows = torch.bmm(z * beta, kz.transpose(1, 2)).mul_(doubled.pairs)
-        rows[:, :, : stop - start].tril_(-1)
-        return _Chunk(kz, scaled(self.v[here], self.factor(start, stop)), z, beta, doubled, rows)
+        rows[:, :, : k.shape[1]].tril_(-1)
+        return _Chunk(kz, self.written(piece), z, beta, doubled, rows)
+
+    def forward(self, piece: Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        (q,) = self.of(piece, "q")
+        c = self._chunk(piece)
+        values = stacked_values(c, state)
+        out = scan_outputs(q, c.kz, values, state, c.decay)
+        return out, next_state(c.kz, values, state, c.decay)
+
+    def advance(self, piece: Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        c = self._chunk(piece)
+        values = stacked_values(c, state)
+        return next_state(c.kz, values, state, c.decay), values
+
+    def backward(self, piece: Piece, seen: Tensor, state, end, grad, ds):
+        (q,) = self.of(piece, "q")
+        c, size = self._chunk(piece), q.shape[1]
+        tile = chunk_backward(q, c, seen, grad, state, ds)
+        along = (c.z * tile.row).sum(-1)
+        found = {"v": tile.written, "beta": along}
+        if self.log_decay is not None:
+            terms = (q * tile.q).sum(-1).addcmul_(along, c.beta[..., 0])
+            columns = (c.kz * tile.kz).sum(-1)
+            terms -= columns[:, :size] + columns[:, size:]
+            found["log_decay"] = suffix_sums(terms, (end * ds).sum((1, 2)))
+        first, second = tile.own[:, :size], tile.own[:, size:]
+        found["q"] = tile.q.addcmul_(first, c.kz[:, :size]).addcmul_(second, c.z)
+        found["k"] = tile.kz[:, :size].addcmul_(first, q)
+        found["z"] = tile.kz[:, size:].addcmul_(second, q) + tile.row * c.beta
+        return found, tile.state
 
 
 def stacked_values(c: _Chunk, state: Tensor | None) -> Tensor:
@@ -84,91 +102,6 @@ def stacked_values(c: _Chunk, state: Tensor | None) -> Tensor:
         right.baddbmm_(c.z * (c.beta * c.decay.reach), state)
     erased = solve_lower(c.rows[:, :, size:], right)
     return torch.cat([c.written, -erased], 1)
-
-
-def forward(
-    q, k, v, z, beta, weight, log_decay, state, chunk: int, scale: float
-) -> tuple[Tensor, Tensor]:
-    """(O, state after the last token)."""
-    chunk = steady_chunk(log_decay, z, beta, chunk)
-    out = torch.empty_like(v)
-    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        inputs = _Group(group, k, v, z, beta, weight, log_decay, chunk, scale)
-        s = cut(state, group)
-        for start, stop in chunk_bounds(q.shape[1], chunk):
-            c = inputs.chunk(start, stop)
-            qt = q[group, start:stop]
-            values = stacked_values(c, s)
-            tile = torch.bmm(causal_scores(qt, c.kz, c.decay), values)
-            if s is not None:
-                tile.baddbmm_(qt * c.decay.reach, s)
-            out[group, start:stop] = tile
-            s = next_state(c.kz, values, s, c.decay)
-        final[group] = s
-    return out, final
-
-
-def _states(inputs: _Group, state: Tensor | None, bounds: list[tuple[int, int]]) -> list:
-    """(state at the start, V') of every chunk, and the state after the last."""
-    path = []
-    for start, stop in bounds:
-        c = inputs.chunk(start, stop)
-        values = stacked_values(c, state)
-        path.append((state, values))
-        state = next_state(c.kz, values, state, c.decay)
-    return [*path, (state, None)]
-
-
-def backward(
-    q,
-    k,
-    v,
-    z,
-    beta,
-    weight,
-    log_decay,
-    state,
-    out,
-    final,
-    grad_out,
-    grad_final,
-    chunk: int,
-    scale: float,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of (q, k, v, z, beta, weight, log_decay, state)."""
-    dq, dk, dv, dz, dbeta = (torch.empty_like(x) for x in (q, k, v, z, beta))
-    dweight, dg, dstate = (
-        None if x is None else torch.empty_like(x) for x in (weight, log_decay, state)
-    )
-    chunk = steady_chunk(log_decay, z, beta, chunk)
-    bounds = chunk_bounds(q.shape[1], chunk)
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        inputs = _Group(group, k, v, z, beta, weight, log_decay, chunk, scale)
-        path = _states(inputs, cut(state, group), bounds)
-        ds = grad_final[group]
-        for start, stop in reversed(bounds):
-            here, size = (group, slice(start, stop)), stop - start
-            end = path.pop()[0]
-            c = inputs.chunk(start, stop)
-            tile = chunk_backward(q[here], c, path[-1][1], grad_out[here], path[-1][0], ds)
-            dbeta[here] = along = (c.z * tile.row).sum(-1)
-            if dg is not None:
-                terms = (q[here] * tile.q).sum(-1).addcmul_(along, c.beta[..., 0])
-                columns = (c.kz * tile.kz).sum(-1)
-                terms -= columns[:, :size] + columns[:, size:]
-                dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
-            own, qt = tile.own, q[here]
-            dq[here] = tile.q.addcmul_(own[:, :size], c.kz[:, :size]).addcmul_(own[:, size:], c.z)
-            dk[here] = tile.kz[:, :size].addcmul_(own[:, :size], qt)
-            dz[here] = tile.kz[:, size:].addcmul_(own[:, size:], qt) + tile.row * c.beta
-            if dweight is not None:
-                dweight[here] = (v[here] * tile.written).sum(-1).mul_(scale)
-            dv[here] = scaled(tile.written, inputs.factor(start, stop))
-            ds = tile.state
-        if dstate is not None:
-            dstate[group] = ds
-    return dq, dk, dv, dz, dbeta, dweight, dg, dstate
 
 
 class _Gradients(NamedTuple):
@@ -204,12 +137,4 @@ def chunk_backward(q, c: _Chunk, values, grad, state, ds) -> _Gradients:
     return _Gradients(tile.q, dkz, row, written, dstate, tile.own)
 
 
-householder_general_kernel = Kernel(
-    "chunked_householder_general",
-    forward,
-    backward,
-    tensors=("q", "k", "v", "z", "beta", "weight?", "log_decay?", "state?"),
-    options=("int chunk", "float scale"),
-    shapes=output_shapes,
-    outputs=2,
-)
+householder_general_kernel = scan_kernel("chunked_householder_general", _Group)

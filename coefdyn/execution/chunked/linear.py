@@ -13,7 +13,7 @@ from coefdyn.dynamics.evolution import (
     Identity,
     Scalar,
 )
-from coefdyn.execution.chunked import diagonal_tokens, scalar_shared
+from coefdyn.execution.chunked import diagonal_tokens
 from coefdyn.execution.chunked.diagonal import diagonal_kernel
 from coefdyn.execution.chunked.diagonal_tokens import diagonal_tokens_kernel
 from coefdyn.execution.chunked.householder import householder_kernel
@@ -21,7 +21,6 @@ from coefdyn.execution.chunked.householder_general import householder_general_ke
 from coefdyn.execution.chunked.operators import Kernel, flatten_batch
 from coefdyn.execution.chunked.rank_one import rank_one_kernel
 from coefdyn.execution.chunked.scalar import scalar_kernel
-from coefdyn.execution.chunked.scalar_shared import scalar_shared_kernel
 from coefdyn.execution.growth import reflects
 from coefdyn.execution.problem import (
     Problem,
@@ -45,6 +44,8 @@ KERNELS: dict[type[Evolution], Kernel] = {
     Householder: householder_general_kernel,
     DiagonalPlusRankOne: rank_one_kernel,
 }
+#: fewest heads of a group that have one q and k in memory; with less, tiles would be too small
+SHARED = 4
 
 
 def linear_scan(
@@ -79,8 +80,8 @@ def _scan(dynamics: CoefficientDynamics, problem: Problem, chunk: int) -> tuple[
     shared = [flatten_batch(x, groups, 2) for x in (problem.q, problem.k)]
     if type(evolution) is Diagonal and diagonal_tokens.pays(v):
         return diagonal_tokens_kernel(*shared, v, *rest, scale)[:2]
-    if type(evolution) is Scalar and scalar_shared.pays(prod(groups), v):
-        return scalar_shared_kernel(*shared, v, *rest, chunk, scale)
+    if type(evolution) is Scalar and v.shape[0] >= SHARED * prod(groups) > 0:
+        return scalar_kernel(*shared, v, *rest, chunk, scale)
     tensors = [flat(problem.q, 2), flat(problem.k, 2), v]
     kernel = KERNELS[type(evolution)]
     if reflects(dynamics):

@@ -5,19 +5,11 @@ from __future__ import annotations
 import torch
 from torch.nn import functional
 
-from coefdyn.execution.chunked.diagonal import (
-    anchored_sums,
-    pair_decays,
-    pair_scores,
-    pair_scores_backward,
-)
+from coefdyn.execution.chunked.diagonal import anchored_sums
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["DiagonalScores", "PlainScores", "RankOneScores"]
-
-#: blocks of this many tokens sum their pairs directly when decays are too strong for an anchor
-LEAF = 4
 
 
 class PlainScores:
@@ -54,7 +46,7 @@ def _halves(q: Tensor, k: Tensor, g: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def lower_scores(q: Tensor, k: Tensor, g: Tensor) -> Float[Tensor, "N C C"]:
-    """sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}) for j <= i; C a power of two, at least LEAF.
+    """sum_c q_ic k_jc exp(g_{j+1,c} + ... + g_{i,c}) for j <= i; C a power of two.
 
     One anchored product where all exponents are safe, else the block is halved.
     """
@@ -62,8 +54,8 @@ def lower_scores(q: Tensor, k: Tensor, g: Tensor) -> Float[Tensor, "N C C"]:
     if safe:
         reach = sums.exp_()
         return torch.bmm(q * reach, (k / reach).transpose(1, 2)).tril_()
-    if q.shape[1] <= LEAF:
-        return pair_scores(q, k, pair_decays(g.double().clamp(min=RESET).cumsum(1), q.dtype))
+    if q.shape[1] == 1:
+        return torch.bmm(q, k.transpose(1, 2))
     half = q.shape[1] // 2
     reach, fade = _halves(q, k, g)
     out = q.new_zeros(q.shape[0], q.shape[1], q.shape[1])
@@ -81,9 +73,8 @@ def lower_scores_backward(q: Tensor, k: Tensor, g: Tensor, grad: Tensor) -> tupl
         grad = grad.tril()
         dq = torch.bmm(grad, k / reach).mul_(reach)
         return dq, torch.bmm(grad.transpose(1, 2), q * reach).div_(reach)
-    if q.shape[1] <= LEAF:
-        wide = g.double().clamp(min=RESET).cumsum(1)
-        return pair_scores_backward(q, k, pair_decays(wide, q.dtype), grad)
+    if q.shape[1] == 1:
+        return grad * k, grad * q
     half = q.shape[1] // 2
     reach, fade = _halves(q, k, g)
     far = grad[:, half:, :half]

@@ -24,15 +24,15 @@ leaves.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from coefdyn.execution.chunked.diagonal import SHORTER, anchored_sums
 from coefdyn.execution.chunked.householder import solve_lower, solve_upper
-from coefdyn.execution.chunked.operators import Kernel
-from coefdyn.execution.chunked.scalar import output_shapes, own_pairs, tile_bytes, write_factor
-from coefdyn.execution.chunked.tiles import STEADY, batch_groups, chunk_bounds, cut, scaled
+from coefdyn.execution.chunked.scalar import own_pairs
+from coefdyn.execution.chunked.scan import Group, scan_kernel
+from coefdyn.execution.chunked.tiles import STEADY, chunk_bounds, cut
 from coefdyn.execution.growth import LIMIT_NATS, most_rank_one_nats, rank_one_nats, rise
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
@@ -80,16 +80,6 @@ def _pieces(
             yield from _pieces(g, nats, a, b, sizes[1:])
 
 
-def _cut(g: Float[Tensor, "B L n"], left: Tensor, right: Tensor, chunk: int) -> list[_Piece]:
-    """The pieces of one group's sequence."""
-    shorter = tuple(size for size in (*SHORTER, 1) if size < chunk)
-    nats = None
-    if not (most_rank_one_nats(left, right, g) + float(g.amax())) * chunk <= STEADY:  # NaN, too
-        nats = rank_one_nats(left, right, g)
-        nats = None if float((nats + g.amax(-1)).amax()) * chunk <= STEADY else nats
-    return list(_pieces(g, nats, 0, g.shape[1], (chunk, *shorter)))
-
-
 class _Anchored(NamedTuple):
     """One piece in anchored variables, with E solved for."""
 
@@ -100,23 +90,30 @@ class _Anchored(NamedTuple):
     rows: Tensor  # right' K'^T, strictly lower where it counts
     state: Tensor | None  # S'
 
+    def end(self, piece: _Piece) -> Tensor:
+        """The state after the piece."""
+        found = torch.bmm(self.stacked.transpose(1, 2), self.values)
+        if self.state is not None:
+            found += self.state
+        return found.mul_(piece.half.transpose(1, 2))
 
-class _Group:
-    """The inputs of one group of batch entries, cut into pieces."""
 
-    def __init__(self, group, q, k, v, left, right, weight, log_decay, chunk, scale) -> None:
-        self.q, self.k, self.v = q[group], k[group], v[group]
-        self.left, self.right = left[group], right[group]
-        self.weight, self.scale = cut(weight, group), scale
-        self.pieces = _cut(log_decay[group], self.left, self.right, chunk)
+class _Group(Group):
+    own = ("left", "right")
+    log_decay_name = "log_decay"
+    left: Tensor
+    right: Tensor
 
-    def factor(self, piece: _Piece) -> Tensor | float | None:
-        """b_j of one piece."""
-        return write_factor(self.weight, self.scale, piece.start, piece.stop)
-
-    def written(self, piece: _Piece) -> Tensor:
-        """b V of one piece."""
-        return scaled(self.v[:, piece.start : piece.stop], self.factor(piece))
+    def pieces(self) -> Iterator[_Piece]:
+        g, left, right = self.log_decay, self.left, self.right
+        shorter = tuple(size for size in SHORTER if size < self.chunk)
+        nats = None
+        bound = (most_rank_one_nats(left, right, g) + float(g.amax())) * self.chunk
+        if not bound <= STEADY:  # NaN, too
+            nats = rank_one_nats(left, right, g)
+            most = float((nats + g.amax(-1)).amax()) * self.chunk
+            nats = None if most <= STEADY else nats
+        return _pieces(g, nats, 0, g.shape[1], (self.chunk, *shorter))
 
     def anchored(self, piece: _Piece, state: Tensor | None) -> _Anchored:
         here = (slice(None), slice(piece.start, piece.stop))
@@ -133,15 +130,24 @@ class _Group:
         values = torch.cat([values, -erased], 1)
         return _Anchored(self.q[here] * piece.reach, right, stacked, values, rows, inner)
 
-    def advance(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, _Anchored | None]:
-        """(S_end, the piece in anchored variables or None for a single token)."""
+    def forward(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        (q,) = self.of(piece, "q")
+        if piece.reach is None:
+            end = self._step(piece, state)
+            return torch.bmm(q, end), end
+        x = self.anchored(piece, state)
+        out = torch.bmm(_causal(torch.bmm(x.q, x.stacked.transpose(1, 2))), x.values)
+        return out if x.state is None else out.baddbmm_(x.q, x.state), x.end(piece)
+
+    def advance(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Any]:
         if piece.reach is None:
             return self._step(piece, state), None
-        x = self.anchored(piece, state)
-        end = torch.bmm(x.stacked.transpose(1, 2), x.values)
-        if x.state is not None:
-            end += x.state
-        return end.mul_(piece.half.transpose(1, 2)), x
+        return self.anchored(piece, state).end(piece), None
+
+    def backward(self, piece: _Piece, seen, state, end, grad, ds):
+        back = _step_backward if piece.reach is None else _piece_backward
+        found = back(self, piece, state, end, grad, ds)._asdict()
+        return found, found.pop("state")
 
     def _step(self, piece: _Piece, state: Tensor | None) -> Tensor:
         """S_t of a single token, from its definition."""
@@ -162,69 +168,6 @@ def _causal(scores: Tensor) -> Tensor:
     return scores
 
 
-def forward(
-    q, k, v, left, right, weight, log_decay, state, chunk: int, scale: float
-) -> tuple[Tensor, Tensor]:
-    """(O, state after the last token)."""
-    out = torch.empty_like(v)
-    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        inputs = _Group(group, q, k, v, left, right, weight, log_decay, chunk, scale)
-        s = cut(state, group)
-        for piece in inputs.pieces:
-            here = (group, slice(piece.start, piece.stop))
-            end, x = inputs.advance(piece, s)
-            if x is None:
-                out[here] = torch.bmm(q[here], end)
-            else:
-                tile = torch.bmm(_causal(torch.bmm(x.q, x.stacked.transpose(1, 2))), x.values)
-                out[here] = tile if x.state is None else tile.baddbmm_(x.q, x.state)
-            s = end
-        final[group] = s
-    return out, final
-
-
-def backward(
-    q,
-    k,
-    v,
-    left,
-    right,
-    weight,
-    log_decay,
-    state,
-    out,
-    final,
-    grad_out,
-    grad_final,
-    chunk: int,
-    scale: float,
-) -> tuple[Tensor | None, ...]:
-    """Gradients of (q, k, v, left, right, weight, log_decay, state)."""
-    dq, dk, dv, dleft, dright, dg = (torch.empty_like(x) for x in (q, k, v, left, right, log_decay))
-    dweight, dstate = (None if x is None else torch.empty_like(x) for x in (weight, state))
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        inputs = _Group(group, q, k, v, left, right, weight, log_decay, chunk, scale)
-        path = [cut(state, group)]
-        for piece in inputs.pieces:
-            path.append(inputs.advance(piece, path[-1])[0])
-        ds = grad_final[group]
-        for piece in reversed(inputs.pieces):
-            here = (group, slice(piece.start, piece.stop))
-            end = path.pop()
-            back = _step_backward if piece.reach is None else _piece_backward
-            tile = back(inputs, piece, path[-1], end, grad_out[here], ds)
-            dq[here], dk[here], dleft[here], dright[here] = tile.q, tile.k, tile.left, tile.right
-            dg[here] = tile.log_decay
-            if dweight is not None:
-                dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
-            dv[here] = scaled(tile.values, inputs.factor(piece))
-            ds = tile.state
-        if dstate is not None:
-            dstate[group] = ds
-    return dq, dk, dv, dleft, dright, dweight, dg, dstate
-
-
 class _Gradients(NamedTuple):
     """Gradients of Q, k, left, right, b V, g and the first state of one piece."""
 
@@ -232,7 +175,7 @@ class _Gradients(NamedTuple):
     k: Tensor
     left: Tensor
     right: Tensor
-    values: Tensor
+    v: Tensor
     log_decay: Tensor
     state: Tensor
 
@@ -329,12 +272,4 @@ def _but_last(rows: Tensor) -> Tensor:
     return rows.unflatten(1, (2, -1))[:, :, :-1].flatten(1, 2)
 
 
-rank_one_kernel = Kernel(
-    "chunked_rank_one",
-    forward,
-    backward,
-    tensors=("q", "k", "v", "left", "right", "weight?", "log_decay", "state?"),
-    options=("int chunk", "float scale"),
-    shapes=output_shapes,
-    outputs=2,
-)
+rank_one_kernel = scan_kernel("chunked_rank_one", _Group)

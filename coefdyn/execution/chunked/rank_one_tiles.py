@@ -28,7 +28,8 @@ from coefdyn.execution.chunked.pointwise_scores import (
     sums_after,
 )
 from coefdyn.execution.chunked.rank_one import adjacent_pairs
-from coefdyn.execution.chunked.scalar import own_pairs, tile_bytes
+from coefdyn.execution.chunked.scalar import own_pairs
+from coefdyn.execution.chunked.scan import tile_bytes
 from coefdyn.execution.chunked.tiles import RESET, batch_groups, cut, scaled
 from coefdyn.shapes import Float, Tensor
 

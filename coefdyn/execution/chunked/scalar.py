@@ -3,8 +3,8 @@ r"""Linear readout, A_t = exp(g_t) I or I: chunked forward and hand-written back
 With c the inclusive sum of g inside a chunk, D_ij = exp(c_i - c_j) for j <= i, and S the state at
 the chunk's start (rows n, columns d_v):
 
-    O  = ((Q K^T) * D) (b V) + (Q e^c) S
-    S <- e^{c_C} S + (K e^{c_C - c})^T (b V)
+    O  = ((Q K^T) * D) (b V) + e^c (Q S)
+    S <- e^{c_C} S + K^T (e^{c_C - c} b V)
 
 The gradient of c_i is q_i . dq_i - k_i . dk_i, and that of g_t its sum over i >= t inside the
 chunk plus <S_end, dS_end>, which stands for everything after the chunk.
@@ -12,145 +12,91 @@ chunk plus <S_end, dS_end>, which stands for everything after the chunk.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import torch
 
-from coefdyn.execution.chunked.operators import Kernel
-from coefdyn.execution.chunked.tiles import (
-    ChunkDecay,
-    Decay,
-    batch_groups,
-    chunk_bounds,
-    cut,
-    scaled,
-    suffix_sums,
-)
+from coefdyn.execution.chunked.scan import Group, Piece, scan_kernel
+from coefdyn.execution.chunked.tiles import ChunkDecay, Decay, chunk_bounds, suffix_sums
 from coefdyn.shapes import Tensor
 
 __all__ = [
-    "causal_scores",
+    "DecayingGroup",
     "next_state",
     "own_pairs",
     "scalar_kernel",
     "scan_backward",
-    "write_factor",
+    "scan_outputs",
 ]
 
 
-def output_shapes(q: Tensor, k: Tensor, v: Tensor, *rest: Tensor | None) -> tuple:
-    """O like v, and the final state (B, n, d_v)."""
-    return v.shape, (v.shape[0], q.shape[-1], v.shape[-1])
-
-
-def tile_bytes(q: Tensor, v: Tensor, chunk: int) -> int:
-    """Size of the largest tile of one batch entry."""
-    return chunk * max(q.shape[-1], v.shape[-1], chunk) * q.element_size()
-
-
 def causal_scores(q: Tensor, k: Tensor, decay: Decay | None) -> Tensor:
-    """(Q K^T) * D, or its lower triangle without decay."""
+    """(Q K^T) * D, or its lower triangle without decay; one product where heads share both."""
+    if decay is not None and len(q) > 1 and q.stride(0) == 0 == k.stride(0):
+        return (q[0] @ k[0].T) * decay.pairs
     scores = torch.bmm(q, k.transpose(1, 2))
     return scores.tril_() if decay is None else scores.mul_(decay.pairs)
 
 
-def next_state(k: Tensor, values: Tensor, state: Tensor | None, decay: Decay | None) -> Tensor:
-    """e^{c_C} S + (K e^{c_C - c})^T values."""
-    faded = k if decay is None else k * decay.fade
+def scan_outputs(
+    q: Tensor, k: Tensor, values: Tensor, state: Tensor | None, decay: Decay | None
+) -> Tensor:
+    """O = ((Q K^T) * D) values + e^c (Q S)."""
+    out = torch.bmm(causal_scores(q, k, decay), values)
     if state is None:
-        return torch.bmm(faded.transpose(1, 2), values)
+        return out
+    if decay is None:
+        return out.baddbmm_(q, state)
+    return out.addcmul_(torch.bmm(q, state), decay.reach)
+
+
+def next_state(k: Tensor, values: Tensor, state: Tensor | None, decay: Decay | None) -> Tensor:
+    """e^{c_C} S + K^T (e^{c_C - c} values)."""
+    values = values if decay is None else values * decay.fade
+    if state is None:
+        return torch.bmm(k.transpose(1, 2), values)
     kept = state if decay is None else state * decay.whole
-    return torch.baddbmm(kept, faded.transpose(1, 2), values)
+    return torch.baddbmm(kept, k.transpose(1, 2), values)
 
 
-def write_factor(
-    weight: Tensor | None, scale: float, start: int, stop: int
-) -> Tensor | float | None:
-    """b_j = scale * weight_j of one chunk, ``(B, C, 1)``; None for 1."""
-    if weight is None:
-        return None if scale == 1.0 else scale
-    return weight[:, start:stop, None] * scale
+class DecayingGroup(Group):
+    """Batch entries with one decay per token, or none, cut into equal chunks."""
+
+    def __init__(self, tensors: Mapping[str, Any], chunk: int, scale: float) -> None:
+        super().__init__(tensors, chunk, scale)
+        g = self.log_decay
+        self.decays = None if g is None else ChunkDecay(g, chunk, self.k.dtype)
+
+    def pieces(self) -> Iterator[Piece]:
+        yield from (Piece(*bounds) for bounds in chunk_bounds(self.v.shape[1], self.chunk))
+
+    def decay(self, piece: Piece) -> Decay | None:
+        """That of one chunk."""
+        return None if self.decays is None else self.decays(*piece)
 
 
-class _Group:
-    """The inputs of one group of batch entries, cut into chunks."""
+class _Group(DecayingGroup):
+    def forward(self, piece: Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+        q, k = self.of(piece, "q", "k")
+        values, decay = self.written(piece), self.decay(piece)
+        out = scan_outputs(q, k, values, state, decay)
+        return out, next_state(k, values, state, decay)
 
-    def __init__(self, group, k, v, weight, log_decay, chunk, scale) -> None:
-        self.k, self.v = k[group], v[group]
-        self.weight, self.scale = cut(weight, group), scale
-        g = cut(log_decay, group)
-        self.decays = None if g is None else ChunkDecay(g, chunk, k.dtype)
+    def advance(self, piece: Piece, state: Tensor | None) -> tuple[Tensor, Any]:
+        (k,) = self.of(piece, "k")
+        edges = None if self.decays is None else self.decays.edges(*piece)
+        return next_state(k, self.written(piece), state, edges), None
 
-    def chunk(self, start: int, stop: int) -> tuple[Tensor, Tensor, Decay | None]:
-        """(K, b V, decay)."""
-        decay = None if self.decays is None else self.decays(start, stop)
-        return *self._keys(start, stop), decay
-
-    def factor(self, start: int, stop: int) -> Tensor | float | None:
-        """b_j of one chunk."""
-        return write_factor(self.weight, self.scale, start, stop)
-
-    def _keys(self, start: int, stop: int) -> tuple[Tensor, Tensor]:
-        here = (slice(None), slice(start, stop))
-        return self.k[here], scaled(self.v[here], self.factor(start, stop))
-
-    def states(self, state: Tensor | None, bounds: list[tuple[int, int]]) -> list[Tensor | None]:
-        """The state at the start of every chunk, and after the last."""
-        path = [state]
-        for start, stop in bounds:
-            decay = None if self.decays is None else self.decays.edges(start, stop)
-            path.append(next_state(*self._keys(start, stop), path[-1], decay))
-        return path
-
-
-def forward(q, k, v, weight, log_decay, state, chunk: int, scale: float) -> tuple[Tensor, Tensor]:
-    """(O, state after the last token); see the module's equations."""
-    out = torch.empty_like(v)
-    final = v.new_empty(q.shape[0], q.shape[-1], v.shape[-1])
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        inputs = _Group(group, k, v, weight, log_decay, chunk, scale)
-        s = cut(state, group)
-        for start, stop in chunk_bounds(q.shape[1], chunk):
-            kt, values, decay = inputs.chunk(start, stop)
-            qt = q[group, start:stop]
-            tile = torch.bmm(causal_scores(qt, kt, decay), values)
-            if s is not None:
-                tile.baddbmm_(qt if decay is None else qt * decay.reach, s)
-            out[group, start:stop] = tile
-            s = next_state(kt, values, s, decay)
-        final[group] = s
-    return out, final
-
-
-def backward(
-    q, k, v, weight, log_decay, state, out, final, grad_out, grad_final, chunk: int, scale: float
-) -> tuple[Tensor | None, ...]:
-    """Gradients of (q, k, v, weight, log_decay, state); states are recomputed group by group."""
-    dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
-    dweight, dg, dstate = (
-        None if x is None else torch.empty_like(x) for x in (weight, log_decay, state)
-    )
-    bounds = chunk_bounds(q.shape[1], chunk)
-    for group in batch_groups(q.shape[0], tile_bytes(q, v, chunk)):
-        inputs = _Group(group, k, v, weight, log_decay, chunk, scale)
-        path = inputs.states(cut(state, group), bounds)
-        ds = grad_final[group]
-        for start, stop in reversed(bounds):
-            here = (group, slice(start, stop))
-            end = path.pop()
-            kt, values, decay = inputs.chunk(start, stop)
-            tile = scan_backward(q[here], kt, values, grad_out[here], path[-1], ds, decay)
-            if dg is not None:
-                terms = (q[here] * tile.q).sub_(kt * tile.k).sum(-1)
-                dg[here] = suffix_sums(terms, (end * ds).sum((1, 2)))
-            dq[here], dk[here] = tile.complete(q[here], kt)
-            if dweight is not None:
-                dweight[here] = (v[here] * tile.values).sum(-1).mul_(scale)
-            dv[here] = scaled(tile.values, inputs.factor(start, stop))
-            ds = tile.state
-        if dstate is not None:
-            dstate[group] = ds
-    return dq, dk, dv, dweight, dg, dstate
+    def backward(self, piece: Piece, seen, state, end, grad, ds):
+        q, k = self.of(piece, "q", "k")
+        tile = scan_backward(q, k, self.written(piece), grad, state, ds, self.decay(piece))
+        found = {"v": tile.values}
+        if self.log_decay is not None:
+            terms = (q * tile.q).sub_(k * tile.k).sum(-1)
+            found["log_decay"] = suffix_sums(terms, (end * ds).sum((1, 2)))
+        found["q"], found["k"] = tile.complete(q, k)
+        return found, tile.state
 
 
 class ScanGradients(NamedTuple):
@@ -172,21 +118,22 @@ class ScanGradients(NamedTuple):
 
 
 def scan_backward(q, k, values, grad, state, ds, decay: Decay | None) -> ScanGradients:
-    """Back through O = ((Q K^T) * D) values + (Q e^c) S and the state's update; ds is d S_end."""
+    """Back through O = ((Q K^T) * D) values + e^c (Q S) and the state's update; ds is d S_end."""
     a = causal_scores(q, k, decay)
     da = causal_scores(grad, values, decay)
     own = own_pairs(da)
-    faded = k if decay is None else k * decay.fade
-    dvalues = torch.bmm(a.transpose(1, 2), grad).baddbmm_(faded, ds)
-    dq = torch.bmm(da, k)
-    dk = torch.bmm(values, ds.transpose(1, 2))
-    dk = scaled(dk, None if decay is None else decay.fade).baddbmm_(da.transpose(1, 2), q)
-    reached = q if decay is None else q * decay.reach
+    dvalues = torch.bmm(a.transpose(1, 2), grad)
+    if decay is None:
+        dvalues.baddbmm_(k, ds)
+        faded, reached, kept = values, grad, ds
+    else:
+        dvalues.addcmul_(torch.bmm(k, ds), decay.fade)
+        faded, reached, kept = values * decay.fade, grad * decay.reach, ds * decay.whole
+    dq, dk = torch.bmm(da, k), torch.bmm(faded, ds.transpose(1, 2))
+    dk.baddbmm_(da.transpose(1, 2), q)
     if state is not None:
-        read = torch.bmm(grad, state.transpose(1, 2))
-        dq += scaled(read, None if decay is None else decay.reach)
-    kept = scaled(ds, None if decay is None else decay.whole)
-    dstate = torch.baddbmm(kept, reached.transpose(1, 2), grad)
+        dq.baddbmm_(reached, state.transpose(1, 2))
+    dstate = torch.baddbmm(kept, q.transpose(1, 2), reached)
     return ScanGradients(dq, dk, dvalues, dstate, own)
 
 
@@ -198,12 +145,4 @@ def own_pairs(dscores: Tensor) -> Tensor:
     return own
 
 
-scalar_kernel = Kernel(
-    "chunked_scalar",
-    forward,
-    backward,
-    tensors=("q", "k", "v", "weight?", "log_decay?", "state?"),
-    options=("int chunk", "float scale"),
-    shapes=output_shapes,
-    outputs=2,
-)
+scalar_kernel = scan_kernel("chunked_scalar", _Group)

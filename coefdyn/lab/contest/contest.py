@@ -15,7 +15,7 @@ from torch import nn
 from coefdyn.lab.experiments.baselines import frequent_class_accuracy
 from coefdyn.lab.experiments.figures import PALETTE, new_figure
 from coefdyn.lab.experiments.plan import numbered
-from coefdyn.lab.tasks import IGNORE, TaskConfig, splits, task_of
+from coefdyn.lab.tasks import IGNORE, TaskConfig, splits
 from coefdyn.lab.training import (
     Record,
     RunConfig,
@@ -285,12 +285,10 @@ def coefficients_of(
 
 def sequence_labels(config: RunConfig, sequence: int = 0) -> tuple[list[str], list[str]]:
     """Short labels of a test sequence and of its targets; "" where nothing is scored."""
-    task = task_of(config.task)
-    test = splits(config.task, config.seed).test
-    name = task.class_name or task.token_name
+    task, test = config.task, splits(config.task, config.seed).test
+    inputs = [task.token_name(one) for one in test.inputs[sequence].tolist()]
     asked = test.targets[sequence].tolist()
-    inputs = [task.token_name(config.task, one) for one in test.inputs[sequence].tolist()]
-    return inputs, [name(config.task, one) if one != IGNORE else "" for one in asked]
+    return inputs, [task.class_name(one) if one != IGNORE else "" for one in asked]
 
 
 def guessing(task: TaskConfig) -> float:

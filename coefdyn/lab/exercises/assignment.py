@@ -216,9 +216,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     export_.add_argument(
         "--chapter", nargs="+", default=[], metavar="NAME", help="such as gla; default: all"
     )
-    export_.add_argument("--out", type=given.folder, required=True, metavar="DIR")
+    export_.add_argument("--out", type=Path, required=True, metavar="DIR")
     export_.add_argument(
-        "--seconds", type=given.seconds, default=SECONDS, help="time limit per case; default: 10"
+        "--seconds", type=float, default=SECONDS, help="time limit per case; default: 10"
     )
     export_.add_argument("--format", choices=FORMATS, default="plain", help="default: plain")
 

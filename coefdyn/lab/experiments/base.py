@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from coefdyn.lab.experiments import ledger
-from coefdyn.lab.experiments.plan import STANDARD, AnyPlan, Plan, Variant, check_profile, numbered
+from coefdyn.lab.experiments.plan import STANDARD, AnyPlan, Plan, check_profile, numbered
 from coefdyn.lab.experiments.result import Outcome, Result, Verdict
 from coefdyn.lab.experiments.rule import NOT_RUN
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import ByteProseConfig, ByteTextConfig, TaskConfig, WikiTextConfig
 from coefdyn.lab.training import Record, ResultFile, RunOptions, train_runs
-from coefdyn.options import check_choice
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -108,7 +107,6 @@ class Experiment:
         profile: str = "quick",
         *,
         seeds: int | Sequence[int] | None = None,
-        only: Mapping[str, Collection[str]] | None = None,
         device: str | None = None,
         out: Path | str | None = None,
         options: RunOptions | None = None,
@@ -119,17 +117,14 @@ class Experiment:
             profile: one of ``profiles``.
             seeds: instead of the profile's, n for seeds 0 to n - 1; a pilot's seeds, which choose
                 the rate, stay.
-            only: facet -> its values: other variants are left for later.
             device: "cpu" or "cuda"; None for a GPU if there is one. ``options.device`` goes first.
             out: folder of the result files; None keeps nothing on disk and trains everything.
             options: processes, budget, progress.
 
         Raises:
-            ValueError: for an unknown profile, no number of seeds, a facet or value of ``only``
-                that no variant has, or where ``only`` leaves no variant.
+            ValueError: for an unknown profile, or no number of seeds.
         """
         plan = self._plan(profile, seeds)
-        _check_only(f"{self.id} at {profile}", only or {}, plan)
         results = None if out is None else self.file(profile, out)
         options = replace(
             options or RunOptions(),
@@ -143,8 +138,7 @@ class Experiment:
             labelled = replace(options, budget_s=left, extra=self._labels(profile, plan, results))
             if results is not None:
                 self._borrow(plan, results, labelled)
-            wanted = [run for one, run in plan.runs() if not only or _is_among(one, only)]
-            missing = [run for run in wanted if run.key not in found]
+            missing = [run for _, run in plan.runs() if run.key not in found]
             train = self.trains or train_runs
             found |= {one["key"]: one for one in train(missing, results, labelled)}
             settled = plan.settled(found) if isinstance(plan, Plan) else plan
@@ -176,18 +170,14 @@ class Experiment:
 
         Args:
             profile: one of ``profiles``.
-            seeds: these alone. None: the profile's, and every further seed with which the whole
-                plan is finished; the caption names a further seed that was cut short.
+            seeds: instead of the profile's; a pilot's seeds, which choose the rate, stay.
             out: folder of the result files; None for ``data/results``.
         """
         plan = self._plan(profile, seeds)
         found = {one["key"]: one for one in self.file(profile, out).records()}
         if isinstance(plan, Plan):
             plan = plan.settled(found)
-        cut: dict[int, tuple[int, int]] = {}
-        if seeds is None:
-            plan, cut = _with_further_seeds(plan, found)
-        return Result(self.id, profile, plan, _finished(plan, found), cut)
+        return Result(self.id, profile, plan, _finished(plan, found))
 
     def functions(self) -> tuple[Any, Any, Any, Any]:
         """``run``, ``load``, ``figure``, ``claims``: the public functions of its module."""
@@ -239,58 +229,9 @@ def _reached(outcome: Outcome) -> str:
     return f"; .9 by {len(there)} of {len(steps)} seeds{first}"
 
 
-def _check_only(where: str, only: Mapping[str, Collection[str]], plan: AnyPlan) -> None:
-    known: dict[str, dict[str, None]] = {}
-    for variant, _ in plan.runs():
-        for name, value in (variant.facets if variant else {}).items():
-            known.setdefault(name, {})[value] = None
-    for name, values in only.items():
-        check_choice(f"a facet of {where}", name, known)
-        for value in values:
-            check_choice(f"{name} of {where}", value, known[name])
-    if only and not any(_is_among(variant, only) for variant, _ in plan.runs()):
-        raise ValueError(f"no variant of {where} is {_facets_in_words(only)}")
-
-
-def _is_among(variant: Variant | None, only: Mapping[str, Collection[str]]) -> bool:
-    facets = variant.facets if variant else {}  # what measures times has none
-    return all(facets.get(name) in values for name, values in only.items())
-
-
-def _facets_in_words(only: Mapping[str, Collection[str]]) -> str:
-    return ", ".join(f"{name} = {' or '.join(values)}" for name, values in only.items())
-
-
 def _finished(plan: AnyPlan, found: Mapping[str, Record]) -> tuple[Record, ...]:
     """The records of a plan's runs, among those on disk (key -> record), in the file's order."""
     wanted = {run.key: run for _, run in plan.runs()}
     return tuple(
         record for key, record in found.items() if key in wanted and wanted[key].matches(record)
     )
-
-
-def _with_further_seeds(
-    plan: AnyPlan, found: Mapping[str, Record]
-) -> tuple[AnyPlan, dict[int, tuple[int, int]]]:
-    """The plan with every further seed that is complete on disk, and (runs, planned) of the others.
-
-    A seed counts for all variants or for none, so that their means stay comparable. Where no run
-    of the profile's own seeds is there, the complete ones stand alone.
-    """
-    if isinstance(plan, Plan) and plan.bracketed:  # its pilot seeds are none of them
-        return plan, {}
-    complete, cut = [], {}
-    again = plan.again if isinstance(plan, Plan) else {}
-    known = {*plan.seeds, *(seed for seeds in again.values() for seed in seeds)}
-    for seed in sorted({record["seed"] for record in found.values()} - known):
-        one = plan.with_seeds((seed,))
-        done, planned = len(_finished(one, found)), len(one.runs())
-        if done == planned:
-            complete.append(seed)
-        elif done:
-            cut[seed] = (done, planned)
-    if not complete:
-        return plan, cut
-    own = plan.seeds if _finished(plan, found) else ()
-    seen = plan.with_seeds((*own, *complete))
-    return (replace(seen, again=again) if isinstance(seen, Plan) else seen), cut

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -98,8 +98,6 @@ class Result:
         profile: one of ``coefdyn.lab.experiments.plan.PROFILES``.
         plan: what was to be run.
         records: what has been run, any order.
-        cut: further seeds that were cut short, and are not among the records: seed -> (finished
-            runs, planned runs).
         confidence: of the intervals that judge claims on it.
         fewest: seeds below which a model decides nothing.
     """
@@ -108,7 +106,6 @@ class Result:
     profile: str
     plan: AnyPlan
     records: tuple[Record, ...]
-    cut: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     confidence: float = CONFIDENCE
     fewest: int = MIN_SEEDS
     _cache: dict[str, Outcome | None] = field(
@@ -206,16 +203,13 @@ class Result:
 
     def caption(self) -> str:
         """Source of these numbers: runs, seeds, devices, versions, days."""
-        cut = [f"seed {seed} left out ({a} of {b} runs)" for seed, (a, b) in self.cut.items()]
         if not self.records:
-            nothing = ", ".join(["not yet run", *cut])
-            return f"{self.experiment}, profile {self.profile}: {nothing}."
+            return f"{self.experiment}, profile {self.profile}: not yet run."
         days = sorted({record["timestamp"][:10] for record in self.records})
         span = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         words = [
             f"{self.experiment}, profile {self.profile}: {len(self.records)} run{_s(self.records)}",
             self.seeds_in_words(),
-            *cut,
             " and ".join(sorted({record["device"] for record in self.records})),
             "torch " + " and ".join(sorted({record["torch"] for record in self.records})),
             "code " + " and ".join(sorted({record["revision"] for record in self.records})),

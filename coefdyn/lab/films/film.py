@@ -73,8 +73,8 @@ class FilmRun:
 
     Args:
         name: what sets it apart from the others, in a few words.
-        loss: on the test set at every frame, nats; empty where it is not known.
-        accuracy: on the test set at every frame, in [0, 1]; empty where it is not known.
+        loss: on the test set at every frame, nats.
+        accuracy: on the test set at every frame, in [0, 1].
         frames, scales: as ``quantise`` returned them for ``(steps, layers, heads, L, L)``.
         config: the run as plain values; ``coefdyn.lab.training.RunConfig.from_dict`` takes them.
         provenance: device, versions, code revision and time.
@@ -114,7 +114,8 @@ class Film:
     runs: tuple[FilmRun, ...]
 
     def __post_init__(self) -> None:
-        check_steps(self.steps, len(self.steps))
+        if not self.steps or any(b <= a for a, b in pairwise(self.steps)):
+            raise ValueError(f"steps of a film must increase; got {list(self.steps)}.")
         if not 2 <= self.length <= LONGEST or len(self.targets) != self.length:
             raise ValueError(
                 f"a film needs 2 to {LONGEST} tokens and as many targets; got {self.length} tokens "
@@ -124,23 +125,18 @@ class Film:
         size = matrices * self.length * (self.length + 1) // 2
         frames = len(self.steps)
         for run in self.runs:
-            counts = {"bytes": (len(run.frames), size), "scales": (len(run.scales), matrices)}
+            counts = {
+                "bytes": (len(run.frames), size),
+                "scales": (len(run.scales), matrices),
+                "values of loss": (len(run.loss), frames),
+                "values of accuracy": (len(run.accuracy), frames),
+            }
             for what, (got, need) in counts.items():
                 if got != need:
                     raise ValueError(
                         f"run {run.name!r} has {got} {what}, but {frames} steps of {self.layers} "
                         f"layers and {self.heads} heads need {need}."
                     )
-            curves = {"loss": run.loss, "accuracy": run.accuracy}
-            wrong = {
-                name: len(curve) for name, curve in curves.items() if len(curve) not in (0, frames)
-            }
-            if wrong:
-                name, length = next(iter(wrong.items()))
-                raise ValueError(
-                    f"run {run.name!r} has {length} values of {name}; a curve has one per frame, "
-                    f"here {frames}, or is left empty."
-                )
 
     @property
     def length(self) -> int:
@@ -192,14 +188,6 @@ class Film:
             values[key] = tuple(values[key])
         values["runs"] = tuple(_run_from(one) for one in values["runs"])
         return cls(**values)
-
-
-def check_steps(steps: Sequence[int], frames: int) -> None:
-    """Raise ``ValueError`` unless there is one step per frame, in increasing order."""
-    if len(steps) != frames or frames < 1 or any(b <= a for a, b in pairwise(steps)):
-        raise ValueError(
-            f"steps must increase and have one entry per frame: {frames} frames, got {list(steps)}."
-        )
 
 
 def _run_from(values: dict[str, Any]) -> FilmRun:

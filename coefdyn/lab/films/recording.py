@@ -17,7 +17,7 @@ from coefdyn.lab.contest.catalogue import CHAPTERS, Chapter
 from coefdyn.lab.contest.contest import coefficients_of, sequence_labels
 from coefdyn.lab.films.film import LONGEST, Film, FilmRun, films_folder, quantise
 from coefdyn.lab.tasks import splits
-from coefdyn.lab.training import Progress, RunConfig, TrainOptions, train_run
+from coefdyn.lab.training import Progress, RunConfig, RunOptions, TrainOptions, train_run
 from coefdyn.lab.training.loop import initial_model, numerics
 from coefdyn.lab.training.metrics import PredictionTally
 from coefdyn.lab.training.provenance import provenance
@@ -156,9 +156,10 @@ def record(name: str, out: Path | str | None = None, *, device: str = "cpu") -> 
         device: where it trains.
 
     Raises:
-        ValueError: for an unknown name, naming the nearest one.
+        ValueError: for an unknown name, naming the nearest one, or a device that is not here.
     """
     runs = film_runs(name)
+    RunOptions(device=device).local_device()
     with Progress(sum(run.train.steps for run in runs.values()), "recording") as bar:
         film = record_film(
             runs,

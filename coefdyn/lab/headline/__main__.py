@@ -7,9 +7,9 @@ python -m coefdyn.lab.headline show [CLAIM ...]
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments.plan import STANDARD
@@ -31,14 +31,13 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train what is missing; interrupt and repeat at will")
     run.add_argument("groups", nargs="*", metavar="GROUP", help="default: all, by value")
-    run.add_argument("--workers", type=given.count, default=1)
+    run.add_argument("--workers", type=int, default=1)
     run.add_argument("--mode", default="compiled", choices=("eager", "compiled"))
-    run.add_argument("--budget", type=given.seconds, metavar="SECONDS", help="per group")
-    run.add_argument("--nice", type=int, default=10, metavar="N")
+    run.add_argument("--budget", type=float, metavar="SECONDS", help="per group")
     show = commands.add_parser("show", help="every claim, its verdict and what limits it")
     show.add_argument("ids", nargs="*", metavar="CLAIM", help="default: all")
     for one in (run, show):
-        one.add_argument("--out", type=given.folder, metavar="DIR", help="default: data/results")
+        one.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
     return parser
 
 
@@ -55,8 +54,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(parsed: argparse.Namespace) -> int:
-    if hasattr(os, "nice"):
-        os.nice(parsed.nice)
     missing = 0
     for group in [Group(name) for name in parsed.groups or GROUPS]:
         options = RunOptions(

@@ -24,8 +24,8 @@ from coefdyn.lab.experiments.base import judged_by_accuracy
 from coefdyn.lab.experiments.board import HEADS, ROWS, row_model, tasks_of
 from coefdyn.lab.experiments.plan import quick_model
 from coefdyn.lab.places import PACKAGE
-from coefdyn.lab.tasks import IGNORE, TASKS, Batch, Task, TaskConfig, split_generator, task_of
-from coefdyn.lab.tasks.base import SPLITS
+from coefdyn.lab.tasks import IGNORE, TASKS, Batch, TaskConfig, split_generator, task_of
+from coefdyn.lab.tasks.base import SPLITS, is_own
 from coefdyn.mixers.base import Mixer
 from coefdyn.mixers.offered import offered
 from coefdyn.mixers.registry import REGISTERED
@@ -81,11 +81,9 @@ def find_task(asked: Any) -> tuple[str, TaskConfig]:
         board = tasks_of()
         others = sorted(name for name in TASKS if "#" not in name and name not in board)
         check_choice("task (or module:name)", asked, [*board, *others])
-        config = board.get(asked) or TASKS[asked].config
+        config = board.get(asked) or TASKS[asked]
     if isinstance(config, type) and issubclass(config, TaskConfig):
-        make: Any = config
-        label = config.task_name or label
-        config = getattr(make, "quick", make)()
+        label, config = config.task_name or label, config.quick()
     if not isinstance(config, TaskConfig):
         raise ValueError(f"{label} must be the configuration of a task, got {config!r}.")
     if getattr(config, "task_name", "") not in TASKS:
@@ -93,18 +91,15 @@ def find_task(asked: Any) -> tuple[str, TaskConfig]:
     label = label if isinstance(asked, str) else config.task_name
     if not judged_by_accuracy(config):
         raise ValueError(f"{label} is judged by perplexity; designs are compared by accuracy here.")
-    digest = _check_task(label, config, task_of(config))
-    own = hasattr(type(config), "draw")
-    return label, _named_anew(config, digest) if own else config
+    digest = _check_task(label, config)
+    return label, _named_anew(config, digest) if is_own(task_of(config)) else config
 
 
-def _check_task(label: str, config: TaskConfig, task: Task) -> str:
+def _check_task(label: str, config: TaskConfig) -> str:
     """Raise unless a task's sequences are what they must be; returns their digest."""
     digest = hashlib.sha256()
     for split in SPLITS:
-        batch, again = (
-            task.sampler(config, LOOKED_AT, split_generator(0, split), split) for _ in range(2)
-        )
+        batch, again = (config.draw(LOOKED_AT, split_generator(0, split), split) for _ in range(2))
         if not (isinstance(batch, Batch) and isinstance(again, Batch)):
             raise ValueError(f"{label} must draw a Batch(inputs, targets), got {batch!r}.")
         shape = (LOOKED_AT, config.input_length)
@@ -133,9 +128,9 @@ def _check_task(label: str, config: TaskConfig, task: Task) -> str:
 def _named_anew(config: TaskConfig, digest: str) -> TaskConfig:
     """The task under a name that changes with its sequences, so that no older run counts for it."""
     task = task_of(config)
-    name = f"{task.name}#{digest}"
-    kind = type(task.config.__name__, (task.config,), {"task_name": name})
-    TASKS[name] = replace(task, config=kind)
+    name = f"{task.task_name}#{digest}"
+    kind = type(task.__name__, (task,), {"task_name": name})
+    TASKS[name] = kind
     return kind(**{one.name: getattr(config, one.name) for one in fields(config)})
 
 

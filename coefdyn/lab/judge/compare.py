@@ -199,9 +199,8 @@ def compare_designs(
     """Train designs on tasks by the book's protocol; the first one is compared with the others.
 
     Two pilot seeds search the learning rate from three a factor of 3 apart until it is bracketed;
-    ``seeds`` fresh seeds are judged. Runs take one process: start the same call again in another
-    one, with the same ``out``, and both share the runs. Or the workers of a cluster take them, to
-    which the code of the designs is sent.
+    ``seeds`` fresh seeds are judged. Runs take one process, or the workers of a cluster, to which
+    the code of the designs is sent.
 
     Args:
         designs: name -> a mixer of ``coefdyn.mixers`` or a row of the scoreboard by name; a
@@ -317,11 +316,11 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="mixers of the library to compare with; default: GatedDeltaNet",
     )
-    parser.add_argument("--seeds", type=given.count, default=4, help="12 give a verdict")
-    parser.add_argument("--steps", type=given.count, default=STEPS, help=f"default: {STEPS}")
+    parser.add_argument("--seeds", type=int, default=4, help="12 give a verdict")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"default: {STEPS}")
     parser.add_argument(
         "--out",
-        type=given.folder,
+        type=Path,
         metavar="DIR",
         default=Path("judged"),
         help="keeps the runs, which a second call goes on with; default: judged",
@@ -335,7 +334,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--budget",
-        type=given.seconds,
+        type=float,
         metavar="SECONDS",
         help="stop after so long; the same call goes on",
     )

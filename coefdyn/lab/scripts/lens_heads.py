@@ -26,7 +26,7 @@ import torch
 from torch import nn
 
 from coefdyn.lab.places import data_folder
-from coefdyn.lab.scripts.lens_plan import TrialConfig, split_texts
+from coefdyn.lab.scripts.lens_plan import TrialConfig, loaded, split_texts
 from coefdyn.lab.training.provenance import provenance
 from coefdyn.lens import SCORES, Trace, head_scores, induction, keep_heads, trace
 from coefdyn.lens.change.effects import effects, token_losses
@@ -41,7 +41,6 @@ __all__ = [
     "TEXT",
     "about_file",
     "choose",
-    "load",
     "loss_changes",
     "main",
     "one_row_a_line",
@@ -88,25 +87,6 @@ def weights_file() -> Path:
     )
 
 
-def load(path: Path) -> tuple[nn.Module, Any]:
-    """Load model and tokenizer in float32; takes about a minute.
-
-    Raises:
-        ImportError: if transformers is missing, or gguf and accelerate, with which it reads this.
-    """
-    for name in ("transformers", "gguf", "accelerate"):
-        if importlib.util.find_spec(name) is None:
-            raise ImportError(
-                f"the package {name} is missing; `make lens` installs what is needed."
-            )
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    named = {"gguf_file": path.name, "local_files_only": True}
-    tokenizer = AutoTokenizer.from_pretrained(path.parent, **named)
-    model = AutoModelForCausalLM.from_pretrained(path.parent, dtype=torch.float32, **named)
-    return model.eval(), tokenizer
-
-
 def scores(seen: Trace, twice: Trace, tokens: Int[Tensor, "1 L"]) -> Float[Tensor, "heads columns"]:
     """A row of ``COLUMNS`` for every head, layer by layer.
 
@@ -140,7 +120,7 @@ def choose(table: Float[Tensor, "heads columns"]) -> dict[str, list[int]]:
 def write(folder: Path | None = None) -> Path:
     """Write ``smollm2_heads.npz`` and ``smollm2_scores.json``; returns the folder."""
     path = weights_file()
-    model, tokenizer = load(path)
+    model, tokenizer = loaded(str(path))
     folder = folder or data_folder() / "lens"
     folder.mkdir(parents=True, exist_ok=True)
     write_heads(model, tokenizer, about_file(path), folder)
@@ -261,7 +241,7 @@ def record(
 def write_effects(folder: Path | None = None) -> Path:
     """Write ``smollm2_effects.json``; returns the file."""
     path = weights_file()
-    model, tokenizer = load(path)
+    model, tokenizer = loaded(str(path))
     text = data_folder() / "text" / "public_prose.txt.xz"
     found = record(
         model, lambda words: tokenizer(words).input_ids, len(tokenizer), text, about_file(path)

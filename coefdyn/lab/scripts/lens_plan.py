@@ -32,7 +32,6 @@ from coefdyn.lens.cache.plan import plan
 from coefdyn.lens.change.changes import window
 from coefdyn.lens.change.effects import logits_of
 from coefdyn.lens.change.replace import replaced
-from coefdyn.options import check_count
 from coefdyn.progress import Progress
 from coefdyn.shapes import Int, Tensor
 
@@ -71,9 +70,6 @@ class TrialConfig:
         seed: of the random orders, one for each text held out, and of the needles.
         singles: also cut each head alone on the first text planned on, beside what its own costs
             predict.
-
-    Raises:
-        ValueError: for a count below its least, or a share of heads that is none.
     """
 
     length: int = 512
@@ -93,14 +89,6 @@ class TrialConfig:
     needles: int = 16
     seed: int = 0
     singles: bool = False
-
-    def __post_init__(self) -> None:
-        check_count("length", self.length, least=2)
-        check_count("planned", self.planned)
-        check_count("held_out", self.held_out, least=2)
-        check_count("needles", self.needles, least=0)
-        if wrong := [share for share in self.shares if not 0 < share <= 1]:
-            raise ValueError(f"a share of heads is above 0 and at most 1, got {wrong[0]}.")
 
 
 def _by(number: Callable[[Any], float]) -> Callable[[CachePlan, int], list[int]]:
@@ -126,10 +114,8 @@ def _random(found: CachePlan, seed: int) -> list[int]:
 ORDERS: dict[str, Callable[[CachePlan, int], list[int]]] = {
     "predicted": lambda found, seed: list(range(len(found.heads))),
     "first order": _by(lambda one: one.first_order),
-    "second order": _by(lambda one: one.second_order),
     "change": _by(lambda one: one.change),
     "start share": _by(lambda one: -one.start_share),
-    "kept share": _by(lambda one: -one.kept_share),
     "layers": _layers,
     "random": _random,
 }
@@ -267,12 +253,8 @@ def run(
     Rows that ``out`` holds of the same settings are kept, so that a run can be interrupted.
 
     Raises:
-        ValueError: for texts that are too few, settings that are not those of ``out``, or an order
-            that is none of ``ORDERS``.
+        ValueError: for texts that are too few, or settings that are not those of ``out``.
     """
-    unknown = [order for order in config.orders if order not in ORDERS]
-    if unknown:
-        raise ValueError(f"{unknown[0]!r} is no order; choose from {', '.join(ORDERS)}.")
     settings = json.loads(json.dumps({**about, **vars(config)}))
     to_plan, others = split_texts(files, tokenize, config)
     asked = needles(others, tokenize, config.needles, config.seed)
@@ -401,8 +383,8 @@ def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
 
 
-def load(name: str) -> tuple[nn.Module, Callable[[str], list[int]]]:
-    """A model of transformers in float32, and its tokenizer as a function."""
+def loaded(name: str) -> tuple[nn.Module, Any]:
+    """A model of transformers in float32, and its tokenizer; takes a minute for a .gguf file."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     path, named = Path(name), {}
@@ -410,7 +392,13 @@ def load(name: str) -> tuple[nn.Module, Callable[[str], list[int]]]:
         path, named = path.parent, {"gguf_file": path.name}
     tokenizer: Any = AutoTokenizer.from_pretrained(str(path), **named)
     model = AutoModelForCausalLM.from_pretrained(str(path), dtype=torch.float32, **named)
-    return model.eval(), lambda text: tokenizer(text).input_ids
+    return model.eval(), tokenizer
+
+
+def load(name: str) -> tuple[nn.Module, Callable[[str], list[int]]]:
+    """The same with the tokenizer as a function."""
+    model, tokenizer = loaded(name)
+    return model, lambda text: tokenizer(text).input_ids
 
 
 def versions(name: str) -> dict[str, str]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
-from coefdyn.lab.experiments.intervals import Interval, t_interval
-from coefdyn.lab.experiments.plan import STANDARD, Plan
+from coefdyn.lab.experiments.intervals import t_interval
+from coefdyn.lab.experiments.plan import STANDARD, Plan, check_profile
 from coefdyn.lab.experiments.result import Result
 from coefdyn.lab.headline.group import Group
 from coefdyn.lab.headline.runs import GROUPS
@@ -29,12 +28,12 @@ __all__ = [
     "EQUAL",
     "WITHIN",
     "Kept",
-    "Repeat",
     "draw",
     "keep",
     "main",
     "repeat",
     "repeats_file",
+    "status",
 ]
 
 #: outcomes of a repeated run: the same numbers; an accuracy within the spread of the seeds;
@@ -52,78 +51,20 @@ class Kept:
     seeds: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Repeat:
-    """A kept run and its repetition.
+def status(kept: Kept, again: Record) -> str:
+    """``EQUAL`` for the same final numbers and number of steps, to the last digit.
 
-    Args:
-        kept: what is in the result file.
-        again: the record of the run from scratch.
+    ``WITHIN`` where the accuracy differs by no more than half the length of the 90 % interval of
+    the variant's seeds, ``DIFFERS`` otherwise.
     """
-
-    kept: Kept
-    again: Record
-
-    @property
-    def status(self) -> str:
-        """``EQUAL`` for the same final numbers and number of steps, to the last digit.
-
-        ``WITHIN`` where the accuracy differs by no more than half the length of the 90 % interval
-        of the variant's seeds, ``DIFFERS`` otherwise.
-        """
-        was, now = self.kept.record, self.again
-        if (was["final"], was["steps_done"]) == (now["final"], now["steps_done"]):
-            return EQUAL
-        accuracies = [one["final"]["accuracy"] for one in (was, now)]
-        if None in accuracies:  # only one of them diverged
-            return DIFFERS
-        difference = abs(accuracies[1] - accuracies[0])
-        interval = self.interval
-        reach = (interval.high - interval.low) / 2
-        return WITHIN if math.isfinite(reach) and difference <= reach else DIFFERS
-
-    @property
-    def interval(self) -> Interval:
-        """The 90 % interval of the mean accuracy of the variant's seeds at the same setting."""
-        return t_interval(self.kept.seeds)
-
-    def to_dict(self, seed: int) -> dict[str, Any]:
-        """Plain values for JSON; ``seed`` is that of the draw. See ``repeats_file``."""
-        was, now = self.kept.record, self.again
-        interval = self.interval
-        known = math.isfinite(interval.low) and math.isfinite(interval.high)
-        there = ("device", "torch", "revision", "timestamp")
-        return {
-            "experiment": self.kept.name.partition(":")[0],
-            "variant": was["variant"],
-            "seed": was["seed"],
-            "learning_rate": self.kept.config.train.learning_rate,
-            "key": was["key"],
-            "status": self.status,
-            "kept": was["final"],
-            "again": now["final"],
-            "steps": [was["steps_done"], now["steps_done"]],
-            "interval": [interval.low, interval.high] if known else None,
-            "seeds": len(self.kept.seeds),
-            "kept_by": {name: was[name] for name in there},
-            "again_by": {name: now[name] for name in there},
-            "draw": seed,
-        }
-
-    def __str__(self) -> str:
-        was, now = self.kept.record, self.again
-        numbers = ", ".join(
-            f"{name} {_digits(was['final'][name])} then, {_digits(now['final'][name])} now"
-            for name in ("accuracy", "loss")
-        )
-        return (
-            f"{self.status:<9} {self.kept.name}: {numbers}; {was['steps_done']} and "
-            f"{now['steps_done']} steps; kept by {was['device']}, torch {was['torch']}"
-        )
-
-
-def _digits(value: float | None) -> str:
-    return "NaN" if value is None else f"{value:.6f}"
+    was = kept.record
+    if (was["final"], was["steps_done"]) == (again["final"], again["steps_done"]):
+        return EQUAL
+    accuracies = [one["final"]["accuracy"] for one in (was, again)]
+    if None in accuracies:  # only one of them diverged
+        return DIFFERS
+    difference, reach = abs(accuracies[1] - accuracies[0]), t_interval(kept.seeds).width / 2
+    return WITHIN if math.isfinite(reach) and difference <= reach else DIFFERS
 
 
 def draw(ids: Sequence[str], profile: str, count: int, seed: int, out: Path | None) -> list[Kept]:
@@ -165,15 +106,36 @@ def _kept(result: Result) -> Iterator[Kept]:
         yield Kept(name, run, record, seeds)
 
 
-def repeat(kept: Kept) -> Repeat:
-    """Train one kept run from scratch, in this process and its own mode; nothing is written.
+def repeat(kept: Kept, seed: int) -> dict[str, Any]:
+    """Train one kept run from scratch, in this process and its own mode; an entry of the outcomes.
 
     A record of the present loop repeats to the last digit; one of an earlier code version, which it
     names, to rounding.
+
+    Args:
+        kept: what is in the result file.
+        seed: that of the draw.
     """
     options = RunOptions(device="cpu", workers=1, mode=kept.record["mode"])
     (again,) = train_runs([kept.config], None, options)
-    return Repeat(kept, again)
+    was, interval = kept.record, t_interval(kept.seeds)
+    there = ("device", "torch", "revision", "timestamp")
+    return {
+        "experiment": kept.name.partition(":")[0],
+        "variant": was["variant"],
+        "seed": was["seed"],
+        "learning_rate": kept.config.train.learning_rate,
+        "key": was["key"],
+        "status": status(kept, again),
+        "kept": was["final"],
+        "again": again["final"],
+        "steps": [was["steps_done"], again["steps_done"]],
+        "interval": [interval.low, interval.high] if math.isfinite(interval.width) else None,
+        "seeds": len(kept.seeds),
+        "kept_by": {name: was[name] for name in there},
+        "again_by": {name: again[name] for name in there},
+        "draw": seed,
+    }
 
 
 def repeats_file(profile: str, out: Path | None = None) -> Path:
@@ -188,16 +150,10 @@ def repeats_file(profile: str, out: Path | None = None) -> Path:
     return folder / "repeats" / f"{profile}.json"
 
 
-def keep(found: Repeat, seed: int, path: Path) -> None:
-    """Append one outcome to a file of ``repeats_file``; the file is replaced only when complete.
-
-    Args:
-        found: the kept run beside its repetition.
-        seed: that of the draw.
-        path: the file; it and its folder are made where they are missing.
-    """
+def keep(found: dict[str, Any], path: Path) -> None:
+    """Append one outcome to a file of ``repeats_file``; the file is replaced only when complete."""
     before = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    text = json.dumps([*before, plain(found.to_dict(seed))], indent=1, allow_nan=False) + "\n"
+    text = json.dumps([*before, plain(found)], indent=1, allow_nan=False) + "\n"
     path.parent.mkdir(parents=True, exist_ok=True)
     whole = path.with_suffix(".new")
     whole.write_text(text, encoding="utf-8")
@@ -208,7 +164,7 @@ def main(arguments: Sequence[str]) -> int:
     """Repeat and keep some runs; 1 where one of them differs."""
     parser = argparse.ArgumentParser(prog="python -m coefdyn.lab repeat", description=__doc__)
     parser.add_argument("ids", nargs="*", metavar="ID", help="of which experiments; default: all")
-    parser.add_argument("--profile", type=given.profile, default=STANDARD)
+    parser.add_argument("--profile", default=STANDARD)
     parser.add_argument("--runs", type=int, default=3, help="how many are drawn")
     parser.add_argument("--draw", type=int, default=0, metavar="SEED", help="which are drawn")
     parser.add_argument(
@@ -218,6 +174,7 @@ def main(arguments: Sequence[str]) -> int:
         help="default: data/results, with what came of it in data/repeats; else in DIR/repeats",
     )
     asked = parser.parse_args(arguments)
+    check_profile(asked.profile)
     groups = [f"headline/{name}" for name in GROUPS]
     for name in asked.ids:
         check_choice("experiment", name, (*EXPERIMENTS, *groups))
@@ -228,9 +185,14 @@ def main(arguments: Sequence[str]) -> int:
     path = repeats_file(asked.profile, asked.out)
     differing = 0
     for kept in draw(ids, asked.profile, asked.runs, asked.draw, asked.out):
-        one = repeat(kept)
-        differing += one.status == DIFFERS
-        print(f"  {one}", flush=True)
-        keep(one, asked.draw, path)
+        one = repeat(kept, asked.draw)
+        differing += one["status"] == DIFFERS
+        numbers = ", ".join(
+            f"{name} {one['kept'][name]} then, {one['again'][name]} now"
+            for name in ("accuracy", "loss")
+        )
+        by = f"kept by {one['kept_by']['device']}, torch {one['kept_by']['torch']}"
+        print(f"  {one['status']:<9} {kept.name}: {numbers}; {by}", flush=True)
+        keep(one, path)
     print(f"kept in {path}")
     return 1 if differing else 0

@@ -1,8 +1,10 @@
 """The core-seconds of one training run beside those of plain torch.
 
-``python -m coefdyn.lab throughput`` prints them; with ``--keep`` it writes ``throughput.json``,
-which the page of run times shows: ``provenance`` (processor, cores, load before, versions, commit,
-time), ``steps`` and ``rounds`` that were counted, and ``core_seconds``.
+``python -m coefdyn.lab throughput`` measures one run of principle-3 (exp, learned positions, 32 x
+32 tokens) and prints what ``--keep`` writes into ``data/benchmarks/throughput.json``, which the
+page of run times shows: ``provenance`` (processor, cores, load before, versions, commit, time),
+``steps`` and ``rounds`` that were counted, and ``core_seconds``: of each way its name, those of
+``REFERENCE_STEPS`` steps, and those before the first counted step.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import nn
@@ -23,11 +25,7 @@ from torch.nn import functional
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import IGNORE
-from coefdyn.lab.training import (
-    RunConfig,
-    TrainOptions,
-    train_run,
-)
+from coefdyn.lab.training import RunConfig, TrainOptions, train_run
 from coefdyn.lab.training.compiled import compiler
 from coefdyn.lab.training.data import RunData
 from coefdyn.lab.training.provenance import provenance
@@ -35,13 +33,7 @@ from coefdyn.lab.training.workers import in_a_process
 from coefdyn.models import SwiGLU
 from coefdyn.shapes import Tensor
 
-__all__ = [
-    "CoreSeconds",
-    "PlainModel",
-    "core_seconds",
-    "core_table",
-    "main",
-]
+__all__ = ["PLAIN", "REFERENCE_STEPS", "PlainModel", "main"]
 
 #: number of steps to which the measurements are scaled
 REFERENCE_STEPS = 1500
@@ -49,21 +41,6 @@ REFERENCE_STEPS = 1500
 WARM = 5
 #: the baseline, the last row
 PLAIN = "plain torch, fused attention"
-
-
-@dataclass(frozen=True)
-class CoreSeconds:
-    """One way to train one run of principle-3 (exp, learned positions, 32 x 32 tokens).
-
-    Args:
-        name: the way, in words.
-        steps: core-seconds of ``REFERENCE_STEPS`` steps, start-up aside.
-        start: core-seconds before the first counted step.
-    """
-
-    name: str
-    steps: float
-    start: float
 
 
 class PlainModel(nn.Module):
@@ -91,49 +68,32 @@ class PlainModel(nn.Module):
         return self.head(self.norms[4](x))
 
 
-def core_seconds(steps: int = 100, *, compiled: bool = True, rounds: int = 1) -> list[CoreSeconds]:
+def core_seconds(steps: int, rounds: int) -> list[dict[str, Any]]:
     """Measure every way on one thread, one after another; compare ratios within one call only.
 
     The plain torch model has as many parameters as the library's, of the same shapes, and trains on
-    the same batches with torch's own AdamW; it is compiled, too, in a row of its own.
-
-    Args:
-        steps: counted optimiser steps of each way, at least 1.
-        compiled: also through torch.compile, where a C++ compiler is there.
-        rounds: how often all ways are gone through; a row is the median of its rounds, so that what
-            slows the machine for a while does not fall on one way alone.
+    the same batches with torch's own AdamW; it is compiled, too, in a row of its own. A row is the
+    median of its rounds, so that what slows the machine for a while does not fall on one way alone.
     """
     run = _counted_run(WARM + steps)
-    ways: dict[str, Callable[[], Ticks]] = {"eager": lambda: _train(run, "eager")}
-    with_compiler = compiled and compiler() is not None
-    if with_compiler:
-        ways["compiled"] = lambda: _train(run, "compiled")
-    ways["eager, a worker process"] = lambda: _in_a_process(run)
-    if with_compiler:
-        ways[f"{PLAIN}, compiled"] = lambda: _plain(run, compiled=True)
-    ways[PLAIN] = lambda: _plain(run)
-    every = [[_clocked(name, work) for name, work in ways.items()] for _ in range(rounds)]
-    return [
-        CoreSeconds(
-            rows[0].name,
-            statistics.median(row.steps for row in rows),
-            statistics.median(row.start for row in rows),
-        )
-        for rows in zip(*every, strict=True)
-    ]
-
-
-def core_table(rows: Sequence[CoreSeconds]) -> str:
-    """The measurements as text; the factor is against the plain torch model."""
-    plain = rows[-1].steps
-    heads = f"{'one run of principle-3':<40}{f's per {REFERENCE_STEPS} steps':>18}"
-    lines = [f"{heads}{'of plain torch':>16}{'start, s':>10}"]
-    for row in rows:
-        factor = f"{row.steps / plain:.2f}"
-        lines.append(f"{row.name:<40}{row.steps:>18.1f}{factor:>16}{row.start:>10.1f}")
+    ways: dict[str, Callable[[], Ticks]] = {
+        "eager": lambda: _train(run, "eager"),
+        "compiled": lambda: _train(run, "compiled"),
+        "eager, a worker process": lambda: _in_a_process(run),
+        f"{PLAIN}, compiled": lambda: _plain(run, compiled=True),
+        PLAIN: lambda: _plain(run),
+    }
     if compiler() is None:
-        lines.append("no C++ compiler here (g++ or clang++): nothing is compiled")
-    return "\n".join(lines)
+        ways = {name: work for name, work in ways.items() if not name.endswith("compiled")}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in ways}
+    for _ in range(rounds):
+        for name, work in ways.items():
+            found[name].append(_clocked(work))
+    return [
+        {"name": name, "steps": statistics.median(a), "start": statistics.median(b)}
+        for name, rows in found.items()
+        for a, b in [zip(*rows, strict=True)]
+    ]
 
 
 def _counted_run(steps: int) -> RunConfig:
@@ -190,13 +150,13 @@ def _plain(run: RunConfig, *, compiled: bool = False) -> Ticks:
         torch.set_num_threads(threads)
 
 
-def _clocked(name: str, work: Callable[[], Ticks]) -> CoreSeconds:
-    """Measure core-seconds from ticks at the end of each step, without the first ``WARM``."""
+def _clocked(work: Callable[[], Ticks]) -> tuple[float, float]:
+    """Core-seconds from ticks at the end of each step, without the first ``WARM``, and of those."""
     start = time.process_time()
     ticks = work()
     first, last = WARM - 1, len(ticks) - 1
     per_step = (ticks[last] - ticks[first]) / (last - first)
-    return CoreSeconds(name, per_step * REFERENCE_STEPS, ticks[first] - start)
+    return per_step * REFERENCE_STEPS, ticks[first] - start
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -204,29 +164,17 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m coefdyn.lab throughput")
     parser.add_argument("--steps", type=int, default=100, help="counted steps of each way")
     parser.add_argument("--rounds", type=int, default=1, help="the median of so many")
-    parser.add_argument(
-        "--keep",
-        type=Path,
-        nargs="?",
-        const=data_folder() / "benchmarks",
-        metavar="DIR",
-        help="write DIR/throughput.json; without DIR: data/benchmarks, for the book",
-    )
-    parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")
+    parser.add_argument("--keep", action="store_true", help="write data/benchmarks/throughput.json")
     asked = parser.parse_args(arguments)
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None
-    before = {**provenance("cpu"), "cores": os.cpu_count(), "threads": 1, "load": load}
-    found = core_seconds(asked.steps, compiled=not asked.no_compile, rounds=asked.rounds)
-    print(core_table(found))
+    record = {
+        "provenance": {**provenance("cpu"), "cores": os.cpu_count(), "threads": 1, "load": load},
+        "steps": asked.steps,
+        "rounds": asked.rounds,
+        "core_seconds": core_seconds(asked.steps, asked.rounds),
+    }
+    text = json.dumps(record, indent=1) + "\n"
+    print(text)
     if asked.keep:
-        record = {
-            "provenance": before,
-            "steps": asked.steps,
-            "rounds": asked.rounds,
-            "core_seconds": [asdict(row) for row in found],
-        }
-        asked.keep.mkdir(parents=True, exist_ok=True)
-        path = asked.keep / "throughput.json"
-        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        print(f"kept in {path}")
+        (data_folder() / "benchmarks" / "throughput.json").write_text(text, encoding="utf-8")
     return 0

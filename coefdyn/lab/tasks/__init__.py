@@ -1,4 +1,4 @@
-"""Tasks: a frozen configuration and a pure sampler for each.
+"""Tasks: a frozen configuration each, which draws its sequences.
 
     from coefdyn.lab.tasks import NoisyRecallConfig, explain, splits
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         Batch,
         Split,
         Splits,
-        Task,
         TaskConfig,
         config_from_dict,
         explain,
@@ -113,7 +112,6 @@ __all__ = [
     "SelectiveCopyingConfig",
     "Split",
     "Splits",
-    "Task",
     "TaskConfig",
     "TokenProseConfig",
     "TokenTextConfig",

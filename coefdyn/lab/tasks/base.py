@@ -1,7 +1,7 @@
 """Base of every task: configuration, splits, the registry, and worked examples.
 
-A task is a frozen configuration and a pure sampler. ``sample(config, n, generator)`` returns a
-``Batch`` of token ids and targets; a target of ``IGNORE`` (-100) is not scored. The same
+A task is a frozen configuration that draws its sequences. ``sample(config, n, generator)`` returns
+a ``Batch`` of token ids and targets; a target of ``IGNORE`` (-100) is not scored. The same
 configuration, seed and split always give the same sequences.
 
 Each task's module names the source of its definition.
@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from coefdyn.first_use import Registry
-from coefdyn.options import did_you_mean
+from coefdyn.options import check_choice, check_count, check_known, from_plain
 from coefdyn.shapes import Int
 
 IGNORE = -100
@@ -48,15 +48,27 @@ class Splits(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class TaskConfig:
-    """Fields of every task. Subclasses add their own and check them in ``check``.
+    """Fields of every task. A subclass adds its own, checks them in ``check``, and has ``draw``.
 
     vocab_size:     number of input token ids.
     seq_len:        nominal length in tokens; ``input_length`` is what a model is fed.
     train_examples: number of training sequences that ``splits`` draws.
     test_examples:  number of test sequences that ``splits`` draws.
+
+    Of the whole task:
+
+    task_name: its key in the registry, e.g. "noisy-recall".
+    about:     one sentence that says what is asked.
+    block:     sequences are drawn so many at a time, which bounds the memory of a large draw; None
+               for all at once.
+    endless:   there is far more to draw than a training run can hold, so a trainer draws each
+               step's sequences when it takes the step.
     """
 
     task_name: ClassVar[str] = ""
+    about: ClassVar[str] = ""
+    block: ClassVar[int | None] = None
+    endless: ClassVar[bool] = False
 
     vocab_size: int
     seq_len: int
@@ -68,8 +80,30 @@ class TaskConfig:
             at_least(self, name, 1)
         self.check()
 
+    @classmethod
+    def paper(cls) -> Self:
+        """The source's size; the defaults where no source fixes one."""
+        return cls()  # type: ignore[call-arg]
+
+    @classmethod
+    def quick(cls) -> Self:
+        """The size for two CPU cores; the defaults where these are small."""
+        return cls()  # type: ignore[call-arg]
+
     def check(self) -> None:
         """Raise ``ValueError`` when the fields do not fit together."""
+
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences of a split, every random number from ``generator``."""
+        raise NotImplementedError
+
+    def token_name(self, token: int) -> str:
+        """Short label of an input token."""
+        return str(token)
+
+    def class_name(self, label: int) -> str:
+        """Short label of a target; a token's where targets are tokens."""
+        return self.token_name(label)
 
     @property
     def input_length(self) -> int:
@@ -83,7 +117,7 @@ class TaskConfig:
 
     def with_changes(self: Config, changes: Mapping[str, Any]) -> Config:
         """Return a copy with some fields replaced; an unknown name is an error."""
-        known_keys(type(self), changes)
+        check_known(type(self).__name__, changes, [one.name for one in dataclasses.fields(self)])
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
@@ -93,75 +127,32 @@ class TaskConfig:
 
 def at_least(config: TaskConfig, name: str, bound: int) -> None:
     """Raise unless the named integer field is an int >= bound."""
-    value = getattr(config, name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < bound:
-        raise ValueError(
-            f"{type(config).__name__}.{name} must be an integer >= {bound}; got {value!r}."
-        )
+    check_count(f"{type(config).__name__}.{name}", getattr(config, name), bound)
 
 
-def known_keys(config_type: type[TaskConfig], keys: Iterable[str]) -> None:
-    """Raise ``ValueError`` for a key that is no field, naming the nearest field."""
-    fields = [field.name for field in dataclasses.fields(config_type)]
-    for key in keys:
-        if key not in fields:
-            raise ValueError(f"{config_type.__name__} has no field {key!r}; {nearest(key, fields)}")
+#: name -> the configuration class of the task
+TASKS: Registry[type[TaskConfig]] = Registry(__package__)
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
-    """'did you mean ...' for a misspelt word, or the list of the known ones."""
-    known = sorted(known)
-    hint = did_you_mean(word, known).removeprefix("; ")
-    return hint if hint != "." else f"known: {', '.join(known)}."
-
-
-Sampler = Callable[[Any, int, torch.Generator, Split], Batch]
-TokenName = Callable[[Any, int], str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Task:
-    """A registered task.
-
-    config:     its configuration class, whose ``task_name`` is the key in the registry; instances
-                select the task.
-    sampler:    ``(config, n, generator, split) -> Batch``.
-    token_name: ``(config, id) -> str``, the short label of an input token.
-    class_name: the same for targets; ``None`` when targets are tokens.
-    about:      one sentence that says what is asked.
-    block:      sequences are drawn so many at a time, which bounds the memory of a large draw;
-                ``None`` for all at once.
-    endless:    there is far more to draw than a training run can hold, so a trainer draws each
-                step's sequences when it takes the step.
-    """
-
-    config: type[TaskConfig]
-    sampler: Sampler
-    token_name: TokenName
-    about: str
-    class_name: TokenName | None = None
-    block: int | None = None
-    endless: bool = False
-
-    @property
-    def name(self) -> str:
-        """The key in the registry, e.g. ``"noisy-recall"``."""
-        return self.config.task_name
-
-
-TASKS: Registry[Task] = Registry(__package__)
-
-
-def register(task: Task) -> None:
+def register(config: type[Config]) -> type[Config]:
     """Add a task of the library to the registry under its name, which the registry knows."""
-    assert task.name in TASKS.waiting, (
-        f"task {task.name!r} is registered twice, or has no module there"
-    )
-    TASKS[task.name] = task
+    name = config.task_name
+    assert name in TASKS.waiting, f"task {name!r} is registered twice, or has no module there"
+    TASKS[name] = config
+    return config
+
+
+def is_own(config: type[TaskConfig]) -> bool:
+    """Return whether a task is a reader's own."""
+    return not config.__module__.startswith(f"{__package__}.")
 
 
 def register_task(
-    name: str, config: type[Config], *, about: str = "", token_name: TokenName | None = None
+    name: str,
+    config: type[Config],
+    *,
+    about: str = "",
+    token_name: Callable[[Any, int], str] | None = None,
 ) -> type[Config]:
     """Add a task of one's own, so that every function here and the trainer know it.
 
@@ -185,34 +176,33 @@ def register_task(
     """
     if not (isinstance(config, type) and issubclass(config, TaskConfig)):
         raise ValueError(f"register_task takes a subclass of TaskConfig, got {config!r}.")
-    if not callable(draw := getattr(config, "draw", None)):
+    if config.draw is TaskConfig.draw:
         raise ValueError(
             f"{config.__name__} needs a method draw(self, n, generator, split) that returns a "
             "Batch of n sequences."
         )
-    if not name or (name in TASKS and not hasattr(TASKS[name].config, "draw")):
+    if not name or (name in TASKS and not is_own(TASKS[name])):
         raise ValueError(f"{name!r} is the name of a task of the library; give yours another one.")
-    config.task_name = name
-    named = token_name or (lambda _, token: str(token))
-    TASKS[name] = Task(config=config, sampler=draw, token_name=named, about=about)
+    config.task_name, config.about = name, about
+    if token_name is not None:
+        config.token_name = token_name  # type: ignore[method-assign, assignment]
+    TASKS[name] = config
     return config
 
 
-def get_task(name: str) -> Task:
-    """The registered task of this name; ``ValueError`` names the nearest known one."""
-    if name not in TASKS:
-        raise ValueError(f"no task is called {name!r}; {nearest(name, TASKS)}")
-    return TASKS[name]
+def get_task(name: str) -> type[TaskConfig]:
+    """The configuration class of a task; ``ValueError`` names the nearest known one."""
+    return TASKS[check_choice("task", name, TASKS)]
 
 
-def task_of(config: TaskConfig) -> Task:
+def task_of(config: TaskConfig) -> type[TaskConfig]:
     """Return the registered task a configuration belongs to.
 
     Raises:
         ValueError: for a configuration of no registered task.
     """
     task = TASKS.get(getattr(config, "task_name", ""))
-    if task is None or type(config) is not task.config:
+    if task is None or type(config) is not task:
         raise ValueError(
             f"expected the configuration of a registered task; got {type(config).__name__}. "
             f"Registered: {', '.join(sorted(TASKS))}."
@@ -228,10 +218,8 @@ def make_config(
     Raises:
         ValueError: for an unknown task, preset or field, naming the nearest one.
     """
-    presets = ("paper", "quick")
-    if preset not in presets:
-        raise ValueError(f"no preset is called {preset!r}; {nearest(preset, presets)}")
-    config = getattr(get_task(name).config, preset)()
+    check_choice("preset", preset, ("paper", "quick"))
+    config = getattr(get_task(name), preset)()
     return config.with_changes(changes or {})
 
 
@@ -243,10 +231,8 @@ def config_from_dict(values: Mapping[str, Any]) -> TaskConfig:
     """
     if "task" not in values:
         raise ValueError(f"a task's dictionary needs the key 'task'; got {sorted(values)}.")
-    config_type = get_task(values["task"]).config
     fields = {key: value for key, value in values.items() if key != "task"}
-    known_keys(config_type, fields)
-    return config_type(**fields)
+    return from_plain(get_task(values["task"]), fields)
 
 
 def split_generator(seed: int, split: Split, device: torch.device | str = "cpu") -> torch.Generator:
@@ -279,20 +265,20 @@ def sample(config: TaskConfig, n: int, generator: torch.Generator, split: Split 
 def sample_blocks(
     config: TaskConfig, n: int, generator: torch.Generator, split: Split = "train"
 ) -> Iterator[Batch]:
-    """The sequences of ``sample`` in parts of at most ``Task.block``, drawn as they are asked for.
+    """The sequences of ``sample`` in parts of at most ``block``, drawn as they are asked for.
 
     Raises ``ValueError`` as ``sample`` does.
     """
     check_split(split)
     if n < 1:
         raise ValueError(f"the number of sequences must be at least 1; got n={n}.")
-    task = task_of(config)
-    for start in range(0, n, task.block or n):
-        size = min(task.block or n, n - start)
-        batch = task.sampler(config, size, generator, split)
+    name = task_of(config).task_name
+    for start in range(0, n, config.block or n):
+        size = min(config.block or n, n - start)
+        batch = config.draw(size, generator, split)
         shape = (size, config.input_length)
-        assert batch.inputs.shape == shape, f"{task.name}: inputs {tuple(batch.inputs.shape)}"
-        assert batch.targets.shape == shape, f"{task.name}: targets {tuple(batch.targets.shape)}"
+        assert batch.inputs.shape == shape, f"{name}: inputs {tuple(batch.inputs.shape)}"
+        assert batch.targets.shape == shape, f"{name}: targets {tuple(batch.targets.shape)}"
         yield batch
 
 
@@ -306,21 +292,19 @@ def splits(config: TaskConfig, seed: int) -> Splits:
 
 def explanation(config: TaskConfig, seed: int = 0, split: Split = "test") -> str:
     """One sequence as a labelled table: position, input and target; '.' is not scored."""
-    task = task_of(config)
     batch = sample(config, 1, split_generator(seed, split), split)
     inputs, targets = batch.inputs[0].tolist(), batch.targets[0].tolist()
-    name_of_class = task.class_name or task.token_name
     columns = [
         (
             str(position),
-            task.token_name(config, token),
-            "." if target == IGNORE else name_of_class(config, target),
+            config.token_name(token),
+            "." if target == IGNORE else config.class_name(target),
         )
         for position, (token, target) in enumerate(zip(inputs, targets, strict=True))
     ]
     scored = sum(target != IGNORE for target in targets)
     head = (
-        f"{task.name} ({split}): {task.about}\n"
+        f"{config.task_name} ({split}): {config.about}\n"
         f"{config.vocab_size} tokens, {config.num_classes} classes, length {len(inputs)}, "
         f"{scored} positions scored."
     )

@@ -13,10 +13,11 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, at_least, register
 from coefdyn.shapes import Int
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class SelectiveCopyingConfig(TaskConfig):
     """Selective copying; the defaults are MAD's.
@@ -27,6 +28,9 @@ class SelectiveCopyingConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "selective-copying"
+    about: ClassVar[str] = (
+        "after 'copy', repeat the content tokens in order without the blanks '_'."
+    )
 
     vocab_size: int = 16
     seq_len: int = 256
@@ -57,23 +61,24 @@ class SelectiveCopyingConfig(TaskConfig):
         """Blank tokens before the copy token."""
         return self.seq_len - 2 * self.tokens_to_copy - 1
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len); training and test are alike, and nothing is shifted.
 
-def sample_selective_copying(
-    config: SelectiveCopyingConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n sequences, (n, seq_len); training and test are alike, and nothing is shifted.
+        Each blank falls before a uniformly chosen content token, never after the last one. The
+        targets are the content, in order, on the last ``tokens_to_copy`` positions.
+        """
+        count = self.tokens_to_copy
+        content = integers(0, self.vocab_size - 2, (n, count), generator)
+        if self.selective:
+            gaps = integers(0, count, (n, self.blanks), generator)
+            blanks_before = torch.zeros_like(content).scatter_add_(1, gaps, torch.ones_like(gaps))
+        else:
+            blanks_before = torch.zeros_like(content)
+        return lay_out(content, blanks_before, self.seq_len, self.vocab_size)
 
-    Each blank falls before a uniformly chosen content token, never after the last one. The
-    targets are the content, in order, on the last ``tokens_to_copy`` positions.
-    """
-    count = config.tokens_to_copy
-    content = integers(0, config.vocab_size - 2, (n, count), generator)
-    if config.selective:
-        gaps = integers(0, count, (n, config.blanks), generator)
-        blanks_before = torch.zeros_like(content).scatter_add_(1, gaps, torch.ones_like(gaps))
-    else:
-        blanks_before = torch.zeros_like(content)
-    return lay_out(content, blanks_before, config.seq_len, config.vocab_size)
+    def token_name(self, token: int) -> str:
+        """'_' for a blank, 'copy' for the copy token, the number for content."""
+        return {self.vocab_size - 2: "_", self.vocab_size - 1: "copy"}.get(token, str(token))
 
 
 def lay_out(
@@ -92,18 +97,3 @@ def lay_out(
     targets = torch.full_like(inputs, IGNORE)
     targets[:, seq_len - count :] = content
     return Batch(inputs, targets)
-
-
-def copying_token_name(config: SelectiveCopyingConfig, token: int) -> str:
-    """'_' for a blank, 'copy' for the copy token, the number for content."""
-    return {config.vocab_size - 2: "_", config.vocab_size - 1: "copy"}.get(token, str(token))
-
-
-register(
-    Task(
-        config=SelectiveCopyingConfig,
-        sampler=sample_selective_copying,
-        token_name=copying_token_name,
-        about="after 'copy', repeat the content tokens in order without the blanks '_'.",
-    )
-)

@@ -23,11 +23,12 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import first_occurrence, integers, integers_below, ordered_distinct
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, at_least, register
 from coefdyn.lab.tasks.recall import shift
 from coefdyn.shapes import Bool, Int
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class FuzzyRecallConfig(TaskConfig):
     """Fuzzy in-context recall; the defaults are those of MAD's task file.
@@ -40,6 +41,9 @@ class FuzzyRecallConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "fuzzy-recall"
+    about: ClassVar[str] = (
+        "keys and values are tuples; after a key that was shown, recall its value."
+    )
 
     vocab_size: int = 16
     seq_len: int = 128
@@ -96,6 +100,37 @@ class FuzzyRecallConfig(TaskConfig):
         """Id that fills the left; the copy prefix, if any, is vocab_size - 1."""
         return self.content
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len).
+
+        Train targets are all next tokens, padding included. Test targets are the tokens of values
+        whose key was shown before; the first sits at the key's last token.
+        """
+        pairs = _draw_pairs(self, n, generator, split)
+        code = _key_codes(pairs, self.num_keys)
+        probe_length = pairs.lengths[:, :1]
+        limit = self.seq_len - probe_length - (self.key_size + self.value_size)
+        index = integers_below(self.seq_len - 2 * probe_length, generator)
+        order = _insert_probe(pairs.lengths[:, 1:], code[:, 1:] == code[:, :1], index, limit)
+        shown = pairs.take(order)
+        keep = _starts(shown.lengths) < limit
+        keep[:, -1] = True
+        seen_code = code.gather(1, order)
+        places = torch.arange(order.shape[1], device=order.device)
+        asked = (first_occurrence(seen_code) < places) & self.multi_query
+        asked[:, -1] = True
+        copy = None if self.multi_query else self.vocab_size - 1
+        sequence, answers = lay_out(shown, keep, asked, self.seq_len + 1, self.pad, copy)
+        return shift(sequence, answers, split)
+
+    def token_name(self, token: int) -> str:
+        """k0.. for key ids, v0.. for value ids, '_' for padding, 'copy' for the prefix."""
+        if token < self.num_keys:
+            return f"k{token}"
+        if token < self.content:
+            return f"v{token - self.num_keys}"
+        return "_" if token == self.pad else "copy"
+
 
 class Pairs(NamedTuple):
     """Key-value tuples: ids (n, P, size) and the number of them that count, (n, P)."""
@@ -118,32 +153,6 @@ class Pairs(NamedTuple):
             _take_tuples(self.values, index),
             self.value_sizes.gather(1, index),
         )
-
-
-def sample_fuzzy_recall(
-    config: FuzzyRecallConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n sequences, (n, seq_len).
-
-    Train targets are all next tokens, padding included. Test targets are the tokens of values
-    whose key was shown before; the first sits at the key's last token.
-    """
-    pairs = _draw_pairs(config, n, generator, split)
-    code = _key_codes(pairs, config.num_keys)
-    probe_length = pairs.lengths[:, :1]
-    limit = config.seq_len - probe_length - (config.key_size + config.value_size)
-    index = integers_below(config.seq_len - 2 * probe_length, generator)
-    order = _insert_probe(pairs.lengths[:, 1:], code[:, 1:] == code[:, :1], index, limit)
-    shown = pairs.take(order)
-    keep = _starts(shown.lengths) < limit
-    keep[:, -1] = True
-    seen_code = code.gather(1, order)
-    places = torch.arange(order.shape[1], device=order.device)
-    asked = (first_occurrence(seen_code) < places) & config.multi_query
-    asked[:, -1] = True
-    copy = None if config.multi_query else config.vocab_size - 1
-    sequence, answers = lay_out(shown, keep, asked, config.seq_len + 1, config.pad, copy)
-    return shift(sequence, answers, split)
 
 
 def _draw_pairs(
@@ -242,22 +251,3 @@ def _places(begin: Tensor, sizes: Tensor, largest: int, keep: Tensor, spare: int
     offset = torch.arange(largest, device=begin.device)
     written = (offset < sizes[..., None]) & keep[..., None]
     return torch.where(written, begin[..., None] + offset, spare)
-
-
-def fuzzy_token_name(config: FuzzyRecallConfig, token: int) -> str:
-    """k0.. for key ids, v0.. for value ids, '_' for padding, 'copy' for the prefix."""
-    if token < config.num_keys:
-        return f"k{token}"
-    if token < config.content:
-        return f"v{token - config.num_keys}"
-    return "_" if token == config.pad else "copy"
-
-
-register(
-    Task(
-        config=FuzzyRecallConfig,
-        sampler=sample_fuzzy_recall,
-        token_name=fuzzy_token_name,
-        about="keys and values are tuples; after a key that was shown, recall its value.",
-    )
-)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, subset
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, at_least, register
 from coefdyn.lab.tasks.downloads import (
     REVISIONS,
     cache_folder,
@@ -34,6 +34,7 @@ WIKITEXT = "Salesforce/wikitext"
 BYTE_PAD, BYTE_END = 256, 257
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class WikiTextConfig(TaskConfig):
     """WikiText-103 (raw), GPT-2 tokens, in windows at uniform places.
@@ -44,6 +45,8 @@ class WikiTextConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "wikitext-103"
+    endless: ClassVar[bool] = True
+    about: ClassVar[str] = "predict every next GPT-2 token of WikiText-103."
 
     vocab_size: int = 50_257
     seq_len: int = 1_024
@@ -64,7 +67,16 @@ class WikiTextConfig(TaskConfig):
         if self.vocab_size != 50_257:
             raise ValueError(f"GPT-2 has 50257 tokens; got vocab_size={self.vocab_size}.")
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n windows, (n, seq_len), at uniform places of the split."""
+        ids = wikitext_ids(split)
+        start = integers(0, len(ids) - self.seq_len, (n, 1), generator).cpu().numpy()
+        window = ids[start + np.arange(self.seq_len + 1)].astype(np.int64)
+        tokens = torch.from_numpy(window).to(generator.device)
+        return Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
 
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class ImdbConfig(TaskConfig):
     """IMDb reviews, byte level, two classes; the label stands at the end token.
@@ -74,6 +86,7 @@ class ImdbConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "imdb"
+    about: ClassVar[str] = "after the last byte of a review, say whether it is favourable."
 
     vocab_size: int = 258
     seq_len: int = 4_096
@@ -99,16 +112,21 @@ class ImdbConfig(TaskConfig):
         if self.vocab_size != 258:
             raise ValueError(f"imdb has 258 ids; got vocab_size={self.vocab_size}.")
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n different reviews of a split, (n, seq_len), with one target each."""
+        texts, labels = _imdb(split)
+        chosen = subset(len(texts), n, generator, f"IMDb's {split} reviews").tolist()
+        reviews = [texts[i] for i in chosen]
+        batch = lay_out_reviews(reviews, [labels[i] for i in chosen], self.seq_len)
+        return Batch(*(tensor.to(generator.device) for tensor in batch))
 
-def sample_wikitext(
-    config: WikiTextConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n windows, (n, seq_len), at uniform places of the split."""
-    ids = wikitext_ids(split)
-    start = integers(0, len(ids) - config.seq_len, (n, 1), generator).cpu().numpy()
-    window = ids[start + np.arange(config.seq_len + 1)].astype(np.int64)
-    tokens = torch.from_numpy(window).to(generator.device)
-    return Batch(tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous())
+    def token_name(self, token: int) -> str:
+        """The character of a byte, 'pad' or 'end'."""
+        return {BYTE_PAD: "pad", BYTE_END: "end"}.get(token) or byte_name(token)
+
+    def class_name(self, label: int) -> str:
+        """'neg' for 0, 'pos' for 1."""
+        return ("neg", "pos")[label]
 
 
 def wikitext_windows(config: WikiTextConfig, split: Split = "test") -> Batch:
@@ -152,15 +170,6 @@ def _write(path: Path, ids: np.ndarray) -> None:
     partial.replace(path)
 
 
-def sample_imdb(config: ImdbConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
-    """Draw n different reviews of a split, (n, seq_len), with one target each."""
-    texts, labels = _imdb(split)
-    chosen = subset(len(texts), n, generator, f"IMDb's {split} reviews").tolist()
-    reviews = [texts[i] for i in chosen]
-    batch = lay_out_reviews(reviews, [labels[i] for i in chosen], config.seq_len)
-    return Batch(*(tensor.to(generator.device) for tensor in batch))
-
-
 @lru_cache(maxsize=2)
 def _imdb(split: Split) -> tuple[list[bytes], list[int]]:
     rows = load_rows("stanfordnlp/imdb", None, split, "IMDb", "byte-text")
@@ -181,38 +190,3 @@ def lay_out_reviews(reviews: list[bytes], labels: list[int], seq_len: int) -> Ba
 
 def _bytes(text: bytes) -> Tensor:
     return torch.from_numpy(np.frombuffer(text, dtype=np.uint8).astype(np.int64))
-
-
-def imdb_token_name(config: ImdbConfig, token: int) -> str:
-    """The character of a byte, 'pad' or 'end'."""
-    return {BYTE_PAD: "pad", BYTE_END: "end"}.get(token) or byte_name(config, token)
-
-
-def imdb_class_name(config: ImdbConfig, label: int) -> str:
-    """'neg' for 0, 'pos' for 1."""
-    return ("neg", "pos")[label]
-
-
-def wikitext_token_name(config: WikiTextConfig, token: int) -> str:
-    """The number of the GPT-2 token."""
-    return str(token)
-
-
-register(
-    Task(
-        config=WikiTextConfig,
-        sampler=sample_wikitext,
-        token_name=wikitext_token_name,
-        about="predict every next GPT-2 token of WikiText-103.",
-        endless=True,
-    )
-)
-register(
-    Task(
-        config=ImdbConfig,
-        sampler=sample_imdb,
-        token_name=imdb_token_name,
-        class_name=imdb_class_name,
-        about="after the last byte of a review, say whether it is favourable.",
-    )
-)

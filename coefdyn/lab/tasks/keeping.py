@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, ordered_distinct, uniform
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, at_least, register
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,20 @@ class KeyedConfig(TaskConfig):
     def _length(self) -> int:
         raise NotImplementedError
 
-    def draw(self, n: int, generator: torch.Generator, values: int) -> tuple[Tensor, Tensor]:
+    def pairs_of(self, n: int, generator: torch.Generator, values: int) -> tuple[Tensor, Tensor]:
         """Distinct keys (n, D), and as many distinct values for each of them, (n, D, values)."""
         half = self.vocab_size // 2
         keys = ordered_distinct(1, half - 1, self.pairs, (n,), generator)
         return keys, ordered_distinct(half, half, values, (n, self.pairs), generator)
 
+    def token_name(self, token: int) -> str:
+        half = self.vocab_size // 2
+        if token == 0:
+            return "/"
+        return f"k{token}" if token < half else f"v{token - half}"
 
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class OverwriteConfig(KeyedConfig):
     """Each key is written several times, every time with another value; the last one is asked.
@@ -60,6 +67,7 @@ class OverwriteConfig(KeyedConfig):
     """
 
     task_name: ClassVar[str] = "overwrite"
+    about: ClassVar[str] = "keys are written several times; at the end give each key's last value."
 
     seq_len: int = 28
     writes: int = 3
@@ -81,7 +89,20 @@ class OverwriteConfig(KeyedConfig):
     def _length(self) -> int:
         return self.pairs * (2 * self.writes + 1)
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len): all writes in random order, then each key once."""
+        keys, values = self.pairs_of(n, generator, self.writes)
+        slots = self.pairs * self.writes
+        order = uniform((n, slots), generator).argsort(1)  # slot of the writes, key by key
+        place = order.view(n, self.pairs, self.writes).sort(2).values  # a key's writes in order
+        inputs = torch.zeros(n, self.seq_len, dtype=torch.int64, device=keys.device)
+        flat = 2 * place.flatten(1)
+        inputs.scatter_(1, flat, keys[:, :, None].expand_as(place).flatten(1))
+        inputs.scatter_(1, flat + 1, values.flatten(1))
+        return _ask(inputs, keys, values[:, :, -1], generator)
 
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class ForgetConfig(KeyedConfig):
     """Pairs, a reset, half of the keys again with other values, then every key is asked.
@@ -90,6 +111,9 @@ class ForgetConfig(KeyedConfig):
     """
 
     task_name: ClassVar[str] = "forget"
+    about: ClassVar[str] = (
+        "after the reset '/' only what came since counts; '/' is the answer for nothing."
+    )
 
     seq_len: int = 17
 
@@ -106,7 +130,22 @@ class ForgetConfig(KeyedConfig):
     def _length(self) -> int:
         return 2 * self.pairs + 1 + 2 * (self.pairs // 2) + self.pairs
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len)."""
+        keys, values = self.pairs_of(n, generator, 2)
+        again = self.pairs // 2  # keys come in random order, so the first ones are any
+        before = _shuffled(torch.stack([keys, values[:, :, 0]], -1), generator)
+        after = torch.stack([keys, values[:, :, 1]], -1)[:, :again]
+        inputs = torch.zeros(n, self.seq_len, dtype=torch.int64, device=keys.device)
+        inputs[:, : 2 * self.pairs] = before.flatten(1)
+        start = 2 * self.pairs + 1
+        inputs[:, start : start + 2 * again] = after.flatten(1)
+        answers = values[:, :, 1].clone()
+        answers[:, again:] = 0
+        return _ask(inputs, keys, answers, generator)
 
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class LongMemoryConfig(TaskConfig):
     """A mark and a value, then noise that looks like values, then the question.
@@ -115,14 +154,10 @@ class LongMemoryConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "long-memory"
+    about: ClassVar[str] = "keep the value behind 'keep' through noise, and give it at '?'."
 
     vocab_size: int = 16
     seq_len: int = 1_024
-
-    @classmethod
-    def paper(cls) -> LongMemoryConfig:
-        """1021 tokens of noise; no paper of the seed fixes a size."""
-        return cls()
 
     @classmethod
     def quick(cls) -> LongMemoryConfig:
@@ -133,21 +168,29 @@ class LongMemoryConfig(TaskConfig):
         at_least(self, "vocab_size", 4)
         at_least(self, "seq_len", 3)
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len); training and test are alike."""
+        inputs = integers(0, self.vocab_size - 2, (n, self.seq_len), generator)
+        inputs[:, 0], inputs[:, -1] = self.vocab_size - 2, self.vocab_size - 1
+        targets = torch.full_like(inputs, IGNORE)
+        targets[:, -1] = inputs[:, 1]
+        return Batch(inputs, targets)
 
+    def token_name(self, token: int) -> str:
+        return {self.vocab_size - 2: "keep", self.vocab_size - 1: "?"}.get(token, str(token))
+
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class PositionConfig(TaskConfig):
     """Uniform tokens; the target is the token ``distance`` places back."""
 
     task_name: ClassVar[str] = "position"
+    about: ClassVar[str] = "at every token, give the one that stood a fixed number of places back."
 
     vocab_size: int = 16
     seq_len: int = 256
     distance: int = 8
-
-    @classmethod
-    def paper(cls) -> PositionConfig:
-        """256 tokens; no paper of the seed fixes a size."""
-        return cls()
 
     @classmethod
     def quick(cls) -> PositionConfig:
@@ -159,35 +202,12 @@ class PositionConfig(TaskConfig):
         if self.distance >= self.seq_len:
             raise ValueError(f"distance must be below seq_len={self.seq_len}; got {self.distance}.")
 
-
-def sample_overwrite(
-    config: OverwriteConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n sequences, (n, seq_len): all writes in random order, then each key once."""
-    keys, values = config.draw(n, generator, config.writes)
-    slots = config.pairs * config.writes
-    order = uniform((n, slots), generator).argsort(1)  # slot of the writes, key by key
-    place = order.view(n, config.pairs, config.writes).sort(2).values  # a key's writes in order
-    inputs = torch.zeros(n, config.seq_len, dtype=torch.int64, device=keys.device)
-    flat = 2 * place.flatten(1)
-    inputs.scatter_(1, flat, keys[:, :, None].expand_as(place).flatten(1))
-    inputs.scatter_(1, flat + 1, values.flatten(1))
-    return _ask(inputs, keys, values[:, :, -1], generator)
-
-
-def sample_forget(config: ForgetConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
-    """Draw n sequences, (n, seq_len)."""
-    keys, values = config.draw(n, generator, 2)
-    again = config.pairs // 2  # keys come in random order, so the first ones are any
-    before = _shuffled(torch.stack([keys, values[:, :, 0]], -1), generator)
-    after = torch.stack([keys, values[:, :, 1]], -1)[:, :again]
-    inputs = torch.zeros(n, config.seq_len, dtype=torch.int64, device=keys.device)
-    inputs[:, : 2 * config.pairs] = before.flatten(1)
-    start = 2 * config.pairs + 1
-    inputs[:, start : start + 2 * again] = after.flatten(1)
-    answers = values[:, :, 1].clone()
-    answers[:, again:] = 0
-    return _ask(inputs, keys, answers, generator)
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len); training and test are alike."""
+        inputs = integers(0, self.vocab_size, (n, self.seq_len), generator)
+        targets = torch.full_like(inputs, IGNORE)
+        targets[:, self.distance :] = inputs[:, : -self.distance]
+        return Batch(inputs, targets)
 
 
 def _shuffled(items: Tensor, generator: torch.Generator) -> Tensor:
@@ -203,73 +223,3 @@ def _ask(inputs: Tensor, keys: Tensor, answers: Tensor, generator: torch.Generat
     inputs[:, -keys.shape[1] :] = keys.gather(1, order)
     targets[:, -keys.shape[1] :] = answers.gather(1, order)
     return Batch(inputs, targets)
-
-
-def sample_long_memory(
-    config: LongMemoryConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n sequences, (n, seq_len); training and test are alike."""
-    inputs = integers(0, config.vocab_size - 2, (n, config.seq_len), generator)
-    inputs[:, 0], inputs[:, -1] = config.vocab_size - 2, config.vocab_size - 1
-    targets = torch.full_like(inputs, IGNORE)
-    targets[:, -1] = inputs[:, 1]
-    return Batch(inputs, targets)
-
-
-def sample_position(
-    config: PositionConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n sequences, (n, seq_len); training and test are alike."""
-    inputs = integers(0, config.vocab_size, (n, config.seq_len), generator)
-    targets = torch.full_like(inputs, IGNORE)
-    targets[:, config.distance :] = inputs[:, : -config.distance]
-    return Batch(inputs, targets)
-
-
-def _keyed_name(config: KeyedConfig, token: int) -> str:
-    half = config.vocab_size // 2
-    if token == 0:
-        return "/"
-    return f"k{token}" if token < half else f"v{token - half}"
-
-
-def _memory_name(config: LongMemoryConfig, token: int) -> str:
-    return {config.vocab_size - 2: "keep", config.vocab_size - 1: "?"}.get(token, str(token))
-
-
-def _number(config: TaskConfig, token: int) -> str:
-    return str(token)
-
-
-register(
-    Task(
-        config=OverwriteConfig,
-        sampler=sample_overwrite,
-        token_name=_keyed_name,
-        about="keys are written several times; at the end give each key's last value.",
-    )
-)
-register(
-    Task(
-        config=ForgetConfig,
-        sampler=sample_forget,
-        token_name=_keyed_name,
-        about="after the reset '/' only what came since counts; '/' is the answer for nothing.",
-    )
-)
-register(
-    Task(
-        config=LongMemoryConfig,
-        sampler=sample_long_memory,
-        token_name=_memory_name,
-        about="keep the value behind 'keep' through noise, and give it at '?'.",
-    )
-)
-register(
-    Task(
-        config=PositionConfig,
-        sampler=sample_position,
-        token_name=_number,
-        about="at every token, give the one that stood a fixed number of places back.",
-    )
-)

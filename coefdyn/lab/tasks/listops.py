@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, uniform
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, at_least, register
 from coefdyn.shapes import Int
 
 OPERATORS = ("[MIN", "[MAX", "[MED", "[SM")
@@ -32,6 +32,7 @@ TOKENS = (*map(str, range(10)), *OPERATORS, "X", "pad", "unk", "end")
 CLOSE, PAD, END = TOKENS.index("X"), TOKENS.index("pad"), TOKENS.index("end")
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class ListOpsConfig(TaskConfig):
     """ListOps; the defaults are the published ones.
@@ -44,6 +45,7 @@ class ListOpsConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "listops"
+    about: ClassVar[str] = "at 'end', give the value of the nested expression."
 
     vocab_size: int = len(TOKENS)
     seq_len: int = 2_048
@@ -111,6 +113,31 @@ class ListOpsConfig(TaskConfig):
                 break
         return length
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n expressions, (n, seq_len), with one target each; training and test are alike."""
+        parts: list[Batch] = []
+        tried = found = 0
+        trees = 512
+        while found < n:
+            parts.append(draw_expressions(self, trees, generator))
+            tried, found = tried + trees, found + len(parts[-1].inputs)
+            if found * 100_000 < tried:
+                raise ValueError(
+                    f"only {found} of {tried} trees have a length between {self.min_length} and "
+                    f"{self.max_length}. Widen these bounds or change max_depth and max_args."
+                )
+            wanted = 1.1 * (n - found) * tried / max(found, 1)
+            trees = min(8_192, max(512, int(wanted)))
+        return Batch(*(torch.cat(tensors)[:n] for tensors in zip(*parts, strict=True)))
+
+    def token_name(self, token: int) -> str:
+        """The digit, the operator with its bracket, 'X', 'pad' or 'end'."""
+        return TOKENS[token]
+
+    def class_name(self, label: int) -> str:
+        """The digit the expression evaluates to."""
+        return str(label)
+
 
 class Level(NamedTuple):
     """The nodes of all trees at one depth; children of one parent stand next to each other.
@@ -127,26 +154,6 @@ class Level(NamedTuple):
     @property
     def is_operator(self) -> Tensor:
         return self.token >= 10
-
-
-def sample_listops(
-    config: ListOpsConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n expressions, (n, seq_len), with one target each; training and test are alike."""
-    parts: list[Batch] = []
-    tried = found = 0
-    trees = 512
-    while found < n:
-        parts.append(draw_expressions(config, trees, generator))
-        tried, found = tried + trees, found + len(parts[-1].inputs)
-        if found * 100_000 < tried:
-            raise ValueError(
-                f"only {found} of {tried} trees have a length between {config.min_length} and "
-                f"{config.max_length}. Widen these bounds or change max_depth and max_args."
-            )
-        wanted = 1.1 * (n - found) * tried / max(found, 1)
-        trees = min(8_192, max(512, int(wanted)))
-    return Batch(*(torch.cat(tensors)[:n] for tensors in zip(*parts, strict=True)))
 
 
 def draw_expressions(config: ListOpsConfig, trees: int, generator: torch.Generator) -> Batch:
@@ -247,24 +254,3 @@ def _starts(parent: Tensor, length: Tensor, parent_start: Tensor) -> Tensor:
     index = torch.where(first, torch.arange(len(parent), device=parent.device), 0)
     eldest = index.cummax(0).values
     return parent_start[parent] + 1 + before - before[eldest]
-
-
-def listops_token_name(config: ListOpsConfig, token: int) -> str:
-    """The digit, the operator with its bracket, 'X', 'pad' or 'end'."""
-    return TOKENS[token]
-
-
-def listops_class_name(config: ListOpsConfig, label: int) -> str:
-    """The digit the expression evaluates to."""
-    return str(label)
-
-
-register(
-    Task(
-        config=ListOpsConfig,
-        sampler=sample_listops,
-        token_name=listops_token_name,
-        class_name=listops_class_name,
-        about="at 'end', give the value of the nested expression.",
-    )
-)

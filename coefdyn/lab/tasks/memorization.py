@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, at_least, register
 from coefdyn.shapes import Int
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class MemorizationConfig(TaskConfig):
     """Memorization; the defaults are MAD's.
@@ -36,6 +37,7 @@ class MemorizationConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "memorization"
+    about: ClassVar[str] = "at 'ins', give the value that the key before it has in a fixed map."
 
     vocab_size: int = 256
     seq_len: int = 32
@@ -63,6 +65,17 @@ class MemorizationConfig(TaskConfig):
         """Number of key ids, [0, num_keys)."""
         return (self.vocab_size - 1) // 2
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len); training and test are alike, and nothing is shifted."""
+        keys = integers(0, self.num_keys, (n, self.seq_len // 2), generator)
+        return lay_out(keys, value_map(self).to(keys.device), self.vocab_size - 1)
+
+    def token_name(self, token: int) -> str:
+        """k0.. for keys, v0.. for values, 'ins' for the insert token."""
+        if token == self.vocab_size - 1:
+            return "ins"
+        return f"k{token}" if token < self.num_keys else f"v{token - self.num_keys}"
+
 
 @lru_cache(maxsize=8)
 def _value_map(vocab_size: int, seed: int) -> tuple[int, ...]:
@@ -80,14 +93,6 @@ def value_map(config: MemorizationConfig) -> Int[Tensor, " num_keys"]:
     return torch.tensor(_value_map(config.vocab_size, config.map_seed))
 
 
-def sample_memorization(
-    config: MemorizationConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n sequences, (n, seq_len); training and test are alike, and nothing is shifted."""
-    keys = integers(0, config.num_keys, (n, config.seq_len // 2), generator)
-    return lay_out(keys, value_map(config).to(keys.device), config.vocab_size - 1)
-
-
 def lay_out(keys: Int[Tensor, "n K"], values: Int[Tensor, " num_keys"], insert: int) -> Batch:
     """Each key (n, K) followed by the insert token, where its value is asked for."""
     inputs = torch.stack([keys, torch.full_like(keys, insert)], dim=-1)
@@ -103,20 +108,3 @@ def ceiling(config: MemorizationConfig, train: Batch) -> float:
     """
     shown = train.inputs[train.inputs < config.num_keys].unique()
     return len(shown) / config.num_keys
-
-
-def memorization_token_name(config: MemorizationConfig, token: int) -> str:
-    """k0.. for keys, v0.. for values, 'ins' for the insert token."""
-    if token == config.vocab_size - 1:
-        return "ins"
-    return f"k{token}" if token < config.num_keys else f"v{token - config.num_keys}"
-
-
-register(
-    Task(
-        config=MemorizationConfig,
-        sampler=sample_memorization,
-        token_name=memorization_token_name,
-        about="at 'ins', give the value that the key before it has in a fixed map.",
-    )
-)

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, ordered_distinct, uniform
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, at_least, register
 from coefdyn.shapes import Int
 
 #: sequences drawn at a time; 100 000 of 512 tokens at once need gigabytes while they are drawn
@@ -32,6 +32,7 @@ BLOCK = 8_192
 PAPER_PAIRS = {64: 4, 128: 8, 256: 16, 512: 64}
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class MqarConfig(TaskConfig):
     """Multi-query associative recall; the defaults are those of the hardest published size.
@@ -45,6 +46,8 @@ class MqarConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "mqar"
+    block: ClassVar[int | None] = BLOCK
+    about: ClassVar[str] = "at each later appearance of a key, give the value it was paired with."
 
     vocab_size: int = 8_192
     seq_len: int = 512
@@ -88,18 +91,24 @@ class MqarConfig(TaskConfig):
         """Places of two tokens each after the pairs; a query takes the first token of one."""
         return (self.seq_len - 2 * self.pairs) // 2
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len); exactly ``pairs`` targets per sequence."""
+        half = self.vocab_size // 2
+        keys = ordered_distinct(1, half - 1, self.pairs, (n,), generator)
+        values = ordered_distinct(half, half, self.pairs, (n,), generator)
+        slots = draw_slots(self, n, generator)
+        batch = lay_out(keys, values, slots, self.seq_len)
+        if self.random_filler:
+            filler = integers(0, self.vocab_size, (n, self.seq_len), generator)
+            batch = batch._replace(inputs=torch.where(batch.inputs == 0, filler, batch.inputs))
+        return batch
 
-def sample_mqar(config: MqarConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
-    """Draw n sequences, (n, seq_len); exactly ``pairs`` targets per sequence."""
-    half = config.vocab_size // 2
-    keys = ordered_distinct(1, half - 1, config.pairs, (n,), generator)
-    values = ordered_distinct(half, half, config.pairs, (n,), generator)
-    slots = draw_slots(config, n, generator)
-    batch = lay_out(keys, values, slots, config.seq_len)
-    if config.random_filler:
-        filler = integers(0, config.vocab_size, (n, config.seq_len), generator)
-        batch = batch._replace(inputs=torch.where(batch.inputs == 0, filler, batch.inputs))
-    return batch
+    def token_name(self, token: int) -> str:
+        """'_' for filler, k1.. for keys, v0.. for values."""
+        half = self.vocab_size // 2
+        if token == 0:
+            return "_"
+        return f"k{token}" if token < half else f"v{token - half}"
 
 
 def draw_slots(config: MqarConfig, n: int, generator: torch.Generator) -> Int[Tensor, "n D"]:
@@ -125,22 +134,3 @@ def lay_out(
     inputs.scatter_(1, place, keys)
     targets = torch.full_like(inputs, IGNORE).scatter_(1, place, values)
     return Batch(inputs, targets)
-
-
-def mqar_token_name(config: MqarConfig, token: int) -> str:
-    """'_' for filler, k1.. for keys, v0.. for values."""
-    half = config.vocab_size // 2
-    if token == 0:
-        return "_"
-    return f"k{token}" if token < half else f"v{token - half}"
-
-
-register(
-    Task(
-        config=MqarConfig,
-        sampler=sample_mqar,
-        token_name=mqar_token_name,
-        about="at each later appearance of a key, give the value it was paired with.",
-        block=BLOCK,
-    )
-)

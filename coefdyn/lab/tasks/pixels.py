@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import subset
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, register
 from coefdyn.lab.tasks.downloads import load_rows, optional_module
 from coefdyn.lab.tasks.embedded import digits
 
@@ -40,14 +40,18 @@ class PixelConfig(TaskConfig):
             )
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class DigitsConfig(PixelConfig):
     """Handwritten digits, 8 x 8 pixels; every fifth image is for test (1 438 and 359).
+
+    Always all images, since the set is small. No paper uses them; they stand in for CIFAR-10.
 
     validation_images: keep another fifth out of the training images, for the validation split.
     """
 
     task_name: ClassVar[str] = "digits"
+    about: ClassVar[str] = "after the last of 8 x 8 pixels, name the handwritten digit."
 
     vocab_size: int = 17
     seq_len: int = 64
@@ -55,22 +59,20 @@ class DigitsConfig(PixelConfig):
     test_examples: int = 359
     validation_images: bool = False
 
-    @classmethod
-    def paper(cls) -> DigitsConfig:
-        """All images. No paper uses them; they stand in for CIFAR-10."""
-        return cls()
-
-    @classmethod
-    def quick(cls) -> DigitsConfig:
-        """All images: the set is small."""
-        return cls()
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n different images of a split, (n, 64)."""
+        images, labels = digits()
+        part = _digits_part(len(labels), split, self.validation_images)
+        return _draw(images[part], labels[part], n, generator, f"the digits' {split} images")
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class Cifar10Config(PixelConfig):
     """CIFAR-10 in grey levels, 32 x 32 pixels, through Hugging Face ``datasets``."""
 
     task_name: ClassVar[str] = "cifar10"
+    about: ClassVar[str] = "after the last of 32 x 32 grey pixels, name the class of the picture."
 
     vocab_size: int = 256
     seq_len: int = 1_024
@@ -87,12 +89,10 @@ class Cifar10Config(PixelConfig):
         """A twenty-fifth of the images."""
         return cls(train_examples=2_000, test_examples=400)
 
-
-def sample_digits(config: DigitsConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
-    """Draw n different images of a split, (n, 64)."""
-    images, labels = digits()
-    part = _digits_part(len(labels), split, config.validation_images)
-    return _draw(images[part], labels[part], n, generator, f"the digits' {split} images")
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n different images of a split, (n, 1024)."""
+        images, labels = _cifar10(split)
+        return _draw(images, labels, n, generator, f"CIFAR-10's {split} images")
 
 
 def _digits_part(count: int, split: Split, validation_images: bool) -> Tensor:
@@ -106,14 +106,6 @@ def _digits_part(count: int, split: Split, validation_images: bool) -> Tensor:
             "fifth out of the training images."
         )
     return place == 4 if split == "test" else place < 4
-
-
-def sample_cifar10(
-    config: Cifar10Config, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n different images of a split, (n, 1024)."""
-    images, labels = _cifar10(split)
-    return _draw(images, labels, n, generator, f"CIFAR-10's {split} images")
 
 
 def _draw(images: Tensor, labels: Tensor, n: int, generator: torch.Generator, what: str) -> Batch:
@@ -132,33 +124,3 @@ def _cifar10(split: Split) -> tuple[Tensor, Tensor]:
     images = np.stack([np.asarray(image.convert("L"), dtype=np.uint8) for image in rows["img"]])
     labels = torch.tensor(list(rows["label"]))
     return torch.from_numpy(images.reshape(len(labels), -1)), labels
-
-
-def level_name(config: PixelConfig, token: int) -> str:
-    """The grey level."""
-    return str(token)
-
-
-def label_name(config: PixelConfig, label: int) -> str:
-    """The number of the class."""
-    return str(label)
-
-
-register(
-    Task(
-        config=DigitsConfig,
-        sampler=sample_digits,
-        token_name=level_name,
-        class_name=label_name,
-        about="after the last of 8 x 8 pixels, name the handwritten digit.",
-    )
-)
-register(
-    Task(
-        config=Cifar10Config,
-        sampler=sample_cifar10,
-        token_name=level_name,
-        class_name=label_name,
-        about="after the last of 32 x 32 grey pixels, name the class of the picture.",
-    )
-)

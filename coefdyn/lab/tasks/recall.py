@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import first_occurrence, integers, one_of, uniform
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, at_least, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, at_least, register
 from coefdyn.shapes import Bool, Int
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class RecallConfig(TaskConfig):
     """In-context recall; the defaults are MAD's.
@@ -35,6 +36,7 @@ class RecallConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "recall"
+    about: ClassVar[str] = "at a key that appeared before, recall its value."
 
     vocab_size: int = 16
     seq_len: int = 128
@@ -82,12 +84,47 @@ class RecallConfig(TaskConfig):
     def input_length(self) -> int:
         return self.seq_len - 1 if self.multi_query else self.seq_len
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences; ``inputs`` and ``targets`` are (n, input_length).
 
+        Train targets are the input shifted by one, nothing masked. Test targets are the values of
+        keys that appeared earlier, at the key's position.
+        """
+        slots = self.seq_len // 2 - 1
+        noise = _noise_slots(self, n, slots, generator)
+        keys = integers(0, self.num_keys, (n, slots), generator).masked_fill(noise, -1)
+        first = first_occurrence(keys)
+        drawn = integers(self.num_keys, self.content, (n, slots), generator)
+        values = drawn.gather(1, first)
+        opens = (first == torch.arange(slots, device=first.device)) & ~noise
+        chosen = one_of(opens, generator)[:, None]
+        noise_top = self.content + max(self.noise_vocab, 1)
+        noise_tokens = integers(self.content, noise_top, (n, slots, 2), generator)
+        pairs = torch.stack([keys, values], dim=-1)
+        pairs = torch.where(noise[..., None], noise_tokens, pairs)
+        asked = ~opens & ~noise if self.multi_query else torch.zeros_like(noise)
+        final = torch.stack([keys.gather(1, chosen), values.gather(1, chosen)], dim=-1)
+        copy = None if self.multi_query else self.vocab_size - 1
+        return shift(*lay_out(pairs, asked, final, copy), split)
+
+    def token_name(self, token: int) -> str:
+        """k0.. for keys, v0.. for values, n0.. for noise, 'copy' for the prefix."""
+        if token < self.num_keys:
+            return f"k{token}"
+        if token < self.content:
+            return f"v{token - self.num_keys}"
+        if token < self.content + self.noise_vocab:
+            return f"n{token - self.content}"
+        return "copy"
+
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class NoisyRecallConfig(RecallConfig):
     """In-context recall with noise slots between the pairs; see ``RecallConfig``."""
 
     task_name: ClassVar[str] = "noisy-recall"
+    about: ClassVar[str] = "at a key that appeared before, recall its value, past slots of noise."
 
     vocab_size: int = 32
     noise_vocab: int = 16
@@ -102,30 +139,6 @@ class NoisyRecallConfig(RecallConfig):
     def quick(cls) -> NoisyRecallConfig:
         """Six keys, six values, six noise ids, length 32: for two CPU cores."""
         return cls(vocab_size=18, seq_len=32, noise_vocab=6, test_examples=640)
-
-
-def sample_recall(config: RecallConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
-    """Draw n sequences; ``inputs`` and ``targets`` are (n, input_length).
-
-    Train targets are the input shifted by one, nothing masked. Test targets are the values of
-    keys that appeared earlier, at the key's position.
-    """
-    slots = config.seq_len // 2 - 1
-    noise = _noise_slots(config, n, slots, generator)
-    keys = integers(0, config.num_keys, (n, slots), generator).masked_fill(noise, -1)
-    first = first_occurrence(keys)
-    drawn = integers(config.num_keys, config.content, (n, slots), generator)
-    values = drawn.gather(1, first)
-    opens = (first == torch.arange(slots, device=first.device)) & ~noise
-    chosen = one_of(opens, generator)[:, None]
-    noise_top = config.content + max(config.noise_vocab, 1)
-    noise_tokens = integers(config.content, noise_top, (n, slots, 2), generator)
-    pairs = torch.stack([keys, values], dim=-1)
-    pairs = torch.where(noise[..., None], noise_tokens, pairs)
-    asked = ~opens & ~noise if config.multi_query else torch.zeros_like(noise)
-    final = torch.stack([keys.gather(1, chosen), values.gather(1, chosen)], dim=-1)
-    copy = None if config.multi_query else config.vocab_size - 1
-    return shift(*lay_out(pairs, asked, final, copy), split)
 
 
 def _noise_slots(
@@ -174,32 +187,3 @@ def shift(
     """Next-token form: all next tokens in training, only the answers in test."""
     targets = sequence if split == "train" else answers
     return Batch(sequence[:, :-1].contiguous(), targets[:, 1:].contiguous())
-
-
-def recall_token_name(config: RecallConfig, token: int) -> str:
-    """k0.. for keys, v0.. for values, n0.. for noise, 'copy' for the prefix."""
-    if token < config.num_keys:
-        return f"k{token}"
-    if token < config.content:
-        return f"v{token - config.num_keys}"
-    if token < config.content + config.noise_vocab:
-        return f"n{token - config.content}"
-    return "copy"
-
-
-register(
-    Task(
-        config=RecallConfig,
-        sampler=sample_recall,
-        token_name=recall_token_name,
-        about="at a key that appeared before, recall its value.",
-    )
-)
-register(
-    Task(
-        config=NoisyRecallConfig,
-        sampler=sample_recall,
-        token_name=recall_token_name,
-        about="at a key that appeared before, recall its value, past slots of noise.",
-    )
-)

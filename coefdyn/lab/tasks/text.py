@@ -25,7 +25,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, subset
-from coefdyn.lab.tasks.base import IGNORE, Batch, Split, Task, TaskConfig, check_split, register
+from coefdyn.lab.tasks.base import IGNORE, Batch, Split, TaskConfig, check_split, register
 from coefdyn.lab.tasks.bytepair import encode, token_bytes
 from coefdyn.lab.tasks.embedded import (
     public_prose,
@@ -66,7 +66,13 @@ class TextConfig(TaskConfig):
                 f"{self.task_name} has {self.vocabulary} ids; got vocab_size={self.vocab_size}."
             )
 
+    def token_name(self, token: int) -> str:
+        """The characters of a token."""
+        pieces = _pieces(isinstance(self, ByteProseConfig))
+        return "".join(byte_name(byte) for byte in pieces[token])
 
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class ByteTextConfig(TextConfig):
     """Bytes of the Python documentation topics; vocab_size is 256.
@@ -75,35 +81,52 @@ class ByteTextConfig(TextConfig):
     """
 
     task_name: ClassVar[str] = "byte-text"
+    about: ClassVar[str] = "predict every next byte of the Python documentation's topics."
 
     train_examples: int = 1_600
     validation_topics: bool = False
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n windows, (n, seq_len), at uniform places of the split's text."""
+        return draw_windows(_ids(self, split), self.seq_len, n, generator)
 
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class TokenTextConfig(ByteTextConfig):
     """Byte-pair tokens of the same text; vocab_size is 1024, about 2.9 bytes a token."""
 
     task_name: ClassVar[str] = "token-text"
+    about: ClassVar[str] = "predict every next token of the Python documentation's topics."
     vocabulary: ClassVar[int] = 256 + MERGES
 
     vocab_size: int = 256 + MERGES
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class ByteProseConfig(TextConfig):
     """Bytes of the public prose; vocab_size is 256. Training sequences do not overlap."""
 
     task_name: ClassVar[str] = "byte-prose"
+    about: ClassVar[str] = "predict every next byte of prose in the public domain."
 
     train_examples: int = 4_000
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n windows, (n, seq_len): disjoint in training, at uniform places otherwise."""
+        if split == "train":
+            return draw_apart(_ids(self, split), self.seq_len, n, generator)
+        return draw_windows(_ids(self, split), self.seq_len, n, generator)
 
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class TokenProseConfig(ByteProseConfig):
     """Byte-pair tokens of the same text; vocab_size is 1024."""
 
     task_name: ClassVar[str] = "token-prose"
+    about: ClassVar[str] = "predict every next token of prose in the public domain."
     vocabulary: ClassVar[int] = 256 + MERGES
 
     vocab_size: int = 256 + MERGES
@@ -170,20 +193,6 @@ def _ids(config: TextConfig, split: Split) -> Int[Tensor, " T"]:
     return text_ids(config.task_name, split, topics)
 
 
-def sample_text(config: ByteTextConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
-    """Draw n windows, (n, seq_len), at uniform places of the split's text."""
-    return draw_windows(_ids(config, split), config.seq_len, n, generator)
-
-
-def sample_prose(
-    config: ByteProseConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n windows, (n, seq_len): disjoint in training, at uniform places otherwise."""
-    if split == "train":
-        return draw_apart(_ids(config, split), config.seq_len, n, generator)
-    return draw_windows(_ids(config, split), config.seq_len, n, generator)
-
-
 def draw_apart(ids: Int[Tensor, " T"], length: int, n: int, generator: torch.Generator) -> Batch:
     """Draw n disjoint windows of a text (T,), in random order; targets are the ids one later.
 
@@ -235,7 +244,7 @@ def cut_windows(ids: Int[Tensor, " T"], length: int) -> Batch:
     return Batch(inputs, targets)
 
 
-def byte_name(config: TaskConfig, token: int) -> str:
+def byte_name(token: int) -> str:
     """The character, with signs for space, line end and page end; other bytes in hex."""
     signs = {32: "␣", 10: "⏎", 12: "⇟"}
     if token in signs:
@@ -246,43 +255,3 @@ def byte_name(config: TaskConfig, token: int) -> str:
 @lru_cache(maxsize=2)
 def _pieces(prose: bool) -> list[bytes]:
     return token_bytes(public_prose_merges() if prose else python_topics_merges())
-
-
-def token_name(config: TextConfig, token: int) -> str:
-    """The characters of a token."""
-    pieces = _pieces(isinstance(config, ByteProseConfig))
-    return "".join(byte_name(config, byte) for byte in pieces[token])
-
-
-register(
-    Task(
-        config=ByteTextConfig,
-        sampler=sample_text,
-        token_name=byte_name,
-        about="predict every next byte of the Python documentation's topics.",
-    )
-)
-register(
-    Task(
-        config=TokenTextConfig,
-        sampler=sample_text,
-        token_name=token_name,
-        about="predict every next token of the Python documentation's topics.",
-    )
-)
-register(
-    Task(
-        config=ByteProseConfig,
-        sampler=sample_prose,
-        token_name=byte_name,
-        about="predict every next byte of prose in the public domain.",
-    )
-)
-register(
-    Task(
-        config=TokenProseConfig,
-        sampler=sample_prose,
-        token_name=token_name,
-        about="predict every next token of prose in the public domain.",
-    )
-)

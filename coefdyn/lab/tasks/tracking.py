@@ -17,25 +17,22 @@ import torch
 from torch import Tensor
 
 from coefdyn.lab.tasks._draw import integers, uniform
-from coefdyn.lab.tasks.base import Batch, Split, Task, TaskConfig, register
+from coefdyn.lab.tasks.base import Batch, Split, TaskConfig, register
 
 #: the six permutations of three things; number 0 is the identity
 S3 = tuple(permutations(range(3)))
 
 
+@register
 @dataclass(frozen=True, kw_only=True)
 class ParityConfig(TaskConfig):
     """Bits; the target is the parity of all bits so far, (x_1 + ... + x_i) mod 2."""
 
     task_name: ClassVar[str] = "parity"
+    about: ClassVar[str] = "at every bit, say whether the number of ones so far is odd."
 
     vocab_size: int = 2
     seq_len: int = 256
-
-    @classmethod
-    def paper(cls) -> ParityConfig:
-        """256 bits; no paper of the seed fixes a size."""
-        return cls()
 
     @classmethod
     def quick(cls) -> ParityConfig:
@@ -46,20 +43,24 @@ class ParityConfig(TaskConfig):
         if self.vocab_size != 2:
             raise ValueError(f"parity has 2 tokens; got vocab_size={self.vocab_size}.")
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len); training and test are alike."""
+        bits = integers(0, 2, (n, self.seq_len), generator)
+        return Batch(bits, bits.cumsum(1) % 2)
 
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class PermutationConfig(TaskConfig):
     """Elements of S3; the target is the product so far, g_i ... g_2 g_1, one of six classes."""
 
     task_name: ClassVar[str] = "permutations"
+    about: ClassVar[str] = (
+        "at every permutation of three things, say which arrangement they are in by now."
+    )
 
     vocab_size: int = 6
     seq_len: int = 256
-
-    @classmethod
-    def paper(cls) -> PermutationConfig:
-        """256 elements; no paper of the seed fixes a size."""
-        return cls()
 
     @classmethod
     def quick(cls) -> PermutationConfig:
@@ -70,7 +71,21 @@ class PermutationConfig(TaskConfig):
         if self.vocab_size != len(S3):
             raise ValueError(f"S3 has 6 elements; got vocab_size={self.vocab_size}.")
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len); training and test are alike."""
+        elements = integers(0, len(S3), (n, self.seq_len), generator)
+        product, table = torch.zeros_like(elements), _products().to(elements.device)
+        state = torch.zeros_like(elements[:, 0])
+        for i in range(self.seq_len):
+            state = table[elements[:, i], state]
+            product[:, i] = state
+        return Batch(elements, product)
 
+    def token_name(self, token: int) -> str:
+        return "".join(str(x + 1) for x in S3[token])
+
+
+@register
 @dataclass(frozen=True, kw_only=True)
 class MajorityConfig(TaskConfig):
     """Two tokens; the target says which has been more frequent so far: 0, 1, or 2 for a tie.
@@ -79,14 +94,10 @@ class MajorityConfig(TaskConfig):
     """
 
     task_name: ClassVar[str] = "majority"
+    about: ClassVar[str] = "at every token, say which of the two has been more frequent so far."
 
     vocab_size: int = 3
     seq_len: int = 256
-
-    @classmethod
-    def paper(cls) -> MajorityConfig:
-        """256 tokens; no paper of the seed fixes a size."""
-        return cls()
 
     @classmethod
     def quick(cls) -> MajorityConfig:
@@ -99,75 +110,18 @@ class MajorityConfig(TaskConfig):
                 f"majority has 2 tokens and 3 answers, vocab_size=3; got {self.vocab_size}."
             )
 
+    def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
+        """Draw n sequences, (n, seq_len); training and test are alike."""
+        share = uniform((n, 1), generator)
+        tokens = (uniform((n, self.seq_len), generator) < share).long()
+        lead = (2 * tokens - 1).cumsum(1)
+        return Batch(tokens, torch.where(lead == 0, 2, (lead > 0).long()))
 
-def sample_parity(config: ParityConfig, n: int, generator: torch.Generator, split: Split) -> Batch:
-    """Draw n sequences, (n, seq_len); training and test are alike."""
-    bits = integers(0, 2, (n, config.seq_len), generator)
-    return Batch(bits, bits.cumsum(1) % 2)
-
-
-def sample_permutations(
-    config: PermutationConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n sequences, (n, seq_len); training and test are alike."""
-    elements = integers(0, len(S3), (n, config.seq_len), generator)
-    product, table = torch.zeros_like(elements), _products().to(elements.device)
-    state = torch.zeros_like(elements[:, 0])
-    for i in range(config.seq_len):
-        state = table[elements[:, i], state]
-        product[:, i] = state
-    return Batch(elements, product)
+    def token_name(self, token: int) -> str:
+        return "=" if token == 2 else "ab"[token]
 
 
 def _products() -> Tensor:
     """The group's table, (6, 6): entry (a, b) is the permutation "first b, then a"."""
     rows = [[S3.index(tuple(a[b[x]] for x in range(3))) for b in S3] for a in S3]
     return torch.tensor(rows)
-
-
-def sample_majority(
-    config: MajorityConfig, n: int, generator: torch.Generator, split: Split
-) -> Batch:
-    """Draw n sequences, (n, seq_len); training and test are alike."""
-    share = uniform((n, 1), generator)
-    tokens = (uniform((n, config.seq_len), generator) < share).long()
-    lead = (2 * tokens - 1).cumsum(1)
-    return Batch(tokens, torch.where(lead == 0, 2, (lead > 0).long()))
-
-
-def _number(config: TaskConfig, token: int) -> str:
-    return str(token)
-
-
-def _permutation(config: TaskConfig, token: int) -> str:
-    return "".join(str(x + 1) for x in S3[token])
-
-
-def _majority(config: TaskConfig, token: int) -> str:
-    return "=" if token == 2 else "ab"[token]
-
-
-register(
-    Task(
-        config=ParityConfig,
-        sampler=sample_parity,
-        token_name=_number,
-        about="at every bit, say whether the number of ones so far is odd.",
-    )
-)
-register(
-    Task(
-        config=PermutationConfig,
-        sampler=sample_permutations,
-        token_name=_permutation,
-        about="at every permutation of three things, say which arrangement they are in by now.",
-    )
-)
-register(
-    Task(
-        config=MajorityConfig,
-        sampler=sample_majority,
-        token_name=_majority,
-        about="at every token, say which of the two has been more frequent so far.",
-    )
-)

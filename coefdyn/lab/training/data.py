@@ -11,7 +11,6 @@ from coefdyn.lab.tasks import (
     sample,
     sample_blocks,
     split_generator,
-    task_of,
 )
 from coefdyn.lab.training.seeds import generator
 from coefdyn.shapes import Int, Tensor
@@ -23,7 +22,7 @@ class RunData:
     """Training, test and validation sequences of one seed.
 
     They are kept as 16-bit numbers, 32-bit ones for a large vocabulary, and handed out as int64.
-    Of an endless task (``Task.endless``) no training set is kept: each step draws its own.
+    Of an endless task no training set is kept: each step draws its own.
 
     Args:
         task: which sequences.
@@ -47,8 +46,7 @@ class RunData:
                 "lower the batch or draw more examples."
             )
         self.task, self.seed, self.batch, self.device = task, seed, batch, device
-        endless = task_of(task).endless
-        self._train = None if endless else self._kept("train", task.train_examples)
+        self._train = None if task.endless else self._kept("train", task.train_examples)
         self._held: dict[Split, Batch] = {"test": self._kept("test", task.test_examples)}
         if validation:
             self._held["validation"] = self._kept("validation", validation)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
 from coefdyn.lab.training.checkpoint import checkpoint_path
 from coefdyn.lab.training.config import RunConfig
@@ -24,8 +23,6 @@ from coefdyn.progress import Progress
 
 __all__ = ["RunOptions", "train_runs"]
 
-#: seconds between two looks at runs that another process is training
-WAIT_S = 5.0
 #: seconds between two looks at the bar, at ``should_stop`` and at the workers
 LOOK_S = 0.2
 #: a run that failed so often in workers is reported
@@ -95,15 +92,18 @@ class RunOptions:
         """Device for work on this machine, with None resolved.
 
         Raises:
-            ValueError: if a GPU is asked for where torch sees none.
+            ValueError: for another name of a device, or a GPU that torch does not see.
         """
-        device = torch.device(self.resolved_device())
-        if device.type == "cuda" and not torch.cuda.is_available():
+        kind, _, number = self.resolved_device().partition(":")
+        if kind not in ("cpu", "cuda") or (number and not number.isdecimal()):
+            raise ValueError(f"device must be cpu, cuda or cuda:1; got {self.device!r}.")
+        seen = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if kind == "cuda" and int(number or 0) >= seen:
             raise ValueError(
-                f"device={self.device!r} asks for a GPU, but torch {torch.__version__} sees none "
+                f"device={self.device!r} asks for a GPU, but torch {torch.__version__} sees {seen} "
                 "here; use device='cpu', or None for whatever is there."
             )
-        return device
+        return torch.device(self.resolved_device())
 
 
 def train_runs(
@@ -114,8 +114,8 @@ def train_runs(
     """Train the runs that ``results`` does not hold yet; return the records of all finished ones.
 
     Each record is appended to ``results`` at once, so a killed call loses at most the runs in
-    flight. Several calls may fill one file: each run is trained by one of them, and all wait for
-    the last. Runs left out for lack of time have no record in the answer.
+    flight, and what another call has finished meanwhile is not trained again. Runs left out for
+    lack of time have no record in the answer.
 
     In this process an error of a run ends the call. A run that fails three times in workers is
     left, the others go on, and the error that ends the call tells its traceback.
@@ -140,25 +140,13 @@ def train_runs(
     if missing:
         with Progress(sum(one.train.steps for one in missing), "training", options.progress) as bar:
             book.bar = bar
-            try:
-                _train(missing, book, options)
-            finally:
-                book.turns.close()
+            workers = _workers(options, len(missing))
+            if workers is None:
+                _train_here(missing, book, options)
+            else:
+                with workers:
+                    _train_in(workers, missing, book)
     return [book.found[key] for key in wanted if key in book.found]
-
-
-def _train(missing: list[RunConfig], book: _Book, options: RunOptions) -> None:
-    while missing:
-        book.elsewhere.clear()
-        workers = _workers(options, len(missing))
-        if workers is None:
-            _train_here(missing, book, options)
-        else:
-            with workers:
-                _train_in(workers, missing, book)
-        missing = [one for one in missing if one.key in book.elsewhere]
-        if missing:
-            time.sleep(WAIT_S)
 
 
 def _workers(options: RunOptions, runs: int) -> Workers | None:
@@ -180,58 +168,13 @@ def _workers(options: RunOptions, runs: int) -> Workers | None:
     return LocalWorkers(count, options.train_options(), options.checkpoint_folder)
 
 
-class _Turns:
-    """Runs of one result file that this process has taken; no other process trains them.
-
-    A run is taken by a lock on a file of its own, which the system frees on any exit.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self._folder = None if path is None else path.with_name(f".{path.stem}.turns")
-        self._held: dict[str, FileLock] = {}
-
-    def take(self, key: str) -> bool:
-        """Take a run; returns False where another process has it."""
-        if self._folder is None or key in self._held:
-            return True
-        lock = FileLock(self._folder / key)
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-        except Timeout:
-            return False
-        except OSError:  # no result can be written either: the first write raises the error
-            return True
-        self._held[key] = lock
-        return True
-
-    def give(self, key: str) -> None:
-        """Release a run, finished or not."""
-        lock = self._held.pop(key, None)
-        if lock is not None:
-            with suppress(OSError):
-                Path(lock.lock_file).unlink()
-            lock.release()
-
-    def close(self) -> None:
-        """Release all runs."""
-        for key in list(self._held):
-            self.give(key)
-        if self._folder is not None:
-            with suppress(OSError):
-                self._folder.rmdir()
-
-
 class _Book:
-    """Bookkeeping of a list of runs: records, result file, time budget, progress bar, turns."""
+    """Bookkeeping of a list of runs: records, result file, time budget and progress bar."""
 
     def __init__(
         self, wanted: dict[str, RunConfig], results: ResultFile | None, options: RunOptions
     ) -> None:
         self.results, self.options = results, options
-        self.turns = _Turns(None if results is None else results.path)
-        #: runs that another process was training when this one tried to take them
-        self.elsewhere: set[str] = set()
         self.started = time.monotonic()
         self.bar: Progress | None = None
         self.done: dict[str, int] = {}
@@ -246,19 +189,15 @@ class _Book:
                     self.found[record["key"]] = record
 
     def may_start(self, config: RunConfig) -> bool:
-        """Return whether time is left and no other process has finished or trains this run."""
+        """Return whether time is left and no other call has finished this run."""
         budget = self.options.budget_s
         if budget is not None and time.monotonic() - self.started >= budget:
             return False
-        taken = self.turns.take(config.key)
         self._refresh({config.key: config})
         if config.key in self.found:
-            self.turns.give(config.key)
             self.count(config.key, config.train.steps)
             return False
-        if not taken:
-            self.elsewhere.add(config.key)
-        return taken
+        return True
 
     def add(self, record: Record) -> None:
         extra = self.options.extra
@@ -267,7 +206,6 @@ class _Book:
         self.count(record["key"], record["config"]["train"]["steps"])
         if self.results is not None:
             self.results.append(record)
-        self.turns.give(record["key"])
 
     def count(self, key: str, done: int) -> None:
         self.done[key] = done

@@ -148,9 +148,9 @@ def own_classes(config: RunConfig) -> bytes | None:
     names = names if isinstance(names, tuple) else (names,)
     mixers = {name: REGISTERED[name] for name in names if name in REGISTERED}
     task = TASKS[config.task.task_name]
-    home = sys.modules.get(task.config.__module__)
-    kept = getattr(home, task.config.__name__, None) is task.config
-    tasks = {} if kept and task.config.__module__.startswith("coefdyn.") else {task.name: task}
+    home = sys.modules.get(task.__module__)
+    kept = getattr(home, task.__name__, None) is task
+    tasks = {} if kept and task.__module__.startswith("coefdyn.") else {task.task_name: task}
     if not mixers and not tasks:
         return None
     import cloudpickle

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
+from coefdyn.dynamics.coefficients import with_tensors
 from coefdyn.lens.layer import LayerTrace
 from coefdyn.shapes import Tensor
 
@@ -139,19 +140,9 @@ def _side_by_side(parts: Sequence[CoefficientDynamics]) -> CoefficientDynamics:
     if any(part.mask is not None for part in parts):
         raise ValueError("heads with masks are shown layer by layer; use [name].dynamics.")
 
-    def join(values: list[Any]) -> Any:
-        return torch.cat(values, 1)[0] if isinstance(values[0], Tensor) else values[0]
-
-    def joined(part: str) -> dict[str, Tensor]:
-        held = [getattr(one, part).tensors() for one in parts]
-        return {name: join([one[name] for one in held]) for name in held[0]}
-
-    plain = ("q", "k", "scaling", "log_scaling", "own", "outer_log_decay")
-    return replace(
-        first,
-        **{name: join([getattr(one, name) for one in parts]) for name in plain},
-        evolution=replace(first.evolution, **joined("evolution")),
-        normalizer=replace(first.normalizer, **joined("normalizer")),
+    held = [one._named_tensors() for one in parts]
+    return with_tensors(
+        first, lambda name, axes, x: torch.cat([one[name][0] for one in held], 1)[0]
     )
 
 
@@ -163,29 +154,17 @@ def _describe(layer: LayerTrace, heads: list[int]) -> tuple[dict[str, np.ndarray
     batch = dynamics.batch_shape
 
     def pick(value: Tensor, axes: int) -> np.ndarray:
-        leading = value.ndim - axes
-        whole = (
-            value.expand(*batch, *value.shape[leading:])
-            if leading
-            else value.expand(*batch, *value.shape)
-        )
+        whole = value.expand(*batch, *value.shape[value.ndim - axes :])
         return whole[:1, heads].float().cpu().numpy()
 
-    named = {"q": pick(dynamics.q, 2), "k": pick(dynamics.k, 2)}
+    named = {
+        name: pick(value, len(axes)) for name, (value, axes) in dynamics._named_tensors().items()
+    }
     if layer.segments is not None:
         named["segments"] = layer.segments[:1].cpu().numpy()
     named |= {"values": pick(layer.values, 2), "output": pick(layer.output, 2)}
-    for name, value in dynamics.evolution.tensors().items():
-        named[f"evolution.{name}"] = pick(value, len(dynamics.evolution.axes[name]))
-    if isinstance(dynamics.scaling, Tensor):
-        named["scaling"] = pick(dynamics.scaling, 1)
-    for name in ("log_scaling", "own", "outer_log_decay"):
-        if (value := getattr(dynamics, name)) is not None:
-            named[name] = pick(value, 1)
     if isinstance(dynamics.mask, mask.Given):
         named["allowed"] = pick(dynamics.mask.allowed, 2).astype(bool)
-    for name, value in eta.tensors().items():
-        named[f"normalizer.{name}"] = pick(value, 1)
     entry = {
         "name": layer.name,
         "mechanism": layer.mechanism,

@@ -3,7 +3,7 @@
 
 import { element } from "./dom.js";
 import { drawFilm, filmLayout } from "./film_draw.js";
-import { nearZeroFraction, rowSums } from "./math.js";
+import { nearZeroFraction } from "./math.js";
 import { renderSmall } from "./small.js";
 import { formatNumber, formatPercent } from "./text.js";
 import { sizeOf } from "./theme.js";
@@ -20,7 +20,7 @@ function filmFrame(film, bytes, s) {
   const values = new Float64Array(L * L);
   let at = (index * L * (L + 1)) / 2;
   for (let i = 0; i < L; i++) for (let j = 0; j <= i; j++) values[i * L + j] = (bytes.getInt8(at++) / 127) * scale;
-  return { values, scale };
+  return values;
 }
 
 // One colour scale for all frames of a layer and head, so that colours compare between steps.
@@ -39,7 +39,7 @@ export function strongestIn(values, L, i) {
 }
 
 function tokenName(film, i) {
-  return film.tokens.length ? `${film.tokens[i]} at ${i + 1}` : `token ${i + 1}`;
+  return `${film.tokens[i]} at ${i + 1}`;
 }
 
 function filmControls(film) {
@@ -56,13 +56,13 @@ function filmControls(film) {
 }
 
 function filmResult(film, bytes, s) {
-  const { values, scale } = filmFrame(film, bytes, s);
+  const values = filmFrame(film, bytes, s);
   const L = film.length;
   const i = s.row - 1;
   const j = strongestIn(values, L, i);
   const run = film.runs[Number(s.run)];
-  return { s, film, L, i, j, run, shown: values, scale, top: filmTop(film, s), weight: values[i * L + j],
-    nearZero: nearZeroFraction(values, L, film.epsilon), sum: rowSums(values, L)[L - 1],
+  return { s, film, L, i, j, run, shown: values, top: filmTop(film, s), weight: values[i * L + j],
+    nearZero: nearZeroFraction(values, L, film.epsilon),
     accuracy: run.accuracy[s.frame], loss: run.loss[s.frame] };
 }
 
@@ -70,29 +70,26 @@ export function renderFilm({ model: widget, el }) {
   const film = widget.get("film");
   const bytes = widget.get("frames");
   const last = film.steps.length - 1;
-  const curves = film.runs[0].loss.length > 0;
   const design = {
     name: "film", title: film.title,
     defaults: { run: "0", frame: last, layer: 1, head: 1, row: film.length },
     controls: filmControls(film),
-    numbers: [...(curves ? ["accuracy", "loss"] : []), "strongest", "near-zero-fraction", ...(curves ? [] : ["row-sum-last", "largest"])],
+    numbers: ["accuracy", "loss", "strongest", "near-zero-fraction"],
     extra: (app) => filmButton(app, last),
     compute: (s) => filmResult(film, bytes, s),
     show: (r) => ({
-      accuracy: ["test accuracy", curves ? r.accuracy.toFixed(3) : "", r.accuracy],
-      loss: ["test loss, nats", curves ? r.loss.toFixed(3) : "", r.loss],
+      accuracy: ["test accuracy", r.accuracy.toFixed(3), r.accuracy],
+      loss: ["test loss, nats", r.loss.toFixed(3), r.loss],
       strongest: [`${tokenName(film, r.i)} reads most from`, `${tokenName(film, r.j)}: ${formatNumber(r.weight)}`, r.weight],
       "near-zero-fraction": [`|coefficient| ≤ ${formatNumber(film.epsilon)}`, formatPercent(r.nearZero), r.nearZero],
-      "row-sum-last": ["sum of the last row", formatNumber(r.sum), r.sum],
-      largest: ["largest", formatNumber(r.scale), r.scale],
     }),
     words: (r) => `${r.run.name ? `${r.run.name}: ` : ""}coefficients at training step ${film.steps[r.s.frame]}, layer ${r.s.layer}, head ${r.s.head}. `
       + `${tokenName(film, r.i)} reads most from ${tokenName(film, r.j)}, ${formatNumber(r.weight)}; ${formatPercent(r.nearZero)} near zero`
-      + `${curves ? `; test accuracy ${r.accuracy.toFixed(3)}` : ""}.`,
+      + `; test accuracy ${r.accuracy.toFixed(3)}.`,
     draw: drawFilm,
     // A press on the matrix takes its row as the reading token.
     pointer({ x, y }, canvas) {
-      const { matrix } = filmLayout(...sizeOf(canvas), curves);
+      const { matrix } = filmLayout(...sizeOf(canvas));
       const row = Math.floor(((y - matrix.y) / matrix.side) * film.length) + 1;
       return x < matrix.x + matrix.side && row >= 1 && row <= film.length ? { row } : null;
     },

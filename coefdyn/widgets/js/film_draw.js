@@ -4,14 +4,13 @@ import { drawGaps, frame, matrixBuffer, matrixPixels } from "./matrix.js";
 import { formatNumber } from "./text.js";
 import { dot, openCanvas, stroke, write } from "./theme.js";
 
-export function filmLayout(width, height, curves) {
+export function filmLayout(width, height) {
   const margin = { left: 32, bottom: 34, top: 6 };
   const wide = width >= 560 || width > 1.5 * height; // a slide is wide and low
-  const room = curves ? (wide ? [width * 0.56, height] : [width, height - 150]) : [width, height];
+  const room = wide ? [width * 0.56, height] : [width, height - 150];
   const side = Math.max(60, Math.min(room[0] - margin.left - 4, room[1] - margin.top - margin.bottom));
-  const x = margin.left + (curves && wide ? 0 : Math.max(0, (room[0] - side - margin.left) / 2));
+  const x = margin.left + (wide ? 0 : Math.max(0, (room[0] - side - margin.left) / 2));
   const matrix = { x, y: margin.top, side };
-  if (!curves) return { matrix, panels: [] };
   const [left, top] = wide ? [x + side + 56, 0] : [margin.left + 10, side + margin.top + margin.bottom];
   const [w, h] = [width - left - 8, height - top];
   const half = wide ? { w, h: h / 2 } : { w: (w - 46) / 2, h };
@@ -21,7 +20,7 @@ export function filmLayout(width, height, curves) {
 export function drawFilm(canvas, result, theme) {
   const { ctx, width, height } = openCanvas(canvas);
   const { film, L } = result;
-  const { matrix, panels } = filmLayout(width, height, result.run.loss.length > 0);
+  const { matrix, panels } = filmLayout(width, height);
   const box = { ...matrix, cell: matrix.side / L };
   matrixBuffer.width = L;
   matrixBuffer.height = L;
@@ -35,15 +34,12 @@ export function drawFilm(canvas, result, theme) {
   const right = box.x + box.side;
   write(ctx, theme, `step ${film.steps[result.s.frame].toLocaleString("en")}`, right, box.y + 14, { align: "right", color: theme.ink, size: 14, weight: 600 });
   write(ctx, theme, `full colour: ${formatNumber(result.top)}`, right, box.y + 31, { align: "right" });
-  if (panels.length) {
-    drawCurve(ctx, panels[0], result, "accuracy", "test accuracy", theme);
-    drawCurve(ctx, panels[1], result, "loss", "test loss, nats", theme);
-  }
+  drawCurve(ctx, panels[0], result, "accuracy", "test accuracy", theme);
+  drawCurve(ctx, panels[1], result, "loss", "test loss, nats", theme);
 }
 
 // Every token where there is room, else the reading token and the one it reads most from.
 export function drawFilmTokens(ctx, box, { film, L, i, j }, theme) {
-  if (!film.tokens.length) return;
   const size = Math.min(11, box.cell);
   const all = size >= 9.5;
   for (let m = 0; m < L; m++) {
