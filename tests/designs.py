@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -147,11 +146,3 @@ class Inputs:
     @property
     def v(self) -> torch.Tensor:
         return self.leaves["v"]
-
-
-def all_designs() -> Iterator[tuple[str, str, str]]:
-    """Every (structure, readout, normalizer)."""
-    for structure in STRUCTURES:
-        for phi in READOUTS:
-            for eta in NORMALIZERS:
-                yield structure, phi, eta

@@ -83,26 +83,49 @@ def _sequence_first(*tensors: Tensor) -> list[Tensor]:
     return [x.transpose(1, 2).contiguous().requires_grad_() for x in tensors]
 
 
+#: what a case says nothing of
+LINEAR = {"evolution": evolution.Identity(), "readout": readout.identity}
+LINEAR |= {"normalizer": normalizer.One()}
+ATTENTION = {**LINEAR, "readout": readout.exp, "normalizer": normalizer.RowSum()}
+
+
+def _pair(
+    parts: list[Tensor],
+    ingredients: Callable[..., dict[str, object]],
+    peer: Callable[..., Tensor],
+    *,
+    turned: bool = False,
+    peer_reads: int | None = None,
+) -> Pair:
+    """q, k, v and gates through both; ``ingredients`` gets k and the gates.
+
+    A ``turned`` peer takes and gives (batch, L, heads, ...); ``peer_reads`` counts the leaves that
+    it has a use for.
+    """
+
+    def ours(q: Tensor, k: Tensor, v: Tensor, *gates: Tensor) -> Tensor:
+        return CoefficientDynamics(q=q, k=k, **ingredients(k, *gates)).apply(v, method="chunked")
+
+    def theirs(*leaves: Tensor) -> Tensor:
+        y = peer(*leaves)
+        return y.transpose(1, 2) if turned else y
+
+    of_peer = (_sequence_first if turned else _leaves)(*parts[:peer_reads])
+    return Pair(ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=of_peer)
+
+
 def _gated_delta_rule(size: Size, peer: Callable[..., tuple]) -> Pair:
     x = _draw(size)
-    parts = (x["q"], x["k"], x["v"], x["log_decay"], x["beta"])
 
-    def ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
-        return CoefficientDynamics(
-            q=q,
-            k=k,
-            evolution=evolution.Householder(direction=k, beta=beta, log_decay=g),
-            scaling=beta * size.dim**-0.5,
-            readout=readout.identity,
-            normalizer=normalizer.One(),
-        ).apply(v, method="chunked")
+    def ingredients(k: Tensor, g: Tensor, beta: Tensor) -> dict[str, object]:
+        a = evolution.Householder(direction=k, beta=beta, log_decay=g)
+        return {**LINEAR, "evolution": a, "scaling": beta * size.dim**-0.5}
 
     def theirs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
-        return peer(q, k, v, g=g, beta=beta)[0].transpose(1, 2)
+        return peer(q, k, v, g=g, beta=beta)[0]
 
-    return Pair(
-        ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_sequence_first(*parts)
-    )
+    parts = [x[name] for name in ("q", "k", "v", "log_decay", "beta")]
+    return _pair(parts, ingredients, theirs, turned=True)
 
 
 def gated_delta_transformers(size: Size) -> Pair:
@@ -120,26 +143,17 @@ def gated_delta_fla(size: Size) -> Pair:
 def _delta_rule_per_channel(size: Size, peer: Callable[..., tuple]) -> Pair:
     """Kimi delta attention: A_t = (I - beta k k^T) diag(exp(g))."""
     x = _draw(size)
-    parts = (x["q"], x["k"], x["v"], x["log_gates"], x["beta"])
 
-    def ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
-        return CoefficientDynamics(
-            q=q,
-            k=k,
-            evolution=evolution.DiagonalPlusRankOne(
-                log_decay=g, left=beta[..., None] * k, right=g.exp() * k
-            ),
-            scaling=beta * size.dim**-0.5,
-            readout=readout.identity,
-            normalizer=normalizer.One(),
-        ).apply(v, method="chunked")
+    def ingredients(k: Tensor, g: Tensor, beta: Tensor) -> dict[str, object]:
+        left, right = beta[..., None] * k, g.exp() * k
+        a = evolution.DiagonalPlusRankOne(log_decay=g, left=left, right=right)
+        return {**LINEAR, "evolution": a, "scaling": beta * size.dim**-0.5}
 
     def theirs(q: Tensor, k: Tensor, v: Tensor, g: Tensor, beta: Tensor) -> Tensor:
-        return peer(q, k, v, g=g, beta=beta)[0].transpose(1, 2)
+        return peer(q, k, v, g=g, beta=beta)[0]
 
-    return Pair(
-        ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_sequence_first(*parts)
-    )
+    parts = [x[name] for name in ("q", "k", "v", "log_gates", "beta")]
+    return _pair(parts, ingredients, theirs, turned=True)
 
 
 def kimi_transformers(size: Size) -> Pair:
@@ -160,65 +174,56 @@ def mamba2_transformers(size: Size) -> Pair:
     scan = inspect.unwrap(source.mamba2_chunk_scan)
     rate = -torch.linspace(0.5, 2.0, size.heads)
     x = _draw(size)
-    parts = (x["q"], x["k"], x["v"], x["step"])
 
-    def ours(q: Tensor, k: Tensor, v: Tensor, step: Tensor) -> Tensor:
-        return CoefficientDynamics(
-            q=q,
-            k=k,
-            evolution=evolution.Scalar(log_decay=step * rate[:, None]),
-            scaling=step,
-            readout=readout.identity,
-            normalizer=normalizer.One(),
-        ).apply(v, method="chunked")
+    def ingredients(k: Tensor, step: Tensor) -> dict[str, object]:
+        return {
+            **LINEAR,
+            "evolution": evolution.Scalar(log_decay=step * rate[:, None]),
+            "scaling": step,
+        }
 
     def theirs(q: Tensor, k: Tensor, v: Tensor, step: Tensor) -> Tensor:
-        return scan(v, step, rate, k, q, chunk_size=64).transpose(1, 2)
+        return scan(v, step, rate, k, q, chunk_size=64)
 
-    return Pair(
-        ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_sequence_first(*parts)
-    )
+    parts = [x[name] for name in ("q", "k", "v", "step")]
+    return _pair(parts, ingredients, theirs, turned=True)
 
 
 def gla_fla(size: Size) -> Pair:
     from fla.ops.gla.naive import naive_recurrent_gla
 
     x = _draw(size)
-    parts = (x["q"], x["k"], x["v"], x["log_gates"])
 
-    def ours(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Tensor:
-        return CoefficientDynamics(
-            q=q,
-            k=k,
-            evolution=evolution.Diagonal(log_decay=g),
-            scaling=size.dim**-0.5,
-            readout=readout.identity,
-            normalizer=normalizer.One(),
-        ).apply(v, method="chunked")
+    def ingredients(k: Tensor, g: Tensor) -> dict[str, object]:
+        return {
+            **LINEAR,
+            "evolution": evolution.Diagonal(log_decay=g),
+            "scaling": size.dim**-0.5,
+        }
 
     def theirs(q: Tensor, k: Tensor, v: Tensor, g: Tensor) -> Tensor:
-        return naive_recurrent_gla(q, k, v, g)[0].transpose(1, 2)
+        return naive_recurrent_gla(q, k, v, g)[0]
 
-    return Pair(
-        ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_sequence_first(*parts)
-    )
+    parts = [x[name] for name in ("q", "k", "v", "log_gates")]
+    return _pair(parts, ingredients, theirs, turned=True)
 
 
-def _attention_like(size: Size, phi: readout.Pointwise, peer: Callable[..., Tensor]) -> Pair:
+def _attention(
+    size: Size, peer: Callable[..., Tensor], faded: bool = False, reads: int = 3, **more: object
+) -> Pair:
+    """Softmax attention, or what ``more`` makes of it; ``faded`` by an outer decay."""
     x = _draw(size)
-    parts = (x["q"], x["k"] * size.dim**0.5, x["v"])
+    parts = [x["q"], x["k"] * size.dim**0.5, x["v"], *([x["log_decay"]] if faded else [])]
 
-    def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return CoefficientDynamics(
-            q=q,
-            k=k,
-            evolution=evolution.Identity(),
-            scaling=size.dim**-0.5,
-            readout=phi,
-            normalizer=normalizer.RowSum(),
-        ).apply(v, method="chunked")
+    def ingredients(k: Tensor, *decay: Tensor) -> dict[str, object]:
+        outer = {"outer_log_decay": decay[0]} if faded else {}
+        return {**ATTENTION, "scaling": size.dim**-0.5, **outer, **more}
 
-    return Pair(ours=ours, peer=peer, our_leaves=_leaves(*parts), peer_leaves=_leaves(*parts))
+    return _pair(parts, ingredients, peer, peer_reads=reads)
+
+
+def _torch_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 def softplus_matrix(size: Size) -> Pair:
@@ -226,37 +231,14 @@ def softplus_matrix(size: Size) -> Pair:
         alpha = functional.softplus(q @ k.transpose(-1, -2) * size.dim**-0.5).tril()
         return (alpha @ v) / alpha.sum(-1, keepdim=True)
 
-    return _attention_like(size, readout.softplus, theirs)
+    return _attention(size, theirs, readout=readout.softplus)
 
 
 def softmax_torch(size: Size) -> Pair:
-    def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-    return _attention_like(size, readout.exp, theirs)
-
-
-def _faded(size: Size) -> tuple[list[Tensor], Callable[..., Tensor]]:
-    """Softmax attention with a forget gate: its leaves, and ours."""
-    x = _draw(size)
-
-    def ours(q: Tensor, k: Tensor, v: Tensor, c: Tensor) -> Tensor:
-        return CoefficientDynamics(
-            q=q,
-            k=k,
-            evolution=evolution.Identity(),
-            scaling=size.dim**-0.5,
-            readout=readout.exp,
-            normalizer=normalizer.RowSum(),
-            outer_log_decay=c,
-        ).apply(v, method="chunked")
-
-    return [x["q"], x["k"] * size.dim**0.5, x["v"], x["log_decay"]], ours
+    return _attention(size, _torch_attention)
 
 
 def outer_decay_matrix(size: Size) -> Pair:
-    parts, ours = _faded(size)
-
     def theirs(q: Tensor, k: Tensor, v: Tensor, c: Tensor) -> Tensor:
         sums = c.cumsum(-1)
         bias = sums[..., :, None] - sums[..., None, :]
@@ -264,41 +246,22 @@ def outer_decay_matrix(size: Size) -> Pair:
         scores = q @ k.transpose(-1, -2) * size.dim**-0.5 + bias
         return scores.masked_fill(future, -torch.inf).softmax(-1) @ v
 
-    return Pair(ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_leaves(*parts))
+    return _attention(size, theirs, faded=True, reads=4)
 
 
 def outer_decay_plain(size: Size) -> Pair:
     """Cost of the decay: the peer is softmax attention without one."""
-    parts, ours = _faded(size)
-
-    def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-
-    return Pair(ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_leaves(*parts[:3]))
+    return _attention(size, _torch_attention, faded=True)
 
 
 def window_torch(size: Size) -> Pair:
     """Sliding window of 512 tokens; torch reads it from a mask."""
-    x = _draw(size)
-    parts = (x["q"], x["k"] * size.dim**0.5, x["v"])
-
-    def ours(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-        return CoefficientDynamics(
-            q=q,
-            k=k,
-            evolution=evolution.Identity(),
-            scaling=size.dim**-0.5,
-            readout=readout.exp,
-            normalizer=normalizer.RowSum(),
-            mask=mask.Window(WINDOW),
-        ).apply(v, method="chunked")
-
     near = torch.ones(size.length, size.length, dtype=torch.bool).tril().triu(1 - WINDOW)
 
     def theirs(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         return functional.scaled_dot_product_attention(q, k, v, attn_mask=near)
 
-    return Pair(ours=ours, peer=theirs, our_leaves=_leaves(*parts), peer_leaves=_leaves(*parts))
+    return _attention(size, theirs, mask=mask.Window(WINDOW))
 
 
 CASES = (

@@ -18,11 +18,11 @@ from pathlib import Path
 
 import torch
 from cases import CASES, Case, Pair, Size
-from crossover import crossover_rows, print_crossover
-from growth import growth_rows, print_growth
-from masks import mask_rows, print_masks
-from measure import paired_ms, peak_mib, provenance
-from paths import path_rows, print_paths
+from crossover import crossover_rows
+from growth import growth_rows
+from masks import mask_rows
+from measure import paired_ms, peak_mib, print_rows, provenance
+from paths import path_rows
 
 #: tokens of the sequence on which the two sides must agree
 SHORT = 600
@@ -144,15 +144,16 @@ def main(arguments: list[str]) -> None:
     keep = (lambda result: None) if options.quick else write
     keep({"provenance": provenance(peer_versions()), "cases": rows})
     tables = {
-        "growth": (growth_rows, print_growth),
-        "masks": (mask_rows, print_masks),
-        "crossover": (crossover_rows, print_crossover),
-        "paths": (path_rows, print_paths),
+        "growth": (growth_rows, "forward + backward, one sequence, one head, n = d_v = 64"),
+        "masks": (mask_rows, "a window against no mask, auto, heads 2 x 4, n = d_v = 32"),
+        "crossover": (crossover_rows, "forward + backward, ms; heads 2 x 4, n = d_v = 32"),
+        "paths": (path_rows, ""),  # it prints as it goes
     }
-    for name, (measured, show) in tables.items():
+    for name, (measured, title) in tables.items():
         if options.only in name:
             table = measured(quick=options.quick)
-            show(table)
+            if title:
+                print_rows(title, table)
             whole = {"provenance": provenance({}), "rows": table} if name == "masks" else table
             keep({"cases": [], name: whole})
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import statistics
 
 import torch
+from masks import design, leaves
 from measure import cpu_ms
-from torch.nn import functional
 
-from coefdyn import CoefficientDynamics, evolution, normalizer, readout
+from coefdyn import CoefficientDynamics, readout
 
-__all__ = ["crossover_rows", "print_crossover"]
+__all__ = ["crossover_rows"]
 
 LENGTHS = (16, 64, 256, 1024)
 #: name -> (leading axes, n, d_v); "channels" is S6: every channel a head of its own
@@ -22,31 +22,9 @@ STRUCTURES = ("identity", "scalar", "diagonal", "householder", "scaled_household
 def _dynamics(
     structure: str, phi: readout.Pointwise, length: int, shape: str = "heads"
 ) -> CoefficientDynamics:
-    generator = torch.Generator().manual_seed(0)
     batch, n, _ = SHAPES[shape]
-    lead = (*batch, length)
-
-    def normal(*shape: int) -> torch.Tensor:
-        return torch.randn(*lead, *shape, generator=generator)
-
-    z = functional.normalize(normal(n), dim=-1).requires_grad_()
-    beta, g = torch.sigmoid(normal()).requires_grad_(), (-0.1 * normal().abs()).requires_grad_()
-    gates = (-0.1 * normal(n).abs()).requires_grad_()
-    evolutions = {
-        "identity": evolution.Identity(),
-        "scalar": evolution.Scalar(log_decay=g),
-        "diagonal": evolution.Diagonal(log_decay=gates),
-        "householder": evolution.Householder(direction=z, beta=beta),
-        "scaled_householder": evolution.Householder(direction=z, beta=beta, log_decay=g),
-    }
-    return CoefficientDynamics(
-        q=normal(n).requires_grad_(),
-        k=z,
-        evolution=evolutions[structure],
-        scaling=n**-0.5,
-        readout=phi,
-        normalizer=normalizer.One() if phi.is_linear else normalizer.RowSum(),
-    )
+    x = {name: t.float().requires_grad_() for name, t in leaves(length, batch, n).items()}
+    return design(structure, phi, x, scaling=n**-0.5)
 
 
 def _time(dynamics: CoefficientDynamics, method: str, value_dim: int) -> float:
@@ -75,21 +53,3 @@ def crossover_rows(quick: bool) -> list[dict[str, float | int | str]]:
             row[method] = _time(dynamics, method, SHAPES[shape][2])
         rows.append(row)
     return rows
-
-
-def print_crossover(rows: list[dict]) -> None:
-    """Milliseconds of each method; the fastest is marked."""
-    print("\nforward + backward, ms; heads 2 x 4, n = d_v = 32; channels 32 x 64, n = 16, d_v = 1")
-    print(
-        f"{'shape':<10} {'readout':<10} {'structure':<20} {'L':>5}"
-        f"{'parallel':>11}{'chunked':>11}{'recurrent':>11}"
-    )
-    for row in rows:
-        times = {m: row[m] for m in ("parallel", "chunked", "recurrent") if m in row}
-        best = min(times, key=times.get)
-        cells = "".join(
-            f"{(f'{times[m]:.2f}' + ('*' if m == best else ' ')) if m in times else '-':>11}"
-            for m in ("parallel", "chunked", "recurrent")
-        )
-        design = f"{row['shape']:<10} {row['readout']:<10} {row['structure']:<20}"
-        print(f"{design} {row['length']:>5}{cells}", flush=True)

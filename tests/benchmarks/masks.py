@@ -12,7 +12,7 @@ from torch.nn import functional
 from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
 from coefdyn.dynamics.mask import Mask
 
-__all__ = ["mask_rows", "print_masks"]
+__all__ = ["design", "leaves", "mask_rows"]
 
 #: what an evolution and a readout make the forward pass run
 STRUCTURES = (
@@ -49,15 +49,23 @@ def leaves(length: int, heads: Sequence[int], dim: int) -> dict[str, Tensor]:
 
 
 def design(
-    structure: str, phi: readout.Pointwise, x: dict[str, Tensor], only: Mask | None = None
+    structure: str,
+    phi: readout.Pointwise,
+    x: dict[str, Tensor],
+    only: Mask | None = None,
+    scaling: float | None = None,
 ) -> CoefficientDynamics:
-    """A design of one of ``STRUCTURES`` from ``leaves``."""
+    """A design of one of ``STRUCTURES``, or "householder" without a decay, from ``leaves``.
+
+    ``scaling`` is that of a delta rule unless a number is given.
+    """
     direction = x["z"] if "own" in structure else x["k"]
     name = structure.split(",")[0]
     evolutions: dict[str, Callable[[], evolution.Evolution]] = {
         "identity": evolution.Identity,
         "scalar": lambda: evolution.Scalar(log_decay=x["g"]),
         "diagonal": lambda: evolution.Diagonal(log_decay=x["gates"]),
+        "householder": lambda: evolution.Householder(direction=direction, beta=x["beta"]),
         "scaled_householder": lambda: evolution.Householder(
             direction=direction, beta=x["beta"], log_decay=x["g"]
         ),
@@ -71,7 +79,7 @@ def design(
         q=x["q"],
         k=x["k"],
         evolution=evolutions[name](),
-        scaling=x["beta"] * x["q"].shape[-1] ** -0.5,
+        scaling=x["beta"] * x["q"].shape[-1] ** -0.5 if scaling is None else scaling,
         readout=phi,
         normalizer=normalizer.One() if phi.is_linear else normalizer.RowSum(),
         mask=only,
@@ -103,16 +111,3 @@ def mask_rows(quick: bool) -> list[dict[str, object]]:
                 cost = {"none_ms": times["ours_ms"], "mask_ms": times["peer_ms"]}
                 rows.append({**row, **cost, "ratio": times["ratio"]})
     return rows
-
-
-def print_masks(rows: list[dict]) -> None:
-    """One line per structure, readout and window."""
-    print("\na window against no mask, auto, forward + backward, ms; heads 2 x 4, n = d_v = 32")
-    print(f"{'':<52} {'L':>5} {'window':>7} {'none':>9} {'mask':>9} {'ratio':>7}")
-    for row in rows:
-        label = f"{row['readout']}, {row['structure']}"
-        print(
-            f"{label:<52} {row['length']:>5} {row['window']:>7} {row['none_ms']:9.1f}"
-            f" {row['mask_ms']:9.1f} {row['ratio']:6.2f}x",
-            flush=True,
-        )

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-__all__ = ["cpu_ms", "paired_ms", "peak_mib", "provenance"]
+__all__ = ["cpu_ms", "paired_ms", "peak_mib", "print_rows", "provenance"]
 
 Run = Callable[[], object]
 
@@ -66,6 +66,19 @@ def peak_mib(run: Run) -> float | None:
     before = _status("VmRSS")
     run()
     return (_status("VmHWM") - before) / 1024
+
+
+def print_rows(title: str, rows: list[dict[str, object]]) -> None:
+    """A table with a column for each key."""
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    told = [keys]
+    for row in rows:
+        cells = (row.get(key, "-") for key in keys)
+        told.append([f"{x:.2f}" if isinstance(x, float) else str(x) for x in cells])
+    widths = [max(map(len, column)) for column in zip(*told, strict=True)]
+    print(f"\n{title}")
+    for line in told:
+        print("  ".join(map(str.rjust, line, widths)), flush=True)
 
 
 def _cpu_model() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,11 @@ from coefdyn.lab.films import TrainingFilm
 from coefdyn.lab.films.film import Film
 from coefdyn.lab.train import PageTraining
 from coefdyn.lab.train.kept_runs import kept_run
-from coefdyn.lab.train.offers import EVERY, ROWS
+from coefdyn.lab.train.offers import EVERY
 
 pytestmark = pytest.mark.browser
 #: for what waits a fixed time, in which a busy machine may do no step, or trains for many steps
 alone = pytest.mark.alone
-NIGHTLY = pytest.mark.nightly("the loss falls, each contest takes a step, losses are the library's")
-
 FADING = {"evolution": "constant", "constant": 0.7}
 #: a loaded machine may need long for a step; nothing here depends on how long
 PATIENCE_MS = 240_000
@@ -123,16 +120,6 @@ def test_every_contest_takes_a_step(open_page: Open) -> None:
         page.select_option("[data-cd=control-task]", task)
         steps_from_the_start(page, 1)
         assert 0 < number(page, "train-loss") < 5, task
-
-
-@pytest.mark.dear("a model of each row is made and trained for a step")
-@pytest.mark.reads(FIGURES)
-def test_every_row_takes_a_step(open_page: Open) -> None:
-    page = open_trainer(open_page, PageTraining())
-    for row in ROWS:
-        page.click(f"[data-cd=left-{row}]")
-        steps_from_the_start(page, 1)
-        assert text(page, "train-name") == ROWS[row]["label"]
 
 
 def test_two_designs_keep_the_same_step(open_page: Open) -> None:
@@ -322,28 +309,6 @@ def test_the_keyboard_trains_and_pauses(open_page: Open) -> None:
     until(page, "s => Number(s('train-step')) >= 1")
     page.keyboard.press("Space")
     until_words(page, "train-status", "Paused")
-
-
-@alone
-@NIGHTLY
-@pytest.mark.dear("a model is trained until it has learned its task")
-@pytest.mark.parametrize(
-    ("width", "figure"),
-    [
-        (1440, lambda: PageTraining.contest("index")),
-        (360, lambda: PageTraining.contest("index")),
-        (1440, lambda: PageTraining(positions="learned")),
-    ],
-    ids=["landing-1440", "landing-360", "copy-1440"],
-)
-def test_it_is_learned(width: int, figure: Callable[[], PageTraining], open_page: Open) -> None:
-    page = open_trainer(open_page, figure(), width=width)
-    page.click("[data-cd=train-start]")
-    page.wait_for_function(
-        "() => Number(document.querySelector('[data-cd=train-accuracy]').dataset.value) > 0.9",
-        timeout=900_000,
-        polling=500,
-    )
 
 
 def test_what_a_first_run_does_without_is_folded(open_page: Open) -> None:
