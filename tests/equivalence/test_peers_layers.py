@@ -10,6 +10,7 @@ import inspect
 
 import pytest
 import torch
+from fla.ops.generalized_delta_rule.iplr.naive import iplr_recurrence
 from mixer_cases import build, tokens
 from tolerances import assert_agree
 from torch import nn
@@ -19,9 +20,9 @@ from transformers.models.mamba2 import modeling_mamba2
 from transformers.models.mamba2.configuration_mamba2 import Mamba2Config
 from transformers.models.qwen3_next import modeling_qwen3_next
 from transformers.models.qwen3_next.configuration_qwen3_next import Qwen3NextConfig
-from widened import widened
+from widened import agrees_with_peer, widened
 
-from coefdyn.mixers import Mixer
+from coefdyn.mixers import DeltaNet, Mixer
 
 SIZES = {"d_model": 16, "n_heads": 4, "key_dim": 8, "value_dim": 8}
 
@@ -59,6 +60,19 @@ def test_softmax_attention_is_torchs_multihead_attention() -> None:
 
     with torch.enable_grad():
         compare(mixer, layer, run, torch.float64)
+
+
+def test_a_direction_of_its_own_is_a_generalised_delta_rule() -> None:
+    """A_t = I - beta_t z_t z_t^T with z not the key: fla's identity-plus-low-rank recurrence."""
+    torch.manual_seed(0)
+    mixer, x = DeltaNet(**SIZES, direction="learned").double(), tokens(2, 37, d_model=16)
+    q, k, v, z = (mixer.project[n](x)[0] for n in ("query", "key", "value", "direction"))
+    q, k, z = (one / (one.square().sum(-1, keepdim=True) + 1e-6).sqrt() for one in (q, k, z))
+    beta = torch.sigmoid(mixer.beta.linear(x)).transpose(1, 2)[..., None]
+    with widened():
+        theirs = iplr_recurrence(q, beta * k, v, z, -beta * z)[0]
+    dynamics, values = mixer.dynamics(x)
+    agrees_with_peer(dict(mixer.named_parameters()), dynamics.apply(values), theirs)
 
 
 @pytest.mark.parametrize("n_groups", [1, 2])
