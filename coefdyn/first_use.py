@@ -20,9 +20,9 @@ Value = TypeVar("Value")
 def load_on_first_use(package: str) -> None:
     """Let a package import each name under its ``if TYPE_CHECKING:`` when it is asked for.
 
-    The imports that a type checker reads are thus the one list of where the names are. ``dir`` and
-    ``from package import *`` know all of them. `book.tools.digest` counts such an import with the
-    module that it names.
+    The imports that a type checker reads are thus the one list of the names and of where they are:
+    ``__all__``, unless the package has one, and ``dir`` know all of them. `book.tools.digest`
+    counts such an import with the module that it names.
 
     Args:
         package: ``__name__`` of the package, which calls this once, at its end.
@@ -39,6 +39,9 @@ def load_on_first_use(package: str) -> None:
         for name in part.names
     }
     vars(module)["_homes"] = homes
+    # constants, classes, functions, as a written list would have them
+    order = sorted(homes, key=lambda name: (not name.isupper(), name[0].islower(), name))
+    vars(module).setdefault("__all__", order)
     module.__class__ = _Package
 
 

@@ -10,10 +10,27 @@ from designs import Inputs
 from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics
+from coefdyn.execution.chunked.dispatch import check_chunked, run_chunked
+from coefdyn.execution.inputs import in_working_precision
+from coefdyn.execution.restrictions import absorbed
 
-__all__ = ["agrees_with_reference", "draw_rounded", "output_and_gradients", "own_key"]
+__all__ = [
+    "agrees_with_reference",
+    "draw_rounded",
+    "in_chunks",
+    "output_and_gradients",
+    "own_key",
+]
 
 Run = Callable[[CoefficientDynamics, torch.Tensor], torch.Tensor]
+
+
+def in_chunks(d: CoefficientDynamics, v: torch.Tensor, chunk_size: int | None) -> torch.Tensor:
+    """y by chunks of this size; None for the library's own."""
+    d = absorbed(d)
+    check_chunked(d)
+    d, values = in_working_precision(d, v)
+    return run_chunked(d, values, chunk_size).to(v.dtype)
 
 
 def draw_rounded(dtype: torch.dtype, **sizes: object) -> tuple[Inputs, Inputs]:

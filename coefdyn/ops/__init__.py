@@ -29,17 +29,4 @@ if TYPE_CHECKING:
     )
     from coefdyn.ops.mamba import mamba_chunk_scan_combined, selective_scan_fn
 
-__all__ = [
-    "ARGUMENTS",
-    "chunk_delta_rule",
-    "chunk_gated_delta_rule",
-    "chunk_gla",
-    "chunk_kda",
-    "chunk_linear_attn",
-    "chunk_retention",
-    "chunk_simple_gla",
-    "fused_recurrent_gated_delta_rule",
-    "mamba_chunk_scan_combined",
-    "selective_scan_fn",
-]
 load_on_first_use(__name__)

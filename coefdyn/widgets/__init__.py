@@ -41,27 +41,4 @@ if TYPE_CHECKING:
     )
     from coefdyn.widgets.small_swing import SampledSwing
 
-__all__ = [
-    "AblationView",
-    "CapacityView",
-    "ChunkView",
-    "CombinationView",
-    "CostView",
-    "DistanceView",
-    "EigenvalueView",
-    "EmptyRowView",
-    "ErasingView",
-    "Explorer",
-    "FactsView",
-    "GrowthView",
-    "MemoryView",
-    "ReadoutView",
-    "SampledSwing",
-    "ScoreVariance",
-    "Shown",
-    "SmallFigure",
-    "StepView",
-    "StringView",
-    "TurningView",
-]
 load_on_first_use(__name__)

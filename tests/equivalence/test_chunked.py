@@ -6,11 +6,10 @@ from dataclasses import replace
 
 import pytest
 import torch
-from chunked_cases import agrees_with_reference, draw_rounded, own_key
+from chunked_cases import agrees_with_reference, draw_rounded, in_chunks, own_key
 from designs import NORMALIZERS, STRUCTURES, Inputs
 
 from coefdyn import CoefficientDynamics
-from coefdyn.execution.chunked.dispatch import apply_chunked
 
 #: around one chunk of 64 tokens, and three chunks; around one tile of 128 rows, and three tiles
 LENGTHS, ROWS = (1, 63, 64, 65, 150), (1, 65, 128, 129, 300)
@@ -24,7 +23,7 @@ def chunked(d: CoefficientDynamics, v: torch.Tensor) -> torch.Tensor:
 
 def in_tiles(d: CoefficientDynamics, v: torch.Tensor) -> torch.Tensor:
     """With several tiles even for a short sequence."""
-    return apply_chunked(d, v, chunk_size=16)
+    return in_chunks(d, v, chunk_size=16)
 
 
 def check(build, run=chunked, may_cancel: bool = False, **sizes: object) -> None:
@@ -97,10 +96,10 @@ def test_result_does_not_depend_on_the_chunk_size(structure: str, phi: str) -> N
     inputs = Inputs.draw(length=50, seed=3)
     d = inputs.dynamics(structure, phi, "row_sum", log_scaled=True)
     with torch.no_grad():
-        whole = apply_chunked(d, inputs.v, chunk_size=64)
+        whole = in_chunks(d, inputs.v, chunk_size=64)
         for chunk in (1, 7, 16, 49):
             torch.testing.assert_close(
-                apply_chunked(d, inputs.v, chunk_size=chunk), whole, rtol=1e-9, atol=1e-11
+                in_chunks(d, inputs.v, chunk_size=chunk), whole, rtol=1e-9, atol=1e-11
             )
 
 

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from chunked_cases import agrees_with_reference, in_float64, own_key
+from chunked_cases import agrees_with_reference, in_chunks, in_float64, own_key
 from designs import Inputs
 from torch.nn import functional
 
 from coefdyn import CoefficientDynamics, normalizer, readout
-from coefdyn.execution.chunked.dispatch import apply_chunked
 
 HOUSEHOLDER = ("householder", "scaled_householder")
 DECAYING = ("scalar", "diagonal", "scaled_householder", "diagonal_plus_rank_one")
@@ -66,7 +65,7 @@ def test_strong_decays(structure: str, nats: float, phi: str) -> None:
     both_precisions(
         lambda x: x.dynamics(structure, phi, "one"),
         with_leaves(inputs, log_decay=-nats * spread[..., 0], channel_decay=-nats * spread),
-        run=lambda d, v: apply_chunked(d, v, chunk_size=64),
+        run=lambda d, v: in_chunks(d, v, chunk_size=64),
     )
 
 
@@ -146,7 +145,7 @@ def test_gates_of_200_nats(structure: str, eta: str, phi: str) -> None:
     if (structure, phi) == ("scaled_householder", "identity"):  # chunks do not see such growth
         both_precisions(build, gates, run=lambda d, v: d.apply(v))
         with pytest.raises(ValueError, match=r"for the first \d+ of 90 tokens"):
-            apply_chunked(build(gates), gates.v)
+            in_chunks(build(gates), gates.v, None)
     else:
         both_precisions(build, gates)
 
@@ -177,7 +176,7 @@ def test_gates_of_200_nats_while_erasing(own: bool, eta: str) -> None:
         d = x.dynamics("scaled_householder", "identity", eta, log_scaled=True)
         return own_key(d) if own else d
 
-    both_precisions(build, gates, run=lambda d, v: apply_chunked(d, v, chunk_size=16))
+    both_precisions(build, gates, run=lambda d, v: in_chunks(d, v, chunk_size=16))
 
 
 def test_floored_rows_of_huge_scale_without_any_positive_score() -> None:
@@ -202,7 +201,7 @@ def test_scores_of_hundreds_stay_finite_under_exp() -> None:
                 x.dynamics(s, "exp", "row_sum"), normalizer=normalizer.RowSum()
             ),
             hot,
-            run=lambda d, v: apply_chunked(d, v, chunk_size=32),
+            run=lambda d, v: in_chunks(d, v, chunk_size=32),
         )
 
 
@@ -234,5 +233,5 @@ def test_readout_of_ones_own() -> None:
         both_precisions(
             lambda x, s=structure: replace(x.dynamics(s, "tanh", "one"), readout=cubic),
             inputs,
-            run=lambda d, v: apply_chunked(d, v, chunk_size=16),
+            run=lambda d, v: in_chunks(d, v, chunk_size=16),
         )

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 import torch
+from chunked_cases import in_chunks
 from designs import STRUCTURES, Inputs
 from passed import CORE
 
 from coefdyn import CoefficientDynamics
-from coefdyn.execution.chunked.dispatch import apply_chunked, continue_chunked
+from coefdyn.execution.chunked.dispatch import continue_chunked
 
 LINEAR = tuple(structure for structure in STRUCTURES if structure != "dense")
 CASES = [(s, p) for s in LINEAR for p in ("identity", "exp", "softplus", "tanh")]
@@ -24,7 +25,7 @@ def output(inputs: Inputs, structure: str, phi: str, *values: torch.Tensor) -> t
     """y of chunks of four as a function of all leaves."""
     x = rebuilt(inputs, values)
     d = x.dynamics(structure, phi, "floored", log_scaled=True)
-    return apply_chunked(d, x.v, chunk_size=4)
+    return in_chunks(d, x.v, chunk_size=4)
 
 
 def test_continuing_with_gates_that_all_heads_share() -> None:
@@ -33,8 +34,8 @@ def test_continuing_with_gates_that_all_heads_share() -> None:
     d = inputs.dynamics("identity", "identity", "floored", log_scaled=True)
     d, v = replace(d, log_scaling=d.log_scaling[0]), inputs.v
     with torch.no_grad():
-        first, state = continue_chunked(d.narrow(0, 9), v[..., :9, :], None, chunk_size=4)
-        rest, _ = continue_chunked(d.narrow(9, 11), v[..., 9:, :], state, chunk_size=4)
+        first, state = continue_chunked(d.narrow(0, 9), v[..., :9, :], None, 4)
+        rest, _ = continue_chunked(d.narrow(9, 11), v[..., 9:, :], state, 4)
         expected = d.apply(v, method="reference")
     torch.testing.assert_close(torch.cat([first, rest], -2), expected, rtol=1e-8, atol=1e-9)
 
@@ -105,10 +106,6 @@ def test_designs_without_a_chunked_algorithm() -> None:
         inputs.dynamics("dense", "identity", "one").apply(inputs.v, method="chunked")
     with pytest.raises(ValueError, match="Use method='parallel'"):
         inputs.dynamics("scalar", "elu1", "one").apply(inputs.v, method="chunked")
-    with pytest.raises(ValueError, match="chunk_size must be at least 1"):
-        apply_chunked(inputs.dynamics("scalar", "identity", "one"), inputs.v, chunk_size=0)
-    with pytest.raises(ValueError, match="Use extend"):
-        continue_chunked(inputs.dynamics("scalar", "exp", "one"), inputs.v)
 
 
 def test_nothing_is_left_unwritten(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,11 @@ from functools import partial
 
 import pytest
 import torch
-from chunked_cases import agrees_with_reference
+from chunked_cases import agrees_with_reference, in_chunks
 from designs import STRUCTURES, Inputs
 
 from coefdyn import CoefficientDynamics, mask, normalizer
 from coefdyn.execution.chunked import pointwise
-from coefdyn.execution.chunked.dispatch import apply_chunked
 from coefdyn.execution.policy import choose
 
 F64, F32 = torch.float64, torch.float32
@@ -48,7 +47,7 @@ def masked(inputs: Inputs, structure: str, phi: str, name: str) -> CoefficientDy
 @pytest.mark.parametrize("structure", KNOWN)
 def test_outputs_and_gradients(structure: str, phi: str, name: str, dtype: torch.dtype) -> None:
     inputs = Inputs.draw(length=LENGTH, dtype=dtype)
-    run = partial(apply_chunked, chunk_size=16)
+    run = partial(in_chunks, chunk_size=16)
     agrees_with_reference(run, partial(masked, structure=structure, phi=phi, name=name), inputs)
 
 
@@ -118,7 +117,7 @@ def test_rows_that_leave_the_range_are_divided_in_their_tile(
     with torch.no_grad():
         inputs.leaves["k"][:, 31:61] = -inputs.leaves["q"][:, 60:61]
         inputs.leaves["k"][:, 30] = inputs.leaves["q"][:, 60]
-    run = partial(apply_chunked, chunk_size=16)
+    run = partial(in_chunks, chunk_size=16)
     found = agrees_with_reference(run, build, inputs)
     assert bool((found["output"][:, 60] != 0).all())
 
@@ -138,7 +137,7 @@ def test_an_outer_reset_takes_no_digits(structure: str, phi: str) -> None:
         return replace(d, normalizer=eta, outer_log_decay=x["log_decay"] + apart, mask=restricted)
 
     inputs = Inputs.draw(length=LENGTH, n=3)
-    agrees_with_reference(partial(apply_chunked, chunk_size=16), build, inputs)
+    agrees_with_reference(partial(in_chunks, chunk_size=16), build, inputs)
 
 
 def test_every_path_is_taken() -> None:

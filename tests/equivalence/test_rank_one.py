@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from chunked_cases import agrees_with_reference, draw_rounded, in_float64
+from chunked_cases import agrees_with_reference, draw_rounded, in_chunks, in_float64
 from designs import Inputs
 from tolerances import assert_agree
 
 from coefdyn import CoefficientDynamics, evolution
-from coefdyn.execution.chunked.dispatch import apply_chunked
 
 METHODS = ("reference", "recurrent", "parallel", "chunked")
 
@@ -68,7 +67,7 @@ def test_one_channel_of_200_nats_among_calm_ones(chunk: int, phi: str) -> None:
     inputs = Inputs(leaves, inputs.signs)
 
     def run(d: CoefficientDynamics, v: torch.Tensor) -> torch.Tensor:
-        return apply_chunked(d, v, chunk_size=chunk)
+        return in_chunks(d, v, chunk_size=chunk)
 
     expected = agrees_with_reference(run, build(phi), in_float64(inputs))
     agrees_with_reference(run, build(phi), inputs, expected)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import pytest
 import torch
+from chunked_cases import in_chunks
 from designs import READOUTS, STRUCTURES, Inputs
 from methods import cpu_methods
 from tolerances import assert_agree, relative_error, tolerance
@@ -14,7 +15,6 @@ from tolerances import assert_agree, relative_error, tolerance
 from coefdyn import CoefficientDynamics, mask, normalizer
 from coefdyn.analysis import combination_class, report
 from coefdyn.analysis.classes import CombinationClass
-from coefdyn.execution.chunked.dispatch import apply_chunked
 from coefdyn.execution.state import has_finite_state
 
 F64 = torch.float64
@@ -150,7 +150,7 @@ def every_method(d, v, leaves) -> None:
     for method in methods:
         agrees(d, v, leaves, want, method)
     if "chunked" in methods:
-        tiles = lambda d, v: apply_chunked(d, v, chunk_size=4)  # noqa: E731
+        tiles = lambda d, v: in_chunks(d, v, chunk_size=4)  # noqa: E731
         agrees(d, v, leaves, want, "chunked", tiles)
 
 

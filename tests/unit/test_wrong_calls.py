@@ -9,7 +9,6 @@ import pytest
 import torch
 
 from coefdyn import CoefficientDynamics, evolution, mask, normalizer, readout
-from coefdyn.execution.chunked.dispatch import apply_chunked, continue_chunked
 from coefdyn.mixers import GLA
 
 LENGTH, WIDTH, VALUES = 6, 4, 3
@@ -142,13 +141,6 @@ CALLS: dict[str, tuple[Callable[[], object], str, str]] = {
     "position": (lambda: design().states(6), "got 6", "0 <= j < L = 6"),
     "position by name": (lambda: design().states("a"), "got 'a'", "0 <= j < L = 6"),
     "half a position": (lambda: design().states(1.5), r"got 1\.5", "0 <= j < L = 6"),
-    "no chunk": (lambda: apply_chunked(design(), V, chunk_size=0), "got 0", "32 to 128"),
-    "half a chunk": (lambda: apply_chunked(design(), V, chunk_size=0.5), r"got 0\.5", "32 to 128"),
-    "exp in chunks": (
-        lambda: continue_chunked(design(readout=readout.exp), V),
-        r"Pointwise\(exp\)",
-        r"Use extend\(\)",
-    ),
     "a step of many tokens": (lambda: design().step(V), "L=6", r"extend\(v, state\)"),
     "a step of no token": (lambda: design(length=1).step(1.0), r"got 1\.0", r"extend\(v, state\)"),
     "state of another n": (lambda: design(**WIDE).extend(V, after()), r"\(4, 3\)", "state=None"),

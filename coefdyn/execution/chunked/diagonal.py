@@ -19,7 +19,7 @@ piece plus the row sums of S_end * dS_end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import torch
@@ -29,7 +29,7 @@ from coefdyn.execution.chunked.scan import Group, scan_kernel
 from coefdyn.execution.chunked.tiles import chunk_bounds, scaled
 from coefdyn.shapes import Float, Tensor
 
-__all__ = ["SAFE", "SHORTER", "anchored_sums", "diagonal_kernel"]
+__all__ = ["SAFE", "AnchoredPiece", "anchored_pieces", "anchored_sums", "diagonal_kernel"]
 
 #: largest exponent of an anchored factor, in nats; products of two stay below float32's 88
 SAFE = 30.0
@@ -48,7 +48,7 @@ def anchored_sums(g: Float[Tensor, "B C n"]) -> tuple[Tensor, Tensor, bool]:
     return sums, half, float(low) >= -SAFE and float(high) <= SAFE
 
 
-class _Piece(NamedTuple):
+class AnchoredPiece(NamedTuple):
     """One piece: its bounds, and e^{l - a}, e^a and e^{T - a}; None for 1."""
 
     start: int
@@ -58,41 +58,51 @@ class _Piece(NamedTuple):
     outer: Tensor | None
 
 
+def anchored_pieces(
+    g: Float[Tensor, "B L n"],
+    chunk: int,
+    fits: Callable[[slice], bool] = lambda tokens: True,
+) -> Iterator[AnchoredPiece]:
+    """The sequence in pieces of ``chunk`` tokens, and of shorter ones where exponents are not safe
+    or tokens do not ``fit``; a single token always does."""
+    shorter = tuple(size for size in SHORTER if size < chunk)
+    return _pieces(g, 0, g.shape[1], (chunk, *shorter), fits)
+
+
 def _pieces(
-    g: Float[Tensor, "B L n"], start: int, stop: int, sizes: tuple[int, ...]
-) -> Iterator[_Piece]:
-    """Cut tokens start .. stop - 1 into pieces of sizes[0], and further where that is unsafe."""
+    g: Tensor, start: int, stop: int, sizes: tuple[int, ...], fits: Callable[[slice], bool]
+) -> Iterator[AnchoredPiece]:
+    """Cut tokens start .. stop - 1 into pieces of sizes[0], and further where that is needed."""
     for a, b in chunk_bounds(stop - start, sizes[0]):
         a, b = start + a, start + b
         if b - a == 1:
-            yield _Piece(a, b, None, g[:, a:b].exp().mT, None)
+            yield AnchoredPiece(a, b, None, g[:, a:b].exp().mT, None)
             continue
         sums, half, safe = anchored_sums(g[:, a:b])
-        if safe:
+        if safe and fits(slice(a, b)):
             edge = half.exp_().mT
-            yield _Piece(a, b, sums.exp_(), edge, edge)
+            yield AnchoredPiece(a, b, sums.exp_(), edge, edge)
         else:
-            yield from _pieces(g, a, b, sizes[1:])
+            yield from _pieces(g, a, b, sizes[1:], fits)
 
 
 class _Group(Group):
     log_decay_name = "log_decay"
 
-    def pieces(self) -> Iterator[_Piece]:
-        sizes = (self.chunk, *(size for size in SHORTER if size < self.chunk))
-        return _pieces(self.log_decay, 0, self.log_decay.shape[1], sizes)
+    def pieces(self) -> Iterator[AnchoredPiece]:
+        return anchored_pieces(self.log_decay, self.chunk)
 
-    def _keys(self, piece: _Piece) -> Tensor:
+    def _keys(self, piece: AnchoredPiece) -> Tensor:
         """K'."""
         (k,) = self.of(piece, "k")
         return k if piece.reach is None else k / piece.reach
 
-    def _queries(self, piece: _Piece) -> Tensor:
+    def _queries(self, piece: AnchoredPiece) -> Tensor:
         """Q'."""
         (q,) = self.of(piece, "q")
         return scaled(q, piece.reach)
 
-    def forward(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, piece: AnchoredPiece, state: Tensor | None) -> tuple[Tensor, Tensor]:
         q, k, values = self._queries(piece), self._keys(piece), self.written(piece)
         out = torch.bmm(torch.bmm(q, k.transpose(1, 2)).tril_(), values)
         end = torch.bmm(k.transpose(1, 2), values)
@@ -102,12 +112,12 @@ class _Group(Group):
             end += inner
         return out, scaled(end, piece.outer)
 
-    def advance(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Any]:
+    def advance(self, piece: AnchoredPiece, state: Tensor | None) -> tuple[Tensor, Any]:
         end = torch.bmm(self._keys(piece).transpose(1, 2), self.written(piece))
         end = end if state is None else end.addcmul_(state, piece.inner)
         return scaled(end, piece.outer), None
 
-    def backward(self, piece: _Piece, seen, state, end, grad, ds):
+    def backward(self, piece: AnchoredPiece, seen, state, end, grad, ds):
         q, k = self._queries(piece), self._keys(piece)
         inner = None if state is None else state * piece.inner
         outer = scaled(ds, piece.outer)

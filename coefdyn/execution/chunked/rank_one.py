@@ -28,26 +28,16 @@ from typing import Any, NamedTuple
 
 import torch
 
-from coefdyn.execution.chunked.diagonal import SHORTER, anchored_sums
+from coefdyn.execution.chunked.diagonal import AnchoredPiece, anchored_pieces
 from coefdyn.execution.chunked.householder import solve_lower, solve_upper
 from coefdyn.execution.chunked.scalar import own_pairs
 from coefdyn.execution.chunked.scan import Group, scan_kernel
-from coefdyn.execution.chunked.tiles import STEADY, chunk_bounds, cut
+from coefdyn.execution.chunked.tiles import STEADY, cut, scaled
 from coefdyn.execution.growth import LIMIT_NATS, most_rank_one_nats, rank_one_nats, rise
 from coefdyn.execution.stabilize import RESET
 from coefdyn.shapes import Float, Tensor
 
 __all__ = ["adjacent_pairs", "rank_one_kernel"]
-
-
-class _Piece(NamedTuple):
-    """Bounds, e^{l-a}, e^a, and e^{l-a} one token earlier; a single token has only e^g, in half."""
-
-    start: int
-    stop: int
-    reach: Tensor | None
-    half: Tensor
-    before: Tensor | None
 
 
 def _steady(g: Float[Tensor, "B C n"], nats: Float[Tensor, "B C"] | None) -> bool:
@@ -59,43 +49,23 @@ def _steady(g: Float[Tensor, "B C n"], nats: Float[Tensor, "B C"] | None) -> boo
     return grown <= STEADY and float(rise(whole).amax()) <= LIMIT_NATS
 
 
-def _pieces(
-    g: Float[Tensor, "B L n"],
-    nats: Float[Tensor, "B L"] | None,
-    start: int,
-    stop: int,
-    sizes: tuple[int, ...],
-) -> Iterator[_Piece]:
-    """Cut tokens start .. stop - 1 into pieces of sizes[0], and further where that is unsafe."""
-    for a, b in chunk_bounds(stop - start, sizes[0]):
-        a, b = start + a, start + b
-        if b - a == 1:
-            yield _Piece(a, b, None, g[:, a:b].exp(), None)
-            continue
-        sums, half, safe = anchored_sums(g[:, a:b])
-        if safe and _steady(g[:, a:b], cut(nats, (slice(None), slice(a, b)))):
-            before = torch.cat([-half, sums[:, :-1]], 1).exp_()
-            yield _Piece(a, b, sums.exp_(), half.exp_(), before)
-        else:
-            yield from _pieces(g, nats, a, b, sizes[1:])
-
-
 class _Anchored(NamedTuple):
     """One piece in anchored variables, with E solved for."""
 
     q: Tensor
     right: Tensor
+    before: Tensor  # e^{l_{t-1} - a}
     stacked: Tensor  # K' = [k'; left'], (B, 2 C, n)
     values: Tensor  # V' = [b V; -E], (B, 2 C, dv)
     rows: Tensor  # right' K'^T, strictly lower where it counts
     state: Tensor | None  # S'
 
-    def end(self, piece: _Piece) -> Tensor:
+    def end(self, piece: AnchoredPiece) -> Tensor:
         """The state after the piece."""
         found = torch.bmm(self.stacked.transpose(1, 2), self.values)
         if self.state is not None:
             found += self.state
-        return found.mul_(piece.half.transpose(1, 2))
+        return scaled(found, piece.outer)
 
 
 class _Group(Group):
@@ -104,33 +74,37 @@ class _Group(Group):
     left: Tensor
     right: Tensor
 
-    def pieces(self) -> Iterator[_Piece]:
+    def pieces(self) -> Iterator[AnchoredPiece]:
         g, left, right = self.log_decay, self.left, self.right
-        shorter = tuple(size for size in SHORTER if size < self.chunk)
         nats = None
         bound = (most_rank_one_nats(left, right, g) + float(g.amax())) * self.chunk
         if not bound <= STEADY:  # NaN, too
             nats = rank_one_nats(left, right, g)
             most = float((nats + g.amax(-1)).amax()) * self.chunk
             nats = None if most <= STEADY else nats
-        return _pieces(g, nats, 0, g.shape[1], (self.chunk, *shorter))
+        return anchored_pieces(
+            g,
+            self.chunk,
+            lambda tokens: _steady(g[:, tokens], cut(nats, (slice(None), tokens))),
+        )
 
-    def anchored(self, piece: _Piece, state: Tensor | None) -> _Anchored:
+    def anchored(self, piece: AnchoredPiece, state: Tensor | None) -> _Anchored:
         here = (slice(None), slice(piece.start, piece.stop))
         size = piece.stop - piece.start
-        values, right = self.written(piece), self.right[here] * piece.before
+        before = torch.cat([1 / piece.inner.mT, piece.reach[:, :-1]], 1)
+        values, right = self.written(piece), self.right[here] * before
         stacked = torch.cat([self.k[here] / piece.reach, self.left[here] / piece.reach], 1)
         rows = torch.bmm(right, stacked.transpose(1, 2))
         rows[:, :, :size].tril_(-1)
         erased = torch.bmm(rows[:, :, :size], values)
-        inner = None if state is None else state * piece.half.transpose(1, 2)
+        inner = None if state is None else state * piece.inner
         if inner is not None:
             erased.baddbmm_(right, inner)
         erased = solve_lower(rows[:, :, size:], erased)
         values = torch.cat([values, -erased], 1)
-        return _Anchored(self.q[here] * piece.reach, right, stacked, values, rows, inner)
+        return _Anchored(self.q[here] * piece.reach, right, before, stacked, values, rows, inner)
 
-    def forward(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Tensor]:
+    def forward(self, piece: AnchoredPiece, state: Tensor | None) -> tuple[Tensor, Tensor]:
         (q,) = self.of(piece, "q")
         if piece.reach is None:
             end = self._step(piece, state)
@@ -139,17 +113,17 @@ class _Group(Group):
         out = torch.bmm(_causal(torch.bmm(x.q, x.stacked.transpose(1, 2))), x.values)
         return out if x.state is None else out.baddbmm_(x.q, x.state), x.end(piece)
 
-    def advance(self, piece: _Piece, state: Tensor | None) -> tuple[Tensor, Any]:
+    def advance(self, piece: AnchoredPiece, state: Tensor | None) -> tuple[Tensor, Any]:
         if piece.reach is None:
             return self._step(piece, state), None
         return self.anchored(piece, state).end(piece), None
 
-    def backward(self, piece: _Piece, seen, state, end, grad, ds):
+    def backward(self, piece: AnchoredPiece, seen, state, end, grad, ds):
         back = _step_backward if piece.reach is None else _piece_backward
         found = back(self, piece, state, end, grad, ds)._asdict()
         return found, found.pop("state")
 
-    def _step(self, piece: _Piece, state: Tensor | None) -> Tensor:
+    def _step(self, piece: AnchoredPiece, state: Tensor | None) -> Tensor:
         """S_t of a single token, from its definition."""
         here = (slice(None), slice(piece.start, piece.stop))
         written = torch.bmm(self.k[here].transpose(1, 2), self.written(piece))
@@ -157,7 +131,7 @@ class _Group(Group):
             return written
         erased = torch.bmm(self.right[here], state)
         written.baddbmm_(self.left[here].transpose(1, 2), erased, alpha=-1)
-        return written.addcmul_(state, piece.half.transpose(1, 2))
+        return written.addcmul_(state, piece.inner)
 
 
 def _causal(scores: Tensor) -> Tensor:
@@ -180,14 +154,14 @@ class _Gradients(NamedTuple):
     state: Tensor
 
 
-def _step_backward(inputs: _Group, piece: _Piece, state, end, grad, ds) -> _Gradients:
+def _step_backward(inputs: _Group, piece: AnchoredPiece, state, end, grad, ds) -> _Gradients:
     """Back through S = e^g S_0 - left (right^T S_0) + b k v^T and o = S^T q."""
     here = (slice(None), slice(piece.start, piece.stop))
     q, k, left, right = (x[here] for x in (inputs.q, inputs.k, inputs.left, inputs.right))
     ds = torch.baddbmm(ds, q.transpose(1, 2), grad)
     dq = torch.bmm(grad, end.transpose(1, 2))
     dk, values = torch.bmm(inputs.written(piece), ds.transpose(1, 2)), torch.bmm(k, ds)
-    kept = ds * piece.half.transpose(1, 2)
+    kept = ds * piece.inner
     if state is None:
         nothing = torch.zeros_like(k)
         return _Gradients(dq, dk, nothing, nothing, values, nothing, kept)
@@ -203,11 +177,10 @@ def _step_backward(inputs: _Group, piece: _Piece, state, end, grad, ds) -> _Grad
     )
 
 
-def _piece_backward(inputs: _Group, piece: _Piece, state, end, grad, ds) -> _Gradients:
+def _piece_backward(inputs: _Group, piece: AnchoredPiece, state, end, grad, ds) -> _Gradients:
     """Back through one piece; the erase rows' gradient is tril(R V'^T, -1), R = (I + N)^-T dE."""
     x, size = inputs.anchored(piece, state), piece.stop - piece.start
-    half = piece.half.transpose(1, 2)
-    dend = ds * half
+    dend = scaled(ds, piece.outer)
     scores = _causal(torch.bmm(x.q, x.stacked.transpose(1, 2)))
     dscores = _causal(torch.bmm(grad, x.values.transpose(1, 2)))
     dvalues = torch.bmm(scores.transpose(1, 2), grad).baddbmm_(x.stacked, dend)
@@ -244,10 +217,10 @@ def _piece_backward(inputs: _Group, piece: _Piece, state, end, grad, ds) -> _Gra
         dq.mul_(piece.reach),
         pairs[:, 0],
         pairs[:, 1],
-        dright.mul_(piece.before),
+        dright.mul_(x.before),
         written,
         sums,
-        dstate.mul_(half),
+        dstate.mul_(piece.inner),
     )
 
 

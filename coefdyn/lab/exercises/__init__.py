@@ -65,5 +65,4 @@ HOMES = {
     "count by hand": "by_hand",
 }
 
-__all__ = ["EXERCISES", "Exercise", "Grade", "grade"]
 load_on_first_use(__name__)

@@ -10,5 +10,4 @@ if TYPE_CHECKING:  # the figure needs anywidget, and recording on a GPU machine 
     from coefdyn.lab.films.film import Film, FilmRun, films_folder
     from coefdyn.lab.films.widget import TrainingFilm
 
-__all__ = ["Film", "FilmRun", "TrainingFilm", "films_folder"]
 load_on_first_use(__name__)

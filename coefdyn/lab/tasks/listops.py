@@ -114,7 +114,11 @@ class ListOpsConfig(TaskConfig):
         return length
 
     def draw(self, n: int, generator: torch.Generator, split: Split) -> Batch:
-        """Draw n expressions, (n, seq_len), with one target each; training and test are alike."""
+        """Draw n expressions, (n, seq_len), with one target each; training and test are alike.
+
+        Raises:
+            ValueError: where hardly any tree has a length within the bounds.
+        """
         parts: list[Batch] = []
         tried = found = 0
         trees = 512
