@@ -23,8 +23,7 @@ The lines are performed in order, after the first link has been opened:
 
 A quantity is the hook of a number on show (`near-zero-fraction`), the value of a control, or what
 the test reads off the figure (`answer(white)`, `alpha(5, 4)`, `shortest`; its table has them all).
-Links that a cell writes into a table open a design and promise no more than that it exists, which
-`tests/unit/test_chapter_links.py` holds.
+Links that a cell writes into a table open a design and promise no more than that it exists.
 """
 
 from __future__ import annotations
