@@ -58,9 +58,13 @@ def build_parser() -> argparse.ArgumentParser:
     run.add_argument("--profile", default="quick", help=", ".join(PROFILES))
     run.add_argument("--seeds", type=int, nargs="+", help="instead of the profile's")
     given.cluster(run)
-    run.add_argument("--budget", type=float, metavar="SECONDS", help="start no run after that")
+    run.add_argument(
+        "--budget", type=given.seconds, metavar="SECONDS", help="start no run after that"
+    )
     run.add_argument("--out", type=Path, metavar="DIR", help="default: data/results")
-    run.add_argument("--workers", type=int, help="processes; default: one per core, on a GPU one")
+    run.add_argument(
+        "--workers", type=given.count, help="processes; default: one per core, on a GPU one"
+    )
     run.add_argument(
         "--mode", default="eager", choices=MODES, help="compiled: loss and gradient, torch.compile"
     )

@@ -1,6 +1,7 @@
 """The base of every mixer: project x, build the coefficient dynamics, apply, project back.
 
-A mixer chooses four ingredients in ``build``; everything else is here, once."""
+A mixer chooses four ingredients in ``build``; everything else is here, once, so the file is a
+little longer than 400 lines."""
 
 from __future__ import annotations
 

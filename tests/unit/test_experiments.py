@@ -415,6 +415,22 @@ def test_the_pilot_ends_with_the_first_rate_that_solves_the_task():
 @pytest.mark.parametrize(
     ("command", "words"),
     [
+        ("run principle-3 --budget nan", "a number of seconds, 0 or more; got 'nan'"),
+        ("run principle-3 --budget=-1", "a number of seconds, 0 or more; got '-1'"),
+        ("run principle-3 --workers 0", "a whole number from 1 on; got '0'"),
+        ("judge own.py:Mine --seeds=-2", "a whole number from 1 on; got '-2'"),
+        ("throughput --rounds 0", "a whole number from 1 on; got '0'"),
+    ],
+)
+def test_an_impossible_number_is_refused_in_one_line(command, words, capsys):
+    with pytest.raises(SystemExit):
+        main(command.split())
+    assert re.search(words, capsys.readouterr().err.strip().splitlines()[-1])
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
         ("run principle-3 --device mps", "device must be cpu, cuda or cuda:1; got 'mps'"),
         ("film principle-3 --device cuda:99", "sees .* here; use device='cpu'"),
         ("run principle-3 --profile fast", "profile must be one of quick, standard, paper"),

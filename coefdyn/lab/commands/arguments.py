@@ -1,12 +1,13 @@
-"""Options that several commands share, and the check of a folder before anything is trained."""
+"""Options and values that several commands share, checked before anything is trained."""
 
 from __future__ import annotations
 
 import argparse
+import math
 import tempfile
 from pathlib import Path
 
-__all__ = ["cluster", "writable"]
+__all__ = ["cluster", "count", "seconds", "writable"]
 
 
 def cluster(parser: argparse.ArgumentParser) -> None:
@@ -17,6 +18,24 @@ def cluster(parser: argparse.ArgumentParser) -> None:
         help="of a dask scheduler whose workers train; default: DASK_SCHEDULER_ADDRESS, if set",
     )
     parser.add_argument("--device", help="cpu, cuda or cuda:1; default: a GPU")
+
+
+def seconds(text: str) -> float:
+    """A number of seconds, 0 or more."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not value >= 0:
+        raise argparse.ArgumentTypeError(f"a number of seconds, 0 or more; got {text!r}")
+    return value
+
+
+def count(text: str) -> int:
+    """A whole number from 1 on."""
+    if not (text.isdecimal() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on; got {text!r}")
+    return int(text)
 
 
 def writable(path: Path) -> None:

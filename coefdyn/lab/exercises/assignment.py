@@ -218,7 +218,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     )
     export_.add_argument("--out", type=Path, required=True, metavar="DIR")
     export_.add_argument(
-        "--seconds", type=float, default=SECONDS, help="time limit per case; default: 10"
+        "--seconds", type=given.seconds, default=SECONDS, help="time limit per case; default: 10"
     )
     export_.add_argument("--format", choices=FORMATS, default="plain", help="default: plain")
 

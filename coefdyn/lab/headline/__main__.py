@@ -31,9 +31,9 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="train what is missing; interrupt and repeat at will")
     run.add_argument("groups", nargs="*", metavar="GROUP", help="default: all, by value")
-    run.add_argument("--workers", type=int, default=1)
+    run.add_argument("--workers", type=given.count, default=1)
     run.add_argument("--mode", default="compiled", choices=("eager", "compiled"))
-    run.add_argument("--budget", type=float, metavar="SECONDS", help="per group")
+    run.add_argument("--budget", type=given.seconds, metavar="SECONDS", help="per group")
     show = commands.add_parser("show", help="every claim, its verdict and what limits it")
     show.add_argument("ids", nargs="*", metavar="CLAIM", help="default: all")
     for one in (run, show):

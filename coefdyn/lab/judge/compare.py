@@ -316,8 +316,8 @@ def add_parser(commands: Any) -> None:
         metavar="NAME",
         help="mixers of the library to compare with; default: GatedDeltaNet",
     )
-    parser.add_argument("--seeds", type=int, default=4, help="12 give a verdict")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"default: {STEPS}")
+    parser.add_argument("--seeds", type=given.count, default=4, help="12 give a verdict")
+    parser.add_argument("--steps", type=given.count, default=STEPS, help=f"default: {STEPS}")
     parser.add_argument(
         "--out",
         type=Path,
@@ -334,7 +334,7 @@ def add_parser(commands: Any) -> None:
     )
     parser.add_argument(
         "--budget",
-        type=float,
+        type=given.seconds,
         metavar="SECONDS",
         help="stop after so long; the same call goes on",
     )

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from coefdyn.lab.commands import arguments as given
 from coefdyn.lab.experiments import get_experiment
 from coefdyn.lab.places import data_folder
 from coefdyn.lab.tasks import IGNORE
@@ -162,8 +163,8 @@ def _clocked(work: Callable[[], Ticks]) -> tuple[float, float]:
 def main(arguments: Sequence[str]) -> int:
     """Measure, print and keep; returns 0."""
     parser = argparse.ArgumentParser(prog="python -m coefdyn.lab throughput")
-    parser.add_argument("--steps", type=int, default=100, help="counted steps of each way")
-    parser.add_argument("--rounds", type=int, default=1, help="the median of so many")
+    parser.add_argument("--steps", type=given.count, default=100, help="counted steps of each way")
+    parser.add_argument("--rounds", type=given.count, default=1, help="the median of so many")
     parser.add_argument("--keep", action="store_true", help="write data/benchmarks/throughput.json")
     asked = parser.parse_args(arguments)
     load = round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None

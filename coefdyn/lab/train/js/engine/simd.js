@@ -1,7 +1,5 @@
 // The product of two float32 matrices, four numbers at a time: one WebAssembly function, put together here from its
-// instructions. Where a browser has no WebAssembly SIMD, `multiply` does without, and a training step computes 1.6
-// times as long (median of 16 designs at 16 and at 32 tokens, 1.1 to 2.4):
-//   python tests/browser/measure_train.py --steps 40 --evolution identity diagonal [--plain]
+// instructions. Where a browser has no WebAssembly SIMD, `multiply` does without, and a training step takes longer.
 //
 //   out[m, n] = sum_k left[m, k] right[k, n],  rows and columns multiples of 4, all strides in bytes
 //
