@@ -102,6 +102,8 @@ def test_counts_of_small_products_and_heads():
     sentence = "the fullest head has # raw products ... on average, and # divided coefficients"
     says(page, sentence, *softplus)
     says(page, "# coefficients are after the division", fullest("psi_exp", "normalized"))
+    maps = "ELU + 1 has # raw products that small on average, and ReLU, ..., # of 64"
+    says(page, maps, fullest("psi_elu1", "raw"), fullest("psi_relu", "raw"))
 
     def of(heads: int, n: int) -> list[float]:
         return ends("heads", model="linear attention", H=str(heads), n=str(n))

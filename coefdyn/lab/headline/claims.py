@@ -148,8 +148,8 @@ HEADLINES: tuple[Headline, ...] = (
                     all_ahead("8 pairs in 32", ("erases, n = 2",), ("adds, n = 2",), 0.0, accuracy),
                 )
             ),
-            "why": "the first pair differs in n and in the rate; the second, of equal state, in "
-            "A_t, the projection of beta and the rate",
+            "why": "the first pair differs in n; the second, of equal state, in A_t, the "
+            "projection of beta and the rate",
         },
         sentence="More state recalls more pairs, and of two states of one size the one that erases "
         "does.",
