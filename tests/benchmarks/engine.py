@@ -8,17 +8,17 @@
 
 Width 512, two layers with the linear mixer, heads of the size that the released models have, random
 weights, float32, one thread, a batch of one. Times are CPU times: medians of five passes after a
-warming one, of the warming one alone where it takes longer than 6 s. Each side runs in a process
-of its own, which is stopped when its forward and backward pass has taken 120 s ("more than").
-Memory is the most that such a pass adds. A class that the engine leaves to its own code counts as
-1.00. The forward passes without gradients, where both sides are often nearly as fast, are
-taken in turn in one process, so that neither has the memory of the other's better warmed.
-Differences are relative to the largest number of a tensor; that of gradients is the largest over all
-parameters whose gradient is not rounding alone. ``--double`` adds both sides' differences from a
-run in float64, also to rows that are kept. There the class's own casts to float32 are casts to
-float64, since its delta rules would be float32 without. Under ``--share`` a third process has the
-mixing exchanged for a mean of its inputs: the time and the memory of its forward and backward pass
-lie outside of the mixing, and no mixing could make the model need less.
+warming one, of the warming one alone where it takes longer than 6 s. Each side runs in a process of
+its own, which is stopped when its forward and backward pass has taken 120 s ("more than"). Memory
+is the most that such a pass adds. A class that the engine leaves to its own code counts as 1.00.
+The forward passes without gradients, where both sides are often nearly as fast, are taken in turn
+in one process, so that neither has the memory of the other's better warmed. Differences are
+relative to the largest number of a tensor; that of gradients is the largest over all parameters
+whose gradient is not rounding alone. ``--double`` adds both sides' differences from a run in
+float64, also to rows that are kept. There the class's own casts to float32 are casts to float64,
+since its delta rules would be float32 without. Under ``--share`` a third process has the mixing
+exchanged for a mean of its inputs: the time and the memory of its forward and backward pass lie
+outside of the mixing, and no mixing could make the model need less.
 """
 
 from __future__ import annotations
