@@ -87,9 +87,7 @@ def _restored(record: Any) -> tuple[Any, Any]:
         source = {"device": "", "torch": "", "timestamp": ""}
         runs = tuple(replace(r, config={"seed": 0}, provenance=source) for r in film.runs)
         settings = {key: int(value) for key, value in record["state"]["settings"].items()}
-        figure = TrainingFilm.from_film(
-            replace(film, runs=runs), epsilon=shown["epsilon"], **settings
-        )
+        figure = TrainingFilm(replace(film, runs=runs), epsilon=shown["epsilon"], **settings)
         figure.film = {**figure.film, "provenance": shown["provenance"]}
         return TrainingFilm, figure
     kind = PageTraining if name == "PageTraining" else getattr(widgets, name)
