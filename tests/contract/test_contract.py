@@ -195,5 +195,6 @@ def test_lower_precision(name: str, dtype: str) -> None:
         agree(y, want, "output", name, y.dtype, method)
         found = slopes(one, y)
         for leaf, value in found.items():
-            assert value.dtype == y.dtype and torch.isfinite(value).all(), leaf
+            held = wanted[leaf].abs() < torch.finfo(y.dtype).max
+            assert value.dtype == y.dtype and torch.isfinite(value[held]).all(), leaf
         agree_in_gradients(found, wanted, name, y.dtype, method)
