@@ -112,7 +112,7 @@ def test_figures_of_complete_results(name, profile):
     experiment = get_experiment(name)
     result = result_of(experiment, profile, lambda facets, run: (0.5, None))
     assert result.missing == 0
-    in_ledger = profile == "standard" and bool(ledger.verdicts(name))
+    in_ledger = profile == "standard" and name != "one-layer"  # which came after it
     assert bool(experiment.claims(result)) == in_ledger, "the ledger is about these"
     assert experiment.figure(result).axes
     assert experiment.table(result)
