@@ -382,14 +382,10 @@ def test_classes_that_keep_their_past_otherwise_are_refused(name: str, words: st
         pass
 
 
-def test_what_cannot_be_done_is_told() -> None:
-    model, x = build("LlamaForCausalLM"), zoo.ids(LENGTH, 1)
-    found = planned(model, 2)
-    other = build("GPT2LMHeadModel")
+def test_a_plan_for_another_model_is_refused() -> None:
+    found = planned(build("LlamaForCausalLM"), 2)
     told = r"has no layer model\.layers.*; a plan is for its own model"
-    with pytest.raises(ValueError, match=told), found.cache(other):
-        pass
-    with pytest.raises(ValueError, match="is compiled"), found.cache(torch.compile(model)):
+    with pytest.raises(ValueError, match=told), found.cache(build("GPT2LMHeadModel")):
         pass
     with pytest.raises(ValueError, match="a cache needs a torch"), found.cache("model"):
         pass
@@ -399,8 +395,19 @@ def test_what_cannot_be_done_is_told() -> None:
     wider = build("LlamaForCausalLM", num_key_value_heads=4)
     told = "caches 4 heads, the plan has 2"
     with pytest.raises(ValueError, match=told), found.cache(wider) as cache:
-        wider(x, past_key_values=cache)
-    with found.cache(model) as cache:
+        wider(zoo.ids(LENGTH, 1), past_key_values=cache)
+
+
+def test_a_compiled_model_is_refused() -> None:
+    model = build("LlamaForCausalLM")
+    found = planned(model, 2)
+    with pytest.raises(ValueError, match="is compiled"), found.cache(torch.compile(model)):
+        pass
+
+
+def test_a_pass_that_the_cache_does_not_follow_is_refused() -> None:
+    model, x = build("LlamaForCausalLM"), zoo.ids(LENGTH, 1)
+    with planned(model, 2).cache(model) as cache:
         for given in ({}, {"use_cache": False}, {"past_key_values": transformers.DynamicCache()}):
             with pytest.raises(ValueError, match=r"each pass takes the cache"):
                 model(x, **given)
@@ -419,6 +426,11 @@ def test_what_cannot_be_done_is_told() -> None:
         per_head = torch.ones(1, 4, LENGTH, LENGTH).tril().bool()
         with pytest.raises(ValueError, match="is not one for all heads"):
             model(x, attention_mask=per_head, past_key_values=cache)
+
+
+def test_a_way_of_attending_that_the_cache_cannot_cut_is_refused() -> None:
+    x = zoo.ids(LENGTH, 1)
+    found = planned(build("LlamaForCausalLM"), 2)
     dropping = build("LlamaForCausalLM", attention_dropout=0.1)
     with found.cache(dropping.train()) as cache, pytest.raises(ValueError, match="dropout is at"):
         dropping(x, past_key_values=cache)
