@@ -17,6 +17,7 @@ Open = Callable[..., Visit]
 DARK = ("index.html", "notation.html", "start.html", "architectures/gated_deltanet.html")
 
 
+@pytest.mark.dear("axe looks at every element of a whole page")
 @pytest.mark.parametrize("path", DARK)
 def test_a_served_page_is_whole_and_has_no_serious_finding(path: str, visit: Open) -> None:
     page = visit(path, scheme="dark").whole().page

@@ -56,6 +56,7 @@ ACT = """async ([seed, count, starts]) => {
 }"""
 
 
+@pytest.mark.dear("two figures are moved 240 times, and Python is asked for each")
 def test_a_careless_hand_never_parts_page_and_python(open_page: Open) -> None:
     question = {"id": "o", "question": "When?", "number": "overflow", "control": "decay"}
     starts = [{"preset": "mlstm", "length": 12}, {"preset": "gla"}]

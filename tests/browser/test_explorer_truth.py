@@ -150,6 +150,7 @@ def test_still_and_live_matrix_share_one_scale(open_page: Open) -> None:
     assert "√" in text(page, "scale-words")
 
 
+@pytest.mark.dear("a figure is asked with each readout and each normalizer")
 def test_a_sink_without_effect_says_so(open_page: Open) -> None:
     """Exactly where another sink changes no number of the library."""
     options = {key: schema()["choices"][key]["options"] for key in ("readout", "normalizer")}

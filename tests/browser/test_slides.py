@@ -270,6 +270,7 @@ def test_the_speaker_has_notes_in_a_window_of_their_own(opened: Callable[..., Vi
     assert page.locator(SLIDE).is_visible(), "the window of the notes leaves the slide where it is"
 
 
+@pytest.mark.dear("every slide of a chapter is printed")
 def test_paper_has_a_page_for_every_slide(opened: Callable[..., Visit], tmp_path: Path) -> None:
     page = opened(MANY, "dark").page
     present(page)

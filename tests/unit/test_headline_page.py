@@ -38,6 +38,9 @@ def test_without_runs_every_trained_claim_says_so(tmp_path):
     assert page.count('data-status="not run"') == trained + len(FORMER)
     assert page.count("<details") == len(EVERY) == page.count("</details>")
     assert f"{trained} not run" in headline_counts(tmp_path)
+    asked = re.findall(r"<ul><li>(.*?)</li></ul>", page)
+    assert len(asked) == trained + len(FORMER), "what is asked stands there before it is answered"
+    assert all(re.search("above|below|(less|more) than", one) for one in asked)
 
 
 @pytest.mark.parametrize("name", GROUPS)
@@ -226,7 +229,7 @@ def page_of(name: str, folder, level=lambda facets, run: (0.95 - run.seed / 1e5,
     for record in result_of(group, STANDARD, level).records:
         group.file(STANDARD, folder).append(record)
     lines = re.findall("<details.*?</details>", headlines_html(folder), re.DOTALL)
-    return "".join(one for one in lines if "<li>" in one)
+    return "".join(one for one in lines if "<svg role" in one)
 
 
 def test_each_verdict_is_drawn_on_its_side_and_in_its_color(tmp_path):

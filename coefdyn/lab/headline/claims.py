@@ -91,7 +91,7 @@ HEADLINES: tuple[Headline, ...] = (
             ),
             "why": "the pairs differ in the source of positions, and in the rate",
         },
-        sentence="In two layers, too, more seeds solve the task with a decay or a short "
+        sentence="In two layers more seeds solve the task with a decay or a short "
         "convolution than with A = I.",
         source="Principle 3, Figure 1 and Remark 3",
         limits="One decay, one readout; a convolution also shares keys with neighbours.",

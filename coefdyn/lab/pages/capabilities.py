@@ -174,7 +174,7 @@ def _cell(cell: Cell, seeds: Sequence[float] | None, two: Sequence[float] | None
     name = html.escape(f"{cell.task}, {cell.row}")
     sign, word = SIGNS[cell.mark]
     return (
-        f'<td data-mark="{cell.mark}"><details><summary aria-label="{name}: {cell.mark}">'
+        f'<td data-mark="{cell.mark}"><details><summary aria-label="{name}: {word}">'
         f"<b>{sign}</b><small>{word}</small></summary>"
         f"<div><p><b>{name}</b>: {cell.mark}. {_why(cell)}</p>"
         f"<p>Learned by one layer: {_solved(seeds)}. {disagreement(cell, seeds)}</p>"

@@ -87,9 +87,8 @@ def headlines_html(out: Path | str | None = None, *, chapter: str | None = None)
     """The headline claims, each with its verdict and the intervals of its comparisons.
 
     An interval is drawn from its threshold, the line in the middle: to the right lies what is
-    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim; tests
-    and thresholds are for ``headline show``. Claims whose runs are missing say "not run" and come
-    after the others; those of the registration's history come last, with the verdict they had.
+    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim. Claims whose
+    runs are missing say "not run", tell what is asked, and come after the others; those of the registration's history come last, with the verdict they had.
 
     Args:
         out: folder of the result files; None for ``data/results``.
@@ -161,7 +160,8 @@ def _line(one: Headline, loaded: dict[str, Judged], out: Path | str | None, link
         few = next((x.seeds_that_decide for x in undecided if x.margin), None)
         control = "; ".join(filter(None, (one.claim.why, failed)))
         told = list(effects(one.claim.test, judged))
-        numbers = "".join(f"<li>{html.escape(_words(x, judged))}</li>" for x in told)
+        asked = [_words(x, judged) for x in told] or [one.claim.test.words]
+        numbers = "".join(f"<li>{html.escape(x)}</li>" for x in asked)
         outcomes = [judged.one(**facets) for facets in _different(one.claim.test.compared)]
         curves = "".join(_figure(x, judged) for x in outcomes if x is not None)
     about = {
