@@ -87,8 +87,9 @@ def headlines_html(out: Path | str | None = None, *, chapter: str | None = None)
     """The headline claims, each with its verdict and the intervals of its comparisons.
 
     An interval is drawn from its threshold, the line in the middle: to the right lies what is
-    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim. Claims whose
-    runs are missing say "not run", tell what is asked, and come after the others; those of the registration's history come last, with the verdict they had.
+    claimed. A line opens to the numbers, the curves of all seeds and what limits the claim. Claims
+    whose runs are missing say "not run", tell what is asked, and come after the others; those of
+    the registration's history come last, with the verdict they had.
 
     Args:
         out: folder of the result files; None for ``data/results``.
