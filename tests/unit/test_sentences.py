@@ -34,7 +34,8 @@ def cells(page: str, *words: str) -> str:
     return "\n".join(one for one in found if any(word in one for word in words))
 
 
-def test_two_layers_that_only_add_follow_s3():
+@pytest.mark.parametrize("layers", ["in_two_layers", "in_one_layer"])
+def test_layers_that_add_and_mirror_follow_s3(layers):
     """The chapter's own cell, on texts of another seed and at four times the length."""
     names: dict = {}
     exec("import math\nimport torch\nfrom coefdyn import *", names)
@@ -42,7 +43,8 @@ def test_two_layers_that_only_add_follow_s3():
     for length in (24, 96):
         task = PermutationConfig.quick().with_changes({"seq_len": length})
         drawn = sample(task, 64, split_generator(7, "test"), "test")
-        assert torch.equal(names["follow"](drawn.inputs), drawn.targets)
+        found = names["element"](*names[layers](drawn.inputs))
+        assert torch.equal(found, drawn.targets)
 
 
 def test_the_designs_that_were_judged_are_those_of_the_chapter():
