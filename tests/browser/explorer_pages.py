@@ -62,6 +62,15 @@ def write_page(folder: Path, *explorers: AnyWidget, theme: str = "light") -> str
     return path.as_uri()
 
 
+def until_drawn(page: Any, number: int) -> None:
+    """Waits until so many explorers show their row sums; a figure is there before its numbers."""
+    page.wait_for_function(
+        "(number) => [...document.querySelectorAll('[data-cd=row-sum]')]"
+        ".filter((sum) => sum.dataset.value).length === number",
+        arg=number,
+    )
+
+
 @pytest.fixture
 def open_page(stages: Kept, browser: Any, tmp_path: Path) -> Iterator[Open]:
     """Opens a page with explorers; any error in it or any request to a host fails the test.

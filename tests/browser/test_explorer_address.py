@@ -15,6 +15,7 @@ from browser.explorer_pages import (  # noqa: F401
     press,
     slide,
     text,
+    until_drawn,
 )
 
 from coefdyn.widgets import Explorer
@@ -125,7 +126,7 @@ def _slide(page: Any, place: int, decay: float) -> list[float]:
 @pytest.mark.parametrize("names", [("", ""), ("left", "right")])
 def test_back_undoes_the_change_of_either_explorer(names: tuple[str, str], open_page: Open) -> None:
     page = open_page(*(Explorer("gla", name=name) for name in names))
-    page.wait_for_function("document.querySelectorAll('[data-cd=explorer]').length === 2")
+    until_drawn(page, 2)
     seen = [[float(value) for value in page.evaluate(SUMS)]]
     for place, decay in ((0, 0.8), (1, 0.7), (0, 0.6)):
         page.evaluate("new Promise((done) => setTimeout(done, 700))")  # a step of its own
@@ -135,7 +136,7 @@ def test_back_undoes_the_change_of_either_explorer(names: tuple[str, str], open_
     assert [_go(page, "back") for _ in range(3)] == seen[2::-1]
     assert [_go(page, "forward") for _ in range(3)] == seen[1:]
     page.reload()
-    page.wait_for_function("document.querySelectorAll('[data-cd=explorer]').length === 2")
+    until_drawn(page, 2)
     assert [float(value) for value in page.evaluate(SUMS)] == seen[-1]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from browser.explorer_pages import Open, open_page  # noqa: F401
+from browser.explorer_pages import Open, open_page, until_drawn  # noqa: F401
 
 from coefdyn.widgets import Explorer
 from coefdyn.widgets.source import arithmetic_source
@@ -61,7 +61,7 @@ def test_a_careless_hand_never_parts_page_and_python(open_page: Open) -> None:
     question = {"id": "o", "question": "When?", "number": "overflow", "control": "decay"}
     starts = [{"preset": "mlstm", "length": 12}, {"preset": "gla"}]
     page = open_page(Explorer("mlstm", length=12), Explorer("gla", predict=question))
-    page.wait_for_function("document.querySelectorAll('[data-cd=explorer]').length === 2")
+    until_drawn(page, 2)
     page.add_script_tag(content=arithmetic_source())
     for seed in range(12):
         for one in page.evaluate(ACT, [seed, 20, starts]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from browser.explorer_pages import Open, open_page, page_html, press  # noqa: F401
+from browser.explorer_pages import Open, open_page, page_html, press, until_drawn  # noqa: F401
 
 from coefdyn.widgets import Explorer
 
@@ -78,7 +78,7 @@ def test_three_explorers_stay_small_and_start_fast(open_page: Open) -> None:
     times = []
     for _ in range(LOADS):
         page = open_page(*three)
-        page.wait_for_function("document.querySelectorAll('[data-cd=explorer]').length === 3")
+        until_drawn(page, 3)
         times.append(page.evaluate("performance.getEntriesByName('cd-ready').at(-1).startTime"))
         page.close()
     best = min(times)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -42,6 +43,19 @@ def test_the_score_interval_of_none_and_all():
     assert none.low == pytest.approx(-none.high)
     assert 0.2 < none.high < 0.3
     assert intervals.share_difference(12, 12, 0, 12).high == 1.0
+
+
+@pytest.mark.parametrize(("n", "other_n"), [(12, 12), (36, 12), (3, 60)])
+def test_no_shares_with_that_difference_are_likelier(n, other_n):
+    for k, other_k, d in itertools.product(
+        (0, 1, n // 2, n), (0, 2, other_n), (-0.99, -0.4, -0.05, 0.0, 0.3, 0.8)
+    ):
+        shares = np.linspace(max(0.0, -d), min(1.0, 1.0 - d), 2001)
+        mine, other = intervals._likely_shares(k, n, other_k, other_n, d)
+        found = stats.binom.logpmf(k, n, mine) + stats.binom.logpmf(other_k, other_n, other)
+        all_ = stats.binom.logpmf(k, n, shares + d) + stats.binom.logpmf(other_k, other_n, shares)
+        assert mine - other == pytest.approx(d, abs=1e-12)
+        assert found >= np.nanmax(all_) - 1e-9, (k, other_k, d)
 
 
 def test_the_score_interval_covers_93_percent_whatever_the_shares_are():

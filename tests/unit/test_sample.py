@@ -11,6 +11,7 @@ from typing import Any
 
 import passed
 import price
+import pytest
 import sample
 from sample import Case
 
@@ -109,6 +110,13 @@ def test_a_dear_case_without_a_reason_fails_the_run(tmp_path: Path) -> None:
     assert told.returncode == 1
     assert "FAILED dear takes 12.0 s" in told.stdout
     assert told.stdout.count("FAILED") == 1
+
+
+@pytest.mark.parametrize(("factor", "expected"), [(0.5, 1.0), (1.0, 1.0), (2.0, 2.0)])
+def test_a_slow_machine_is_not_the_fault_of_a_case(factor, expected, monkeypatch) -> None:
+    ticks = (price.WORK * factor * turn for turn in (0, 1, 1, 2, 2, 3))
+    monkeypatch.setattr(price.time, "process_time", lambda: next(ticks))
+    assert price.slowness() == pytest.approx(expected)
 
 
 def case(name: str, *reads: str) -> SimpleNamespace:

@@ -172,21 +172,16 @@ def share_difference(k: int, n: int, other_k: int, other_n: int) -> Interval:
 
 
 def _likely_shares(k: int, n: int, other_k: int, other_n: int, d: float) -> tuple[float, float]:
-    """The most likely (p, p') with p - p' = d: the log-likelihood is concave in p'."""
-    low, high = max(0.0, -d), min(1.0, 1.0 - d)
-
-    def rises(q: float) -> bool:
-        p = q + d
-        slope = 0.0
-        for hits, all_, share in ((k, n, p), (other_k, other_n, q)):
-            slope += (hits / share if share > 0 else math.inf) if hits else 0.0
-            slope -= ((all_ - hits) / (1 - share) if share < 1 else math.inf) if all_ > hits else 0
-        return slope > 0
-
-    for _ in range(_BISECTIONS):
-        middle = (low + high) / 2
-        low, high = (middle, high) if rises(middle) else (low, middle)
-    other = (low + high) / 2
+    """The most likely (p, p') with p - p' = d: the middle root of a cubic in p', in closed form."""
+    cubic = n + other_n
+    square = (n + 2 * other_n) * d - cubic - (k + other_k)
+    linear = (other_n * d - cubic - 2 * other_k) * d + k + other_k
+    shift = square / (3 * cubic)
+    half = shift**3 - linear * square / (6 * cubic**2) + other_k * d * (1 - d) / (2 * cubic)
+    radius = math.copysign(math.sqrt(max(shift**2 - linear / (3 * cubic), 0.0)), half)
+    turn = math.acos(max(-1.0, min(1.0, half / radius**3 if radius else 1.0)))
+    other = 2 * radius * math.cos((math.pi + turn) / 3) - shift
+    other = min(max(other, 0.0, -d), 1.0, 1.0 - d)
     return min(max(other + d, 0.0), 1.0), other
 
 
