@@ -10,10 +10,10 @@ import torch
 from said import chosen, ends, lines, numbers, prose, says, steps
 
 from coefdyn.lab.capabilities import cells
-from coefdyn.lab.experiments import intervals
+from coefdyn.lab.experiments import get_experiment, intervals
 from coefdyn.lab.experiments.board import ROWS
 from coefdyn.lab.experiments.forecasts import FORECASTS, LEARNS, probability
-from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.plan import STANDARD, STANDARD_RATES
 from coefdyn.lab.headline.claims import HEADLINES
 from coefdyn.lab.headline.former import FORMER
 from coefdyn.lab.headline.group import Group
@@ -196,6 +196,26 @@ def test_what_the_rule_says_of_twelve_seeds():
     assert said in prose("evidence.md") and "Twenty-five headline claims" in prose("evidence.md")
     lead = [intervals.share_difference(12, 12, k, 12).low for k in (8, 9)]
     assert lead[0] > 0 > lead[1] and len(HEADLINES) == 25
+
+
+def test_attention_without_a_convolution_beside_models_without_a_clock():
+    kept, models = get_experiment("spectra").load(STANDARD), ("linear", "S4D", "LRU")
+    runs = {m: kept.one(task="MQAR", model=m) for m in (*models, "softmax", "normalized")}
+    right = {model: one.accuracy for model, one in runs.items()}
+    sentence = (
+        "Linear attention, at #, is behind S4D, at #, and level with the LRU, at #; these three"
+    )
+    says("second_view/spectra.md", sentence, *(right[model] for model in models))
+    assert {model for model, one in runs.items() if one.rate == max(STANDARD_RATES)} == {*models}
+    assert min(right["softmax"], right["normalized"]) > right["S4D"]
+
+
+def test_the_two_scales_learn_at_rates_a_factor_of_nine_apart():
+    kept = Group("scale-fresh").load(STANDARD)
+    small, one = (kept.one(task="64 channels", design=d) for d in ("b = 1/sqrt(n)", "b = 1"))
+    assert small.rate / one.rate == pytest.approx(9, rel=0.01)
+    solved = [intervals.solved(scale.values("accuracy")) for scale in (small, one)]
+    assert solved[0] > solved[1]
 
 
 def test_the_number_of_maps_that_a_layer_uses():
