@@ -154,11 +154,13 @@ def test_a_link_to_a_section_leaves_the_figure_as_it_is(open_page: Open) -> None
 def test_the_second_of_two_nameless_explorers_has_an_address(open_page: Open) -> None:
     pair = Explorer("gla"), Explorer("gla")
     page = open_page(*pair, fragment="#cd-2?preset=mlstm")
+    until_drawn(page, 2)
     pressed = page.eval_on_selector_all(
         "[data-cd=explorer]", "n => n.map(x => x.querySelector('[aria-pressed=true]').dataset.cd)"
     )
     assert pressed == ["preset-gla", "preset-mlstm"]
     page = open_page(*pair, fragment="#cd?preset=mlstm")
+    until_drawn(page, 2)
     pressed = page.eval_on_selector_all(
         "[data-cd=explorer]", "n => n.map(x => x.querySelector('[aria-pressed=true]').dataset.cd)"
     )
