@@ -25,6 +25,8 @@ sys.modules["rfc3987_syntax"] = None
 from papermill.cli import papermill
 papermill()"""
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
+#: papermill's last words when the kernel went before its first answer
+NEVER_READY = "Kernel died before replying to kernel_info"
 
 #: its `sitecustomize.py` notes what each process of an execution opens
 WATCH = ROOT / "book" / "tools" / "watch"
@@ -86,7 +88,9 @@ def accepts(notebook: nbformat.NotebookNode, parameter: str) -> bool:
 def run(chapter: Chapter, parameters: dict[str, object], scratch: Path = BUILD / "run") -> Outcome:
     """Execute the chapter's source in its own folder on this environment's kernel.
 
-    What papermill reads and writes lies in a folder that no other process knows.
+    What papermill reads and writes lies in a folder that no other process knows. A kernel is told
+    its ports before it takes them, so another process can be quicker, and the kernel dies before
+    its first cell: it is started once more.
     """
     scratch.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=scratch, ignore_cleanup_errors=True) as private:
@@ -108,7 +112,10 @@ def _run_in(private: Path, chapter: Chapter, parameters: dict[str, object]) -> O
     env |= {"COEFDYN_OPENED": str(log), "COEFDYN_ROOT": str(ROOT)}
     env["PYTHONPATH"] = os.pathsep.join([str(WATCH), env["PYTHONPATH"]])
     start = time.monotonic()
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    for _ in range(2):
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+        if NEVER_READY not in done.stderr:
+            break
     seconds = time.monotonic() - start
     opened = log.read_text(encoding="utf-8").splitlines() if log.exists() else []
     notebook = nbformat.read(taken if taken.exists() else given, as_version=4)

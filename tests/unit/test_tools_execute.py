@@ -143,6 +143,30 @@ def test_failing_chapters_stop_no_other_keep_what_was_and_are_named(book: Path, 
     assert "bad: FAILED" in said.out
 
 
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_kernel_that_dies_before_its_first_cell_is_started_once_more(
+    book: Path, monkeypatch, capsys, times: int
+) -> None:
+    """As one does whose port was taken by another process; the second time it is a failure."""
+    watch = book.parent / "watch"
+    watch.mkdir()
+    (watch / "sitecustomize.py").write_text(
+        "import os, sys\n"
+        f"starts = {str(watch / 'starts')!r}\n"
+        "if 'ipykernel_launcher' in sys.orig_argv:\n"
+        "    with open(starts, 'a+') as file:\n"
+        "        file.write('.')\n"
+        f"    if os.path.getsize(starts) <= {times}:\n"
+        "        os._exit(1)\n"
+    )
+    monkeypatch.setattr(runner, "WATCH", watch)
+    add(book, "good", cell("print(2)"))
+    assert execute.main([]) == times - 1
+    assert (watch / "starts").read_text() == ".."
+    said = capsys.readouterr().err
+    assert ("good, before its first cell: RuntimeError: Kernel died" in said) == (times == 2)
+
+
 def test_another_profile_is_written_apart(book: Path, capsys) -> None:
     good, plain = add(book, "good", GOOD), add(book, "plain", cell("print(2)"))
     good.notebook.write_text(COMMITTED)
