@@ -181,6 +181,7 @@ def test_the_timed_claim_says_what_was_timed():
     for one in get_experiment("principle-1").load(STANDARD).records:
         of = one["config"]["design"], one["config"]["length"]
         times.setdefault(of, []).append(one["final"]["seconds"])
+        assert one["threads"] == 1
     told = []
     for design in ("softmax, torch's kernel", "softmax, whole matrix", "scalar decay, chunks"):
         assert len(times[design, 2048]) == len(times[design, 16384]) == 4
@@ -191,6 +192,7 @@ def test_the_timed_claim_says_what_was_timed():
         "takes {} times as long, the whole matrix {} times and the chunks {} times".format(*told)
         in claim.limits
     )
+    assert "one thread of a CPU" in claim.limits
 
 
 def test_no_caption_counts_solved_seeds_of_a_text():

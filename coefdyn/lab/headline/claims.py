@@ -247,8 +247,8 @@ HEADLINES: tuple[Headline, ...] = (
         limits="From 2048 to 16384 tokens, eight times the length, torch's kernel of attention "
         "takes 54 times as long, the whole matrix 70 times and the chunks 8.8 times, in medians of "
         "four draws: exponents 1.9, 2.0 and 1.0. From 0.6 to 1.4 counts as linear and from 1.6 to "
-        "2.6 as quadratic, bounds of ours. One layer, forward, two CPU cores; kernels differ in "
-        "their constants.",
+        "2.6 as quadratic, bounds of ours. One layer, forward, one thread of a CPU; kernels differ "
+        "in their constants.",
     ),
     Headline(
         id="limit/independent",
