@@ -12,6 +12,7 @@ import importlib.util
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,8 @@ MAC_BROWSERS = (
 #: the cases that are left to the run of all, and those that passed on the files as they are
 LEFT_OUT = pytest.StashKey[list[str]]()
 PASSED = pytest.StashKey[list[str]]()
-#: seconds that the processors spent on a case
-PROCESSORS = pytest.StashKey[float]()
+#: seconds that a case is charged for
+PRICE = pytest.StashKey[float]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -139,23 +140,23 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """What the processors spend on a test, its browser's included; price.py compares."""
-    from price import FAILS, processor_seconds, slowness
+    """What a test costs, its browser included; price.py says how."""
+    from price import priced, processor_seconds
 
     in_browser = item.get_closest_marker("browser") is not None
-    before = processor_seconds(in_browser)
+    before, started = processor_seconds(in_browser), time.perf_counter()
     try:
         return (yield)
     finally:
-        used = processor_seconds(in_browser) - before
-        item.stash[PROCESSORS] = used / slowness() if used > FAILS else used
+        clock = time.perf_counter() - started
+        item.stash[PRICE] = priced(clock, processor_seconds(in_browser) - before)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     report = yield
-    if call.when == "call" and PROCESSORS in item.stash:
-        report.processors = item.stash[PROCESSORS]
+    if call.when == "call" and PRICE in item.stash:
+        report.price = item.stash[PRICE]
     return report
 
 

@@ -31,7 +31,7 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Notes", "processor_seconds", "told", "too_dear"]
+__all__ = ["Notes", "priced", "processor_seconds", "told", "too_dear"]
 
 #: how many of the dearest tests are named
 DEAREST = 25
@@ -68,6 +68,12 @@ def slowness() -> float:
     return max(1.0, median(seconds) / WORK)
 
 
+def priced(clock: float, processors: float) -> float:
+    """What a case is charged for its seconds of the clock and of the processors."""
+    seconds = min(clock, processors)
+    return seconds / slowness() if seconds > FAILS else seconds
+
+
 class Notes:
     """A plugin that takes a run's reports and adds them to a file as one line."""
 
@@ -83,7 +89,7 @@ class Notes:
         self.failed: set[str] = set()
 
     def pytest_runtest_logreport(self, report: Any) -> None:
-        price = min(report.duration, getattr(report, "processors", report.duration))
+        price = getattr(report, "price", report.duration)
         self.seconds[report.nodeid] += price
         if report.when == "call":
             self.calls[report.nodeid] = price

@@ -21,7 +21,9 @@ def opened(visit: Callable[..., Visit], **options: Any) -> tuple[Visit, Any]:
 
 
 def marks(box: Any) -> list[str]:
-    return [fold.get_attribute("data-mark") for fold in box.locator("details").all()]
+    return list(
+        box.locator("details").evaluate_all("folds => folds.map((fold) => fold.dataset.mark)")
+    )
 
 
 def test_a_wrong_answer_is_marked_explained_and_kept(visit: Callable[..., Visit]) -> None:

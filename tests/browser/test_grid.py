@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 import pytest
 from passed import of_page
 
-from coefdyn.mixers.table import rows_since, table1
+from coefdyn.mixers import MIXERS, ROWS_SINCE
 from coefdyn.widgets import Explorer
 
 pytestmark = pytest.mark.browser
@@ -51,7 +51,7 @@ def test_every_filled_cell_leads_to_its_row(browser: Any, address: str, site: Pa
     page = context.new_page()
     page.goto(address + PAGE)
     links = page.eval_on_selector_all(NAMED, LINKS)
-    titles = [row.symbols.title for row in (*table1(), *rows_since())]
+    titles = [form.symbols.title for form in (MIXERS | ROWS_SINCE).values()]
     assert sorted(name for name, _ in links) == sorted(titles)
     papers = [href for _, href in links if not href.startswith(address)]
     assert all(re.fullmatch(r"https://arxiv\.org/abs/\d{4}\.\d{5}", href) for href in papers)

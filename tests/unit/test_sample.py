@@ -96,15 +96,14 @@ def test_a_dear_case_without_a_reason_fails_the_run(tmp_path: Path) -> None:
     path = tmp_path / "notes"
     notes = price.Notes(path)
     notes.pytest_runtest_logreport(report("explained", 60.0, user_properties=[("dear", "why")]))
-    notes.pytest_runtest_logreport(report("waited for its turn", 60.0, processors=1.0))
-    notes.pytest_runtest_logreport(report("in two processes", 4.0, processors=8.0))
-    notes.pytest_runtest_logreport(report("book/a.ipynb::Cell 3", 60.0, processors=60.0))
+    notes.pytest_runtest_logreport(report("waited for its turn", 60.0, price=1.0))
+    notes.pytest_runtest_logreport(report("book/a.ipynb::Cell 3", 60.0, price=60.0))
     notes.pytest_runtest_logreport(report("shared fixture", 60.0, when="setup"))
     notes.pytest_sessionfinish()
     script = [sys.executable, price.__file__, str(path)]
     assert subprocess.run(script, check=False, capture_output=True).returncode == 0
     again = price.Notes(path)
-    again.pytest_runtest_logreport(report("dear", 60.0, processors=12.0))
+    again.pytest_runtest_logreport(report("dear", 60.0, price=12.0))
     again.pytest_sessionfinish()
     told = subprocess.run(script, check=False, capture_output=True, text=True)
     assert told.returncode == 1
@@ -117,6 +116,16 @@ def test_a_slow_machine_is_not_the_fault_of_a_case(factor, expected, monkeypatch
     ticks = (price.WORK * factor * turn for turn in (0, 1, 1, 2, 2, 3))
     monkeypatch.setattr(price.time, "process_time", lambda: next(ticks))
     assert price.slowness() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("clock", "processors", "expected"),
+    [(60.0, 1.0, 1.0), (4.0, 8.0, 4.0), (60.0, 24.0, 12.0), (10.5, 13.0, 5.25)],
+    ids=["waited for its turn", "in two processes", "dear", "on a slow machine"],
+)
+def test_the_smaller_of_two_times_is_charged(clock, processors, expected, monkeypatch) -> None:
+    monkeypatch.setattr(price, "slowness", lambda: 2.0)
+    assert price.priced(clock, processors) == expected
 
 
 def case(name: str, *reads: str) -> SimpleNamespace:
