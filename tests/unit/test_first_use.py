@@ -40,7 +40,7 @@ import coefdyn.mixers
 share = (process_time() - middle) / (middle - begin)
 mixers = set(sys.modules) - before
 mixer = coefdyn.mixers.GatedDeltaNet(d_model=16, n_heads=2)
-mixer(torch.randn(2, 10, 16)).sum().backward()
+mixer(torch.randn(2, 200, 16)).sum().backward()
 mixer.dynamics(torch.randn(10, 16))[0].coefficients()
 output = set(sys.modules)
 for package, name, unused in UNUSED:

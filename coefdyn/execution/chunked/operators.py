@@ -26,6 +26,9 @@ FORWARD = (
     "Use method='parallel' or 'recurrent'."
 )
 
+#: keeps the operators for as long as the module lives
+LIBRARY = torch.library.Library("coefdyn", "FRAGMENT")
+
 Forward = Callable[..., tuple[Tensor, ...]]
 Backward = Callable[..., tuple[Tensor | None, ...]]
 
@@ -67,20 +70,18 @@ class Kernel:
         typed = [f"Tensor{'?' if t.endswith('?') else ''} {t.rstrip('?')}" for t in tensors]
         grads = [f"Tensor grad_{i}" for i in range(outputs - constants)]
         kept = [f"Tensor out_{i}" for i in range(outputs)]
-        self.op = _custom_op(name, self._run, [*typed, *options], outputs)
-        self.back = _custom_op(
+        sizes = (len(tensors), outputs, constants)
+        self.op = self._registered(name, self._run, self._fake, typed, options, outputs)
+        given = [*typed, *kept, *grads]
+        self.back = self._registered(
             f"{name}_backward",
             self._run_backward,
-            [*typed, *kept, *grads, *options],
+            self._fake_backward,
+            given,
+            options,
             len(tensors),
         )
-        self.op.register_fake(self._fake)
-        self.back.register_fake(self._fake_backward)
-        self.op.register_vmap(self._vmap(self.op, len(tensors)))
-        self.back.register_vmap(self._vmap(self.back, len(tensors) + len(kept) + len(grads)))
-        self.overload = _overload(name)
-        sizes = (len(tensors), outputs, constants)
-        pair = (self.overload, _overload(f"{name}_backward"))
+        pair = (self.op, self.back)
         self.function = _function(*pair, *sizes)
         self.compiled = _function(*pair, *sizes, compiled=True)
         self._direct = _function(self._run, self._run_backward, *sizes, self._vmap)
@@ -89,7 +90,7 @@ class Kernel:
         # the compiler fails on an autograd function none of whose inputs asks for a gradient
         if torch.compiler.is_compiling():
             if not _wants_gradient(args[: self.count]):
-                return tuple(self.overload(*args))
+                return tuple(self.op(*args))
             return self.compiled.apply(*args)
         return self.function.apply(*args)
 
@@ -129,6 +130,27 @@ class Kernel:
             for x in args[: self.count]
         )
 
+    def _registered(
+        self,
+        name: str,
+        run: Callable,
+        fake: Callable,
+        tensors: Sequence[str],
+        options: Sequence[str],
+        outputs: int,
+    ) -> torch._ops.OpOverload:
+        """The operator, in the form that torch.compile puts into its graph.
+
+        ``torch.library.custom_op`` would import the compiler at the first call, for everyone.
+        """
+        schema = f"{name}({', '.join([*tensors, *options])}) -> ({', '.join(['Tensor'] * outputs)})"
+        LIBRARY.define(schema, tags=torch.Tag.pt2_compliant_tag)
+        LIBRARY.impl(name, run, "CompositeExplicitAutograd")
+        op = getattr(torch.ops.coefdyn, name).default
+        torch.library.register_fake(op, fake, lib=LIBRARY)
+        torch.library.register_vmap(op, self._vmap(op, len(tensors)), lib=LIBRARY)
+        return op
+
     @staticmethod
     def _vmap(op, tensors: int):
         """Fold the mapped axis into the leading batch axis that every tensor has."""
@@ -155,17 +177,6 @@ class Kernel:
 
 def _wants_gradient(tensors: Sequence[object]) -> bool:
     return any(isinstance(x, Tensor) and x.requires_grad for x in tensors)
-
-
-def _custom_op(name: str, function: Callable, arguments: Sequence[str], outputs: int):
-    returns = ", ".join(["Tensor"] * outputs)
-    schema = f"({', '.join(arguments)}) -> ({returns})"
-    return torch.library.custom_op(f"coefdyn::{name}", function, mutates_args=(), schema=schema)
-
-
-def _overload(name: str):
-    """The registered operator in the form that torch.compile puts into its graph."""
-    return getattr(torch.ops.coefdyn, name).default
 
 
 def _function(
