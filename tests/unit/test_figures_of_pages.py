@@ -222,6 +222,22 @@ def test_what_the_two_scales_learned_and_at_which_rates():
     says("principles/principle_5.md", sentence, *counts)
 
 
+def test_softmax_attention_reads_alike_with_either_scale():
+    kept = Group("language-fresh").load(STANDARD)
+    designs = ("softmax, inverse_sqrt", "softmax, one")
+    scaled, one = (kept.one(task="eps 1e-5", design=name) for name in designs)
+    assert (scaled.seeds, scaled.rate) == (one.seeds, one.rate)
+    levels = [scaled.values("perplexity"), one.values("perplexity")]
+    said = "on # fresh seeds a side and at one rate, #. It reaches # with either scaling"
+    says("principles/principle_5.md", said, len(one.seeds), one.rate, fmean(levels[1]))
+    assert round(fmean(levels[0]), 1) == round(fmean(levels[1]), 1)
+    each = [b - a for a, b in zip(*levels, strict=True)]
+    gain = intervals.t_interval(each, intervals.JUDGED_CONFIDENCE)
+    said = "better by #, with an interval from # better to # worse"
+    says("principles/principle_5.md", said, gain.mean, gain.high, -gain.low)
+    assert max(gain.high, -gain.low) < 0.01 * fmean(levels[1])
+
+
 def test_the_number_of_maps_that_a_layer_uses():
     """The exponential of the entropy of the squared singular values, as the discussion counts."""
 
