@@ -236,6 +236,10 @@ def test_softmax_attention_reads_alike_with_either_scale():
     said = "better by #, with an interval from # better to # worse"
     says("principles/principle_5.md", said, gain.mean, gain.high, -gain.low)
     assert max(gain.high, -gain.low) < 0.01 * fmean(levels[1])
+    says("six_principles.md", "no difference that matters, # with either", fmean(levels[1]))
+    model = one.records[0]["config"]["model"]
+    (channels,) = numbers("principles/principle_5.md", "with heads of # channels")
+    assert channels == model["width"] / model["options"]["n_heads"]
 
 
 def test_the_number_of_maps_that_a_layer_uses():

@@ -163,16 +163,24 @@ def test_half_of_the_models_have_what_the_sign_of_a_product_gives():
     assert all(max(values) >= 0.4 for values in by_design)
 
 
-def test_half_the_width_of_an_interval_on_language_is_that_of_its_claim():
-    half, gap = told(
-        "principles/principle_5.md",
+def test_half_widths_of_the_language_intervals_are_those_of_the_claims():
+    page = "principles/principle_5.md"
+    softmax = told(page, r"The interval reaches ([\d.]+) to .*? so a gap of ([\d.]+), the paper's,")
+    mamba = told(
+        page,
         r"For Mamba-2 the interval of the twelve seeds reaches ([\d.]+) to .*? "
         r"not have shown the paper's gap of ([\d.]+)\.",
     )
-    verdict = verdict_of(next(one for one in FORMER if one.id == "prose/mamba-2"))
-    low, high = map(float, re.search(r"difference \S+ \[(\S+), (\S+)\]", verdict.numbers).groups())
-    assert abs((high - low) / 2 - half) < 0.006
-    assert gap < half
+    for id_, (half, gap), shown in (
+        ("prose/mamba-2", mamba, False),
+        ("prose/softmax-scaled", softmax, True),
+    ):
+        verdict = verdict_of(next(one for one in (*FORMER, *HEADLINES) if one.id == id_))
+        low, high = map(
+            float, re.search(r"difference \S+ \[(\S+), (\S+)\]", verdict.numbers).groups()
+        )
+        assert abs((high - low) / 2 - half) < 0.006
+        assert (gap > half) is shown
 
 
 def test_what_the_short_convolution_adds_is_what_its_claim_counts():
