@@ -25,10 +25,13 @@ from coefdyn.lab.capabilities.words import (
 )
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 from coefdyn.lab.pages.capabilities import (
+    Seeds,
     capabilities_html,
     contradictions,
     disagreement,
+    disagreements_markdown,
     found_note,
+    learned_note,
     learned_seeds,
 )
 from coefdyn.lab.scripts import step_times
@@ -227,8 +230,8 @@ def test_every_cell_has_one_mark_and_the_command_prints_it(capsys):
 
 def test_no_seed_solved_what_is_proved_impossible():
     assert contradictions(learned_seeds()) == []
-    solved = {("parity", "LRU"): [0.4, 1.0], ("parity", "GLA"): [1.0]}
-    assert contradictions(solved) == ["parity, LRU"]
+    one = Seeds(accuracies=(0.4, 1.0), solved=1)
+    assert contradictions({("parity", "LRU"): one, ("parity", "GLA"): one}) == ["parity, LRU"]
 
 
 def test_before_silu_is_its_inverse():
@@ -249,17 +252,23 @@ def test_two_layers_that_only_add_up_follow_s3(length):
 
 
 def test_where_can_and_learns_disagree_a_sentence_says_so():
-    for learned in (learned_seeds(), {(one.task, one.row): [0.5] * 4 for one in cells()}):
-        page = capabilities_html(learned)
+    failed = Seeds(accuracies=(0.5, 0.62), solved=0, rate=0.01, edge=True, grown=0.1)
+    everywhere = dict.fromkeys(((one.task, one.row) for one in cells()), failed)
+    for learned in (learned_seeds(), everywhere):
+        page, listed = capabilities_html(learned), disagreements_markdown(learned)
         for one in cells():
-            seeds = learned.get((one.task, one.row), [])
-            solved = bool(seeds) and max(seeds) > 0.999
+            seeds = learned.get((one.task, one.row))
             said = disagreement(one, seeds)
-            unfound = bool(seeds) and not solved and one.mark in ("can", "to a length")
-            assert bool(said) == (unfound or (solved and one.mark == "open"))
-            assert said in page and (not said or said.count(".") == 2)
+            unfound = seeds is not None and not seeds.solved and one.mark in ("can", "to a length")
+            assert bool(said) == (unfound or bool(seeds and seeds.solved and one.mark == "open"))
+            assert said in page and (f"| {one.task}, {one.row} |" in listed) == unfound
+    line = "| S3, DeltaProduct | can | 0.620 | 0 of 12 | 0.01, at the edge | +0.10 |"
+    assert line in disagreements_markdown(everywhere)
     (unproved,) = [one for one in cells() if (one.task, one.row) == ("parity", "GLA")]
-    assert disagreement(unproved, [0.5, 1.0]).startswith("A seed solved it")
+    solved = Seeds(accuracies=(0.5, 1.0), solved=1)
+    assert disagreement(unproved, solved).startswith("A seed solved it")
+    words = learned_note({("parity", "GLA"): solved, ("S3", "DeltaProduct"): failed})
+    assert "solved 0 of the 1 cells marked *can*, 1 of the 1 cells marked *open*. 97 cells" in words
 
 
 def test_the_table_has_a_time_for_every_row_and_says_what_the_program_found(monkeypatch):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import html
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -18,14 +20,24 @@ from coefdyn.lab.capabilities.neighbours import NEIGHBOURS, carried_by
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.board import ROWS, tasks_of
 from coefdyn.lab.experiments.plan import STANDARD
+from coefdyn.lab.experiments.result import Outcome, Result
+from coefdyn.lab.pages.markdown import table
+from coefdyn.lab.pages.scoreboard import CHOOSES, curves_svg
 from coefdyn.lab.places import data_file
 
-__all__ = ["capabilities_html", "contradictions", "disagreement", "found_note", "learned_seeds"]
+__all__ = [
+    "Seeds",
+    "capabilities_html",
+    "contradictions",
+    "disagreement",
+    "disagreements_markdown",
+    "found_note",
+    "learned_note",
+    "learned_seeds",
+]
 
 #: the experiments of one mixer and a linear decoder, and of two whole layers
 LEARNS, BOARD = "one-layer", "scoreboard"
-#: a seed has solved a task above this accuracy
-SOLVED = 0.999
 #: what the program of the lemmas found, and the times, in the folder ``data``
 HULLS, TIMES = "capabilities/hulls.json", "capabilities/times.json"
 #: bytes of a number of the state, and the lengths at which it can be asked for
@@ -47,20 +59,39 @@ SIGNS = {
     "to a length": ("\u2026", "so far"),
     "open": ("?", "open"),
 }
-#: what is known of why a row that can does not learn; of other cells it is not known
-WHY_NOT = {
-    (
-        "long memory",
-        row,
-    ): "Two layers learn it through 64 tokens, in larger batches and at another rate, LRU with "
-    "twelve seeds of twelve and Mamba-2 with nine; which of these it is was not asked."
-    for row in ("LRU", "Mamba-2")
-}
-NOT_KNOWN = "Why is not known."
 
 
-def learned_seeds(experiment: str = LEARNS) -> dict[tuple[str, str], list[float]]:
-    """Accuracies of the kept seeds, by task and row; empty before the first run.
+@dataclass(frozen=True, kw_only=True)
+class Seeds:
+    """What the seeds of a cell learned, at the rate that its first seed chose.
+
+    Args:
+        accuracies: on the test sequences, one per seed.
+        solved: number of seeds that passed .999 on the validation sequences, which ends a run.
+        rate: learning rate of all seeds.
+        edge: whether a better rate may lie beyond those tried.
+        grown: change of the best seed's validation accuracy over the last quarter of its steps.
+        curves: drawing of the validation accuracies against steps, as SVG.
+    """
+
+    accuracies: tuple[float, ...]
+    solved: int
+    rate: float = 3e-3
+    edge: bool = False
+    grown: float = 0.0
+    curves: str = ""
+
+    @property
+    def count(self) -> str:
+        """Solved seeds out of all."""
+        return f"{self.solved} of {len(self.accuracies)}"
+
+
+Learned = Mapping[tuple[str, str], Seeds]
+
+
+def learned_seeds(experiment: str = LEARNS) -> dict[tuple[str, str], Seeds]:
+    """What the kept seeds learned, by task and row; empty before the first run.
 
     Args:
         experiment: "one-layer", or "scoreboard" for two layers.
@@ -69,12 +100,25 @@ def learned_seeds(experiment: str = LEARNS) -> dict[tuple[str, str], list[float]
         return {}
     result = get_experiment(experiment).load(STANDARD)
     return {
-        (one.variant.facets["task"], one.variant.facets["row"]): list(one.values())
+        (one.variant.facets["task"], one.variant.facets["row"]): _seeds(one, result)
         for one in result.outcomes()
     }
 
 
-def contradictions(learned: Mapping[tuple[str, str], Sequence[float]]) -> list[str]:
+def _seeds(outcome: Outcome, result: Result) -> Seeds:
+    best = max(outcome.records, key=lambda one: one["final"]["accuracy"])
+    curve = [value or 0.0 for value in best["metrics"]["accuracy"]]
+    return Seeds(
+        accuracies=tuple(outcome.values()),
+        solved=sum(one["solved"] for one in outcome.records),
+        rate=outcome.rate,
+        edge=result.at_edge(outcome),
+        grown=curve[-1] - curve[3 * len(curve) // 4 - 1],
+        curves=curves_svg(outcome),
+    )
+
+
+def contradictions(learned: Learned) -> list[str]:
     """Cells marked *cannot* that a seed has solved: a lemma or a run is wrong there.
 
     Args:
@@ -83,29 +127,81 @@ def contradictions(learned: Mapping[tuple[str, str], Sequence[float]]) -> list[s
     return [
         f"{one.task}, {one.row}"
         for one in cells()
-        if one.mark == "cannot" and max(learned.get((one.task, one.row), [0.0])) > SOLVED
+        if one.mark == "cannot" and (one.task, one.row) in learned
+        if learned[one.task, one.row].solved > 0
     ]
 
 
-def disagreement(cell: Cell, seeds: Sequence[float] | None) -> str:
+def disagreement(cell: Cell, seeds: Seeds | None) -> str:
     """One sentence where what one layer can and what it learned are two things, else "".
 
     Args:
         cell: one of ``cells()``.
-        seeds: accuracies of its one-layer seeds.
+        seeds: of its one layer.
     """
-    if not seeds:
+    if seeds is None:
         return ""
-    solved, built = max(seeds) > SOLVED, cell.mark in ("can", "to a length")
-    if built and not solved:
-        why = WHY_NOT.get((cell.task, cell.row), NOT_KNOWN)
-        return f"It can, and none of {len(seeds)} seeds found it. {why}"
-    if solved and cell.mark == "open":
-        return f"A seed solved it, so some weights do it at this length. {NOT_KNOWN}"
+    if cell.mark in ("can", "to a length") and seeds.solved == 0:
+        return (
+            f"It can, and none of {len(seeds.accuracies)} seeds solved it; the best is right in "
+            f"{max(seeds.accuracies):.3f} of its answers."
+        )
+    if cell.mark == "open" and seeds.solved > 0:
+        return "A seed solved it, so some weights do it at this length."
     return ""
 
 
-def capabilities_html(learned: Mapping[tuple[str, str], Sequence[float]] | None = None) -> str:
+def disagreements_markdown(learned: Learned | None = None, two: Learned | None = None) -> str:
+    """A line per cell that one layer can do and no seed solved, with a look at why.
+
+    The look is at depth (two whole layers), at the rate (a better one may lie beyond those tried)
+    and at the steps (the best seed's change over the last quarter).
+
+    Args:
+        learned, two: of ``learned_seeds``; None for what is kept.
+    """
+    kept = learned_seeds() if learned is None else learned
+    whole = learned_seeds(BOARD) if two is None else two
+    lines = []
+    for one in cells():
+        seeds = kept.get((one.task, one.row))
+        if seeds is None or one.mark == "open" or not disagreement(one, seeds):
+            continue
+        other = whole.get((one.task, one.row))
+        rate = f"{seeds.rate:g}, at the edge" if seeds.edge else f"{seeds.rate:g}"
+        lines.append([
+            f"{one.task}, {one.row}", one.mark, f"{max(seeds.accuracies):.3f}",
+            "not run" if other is None else other.count, rate, f"{seeds.grown:+.2f}",
+        ])  # fmt: skip
+    heads = ["task, row", "by hand", "best of one layer", "two layers that solve it", "rate",
+             "last quarter of the steps"]  # fmt: skip
+    return table(heads, lines)
+
+
+def learned_note(learned: Learned | None = None) -> str:
+    """How often what one layer can and what it learned agree, in Markdown.
+
+    Args:
+        learned: of ``learned_seeds``; None for what is kept.
+    """
+    kept = learned_seeds() if learned is None else learned
+    marks = Counter(one.mark for one in cells() if (one.task, one.row) in kept)
+    solved = Counter(
+        one.mark for one in cells()
+        if (one.task, one.row) in kept and kept[one.task, one.row].solved > 0
+    )  # fmt: skip
+    words = [
+        f"{solved[mark]} of the {marks[mark]} cells marked *{SIGNS[mark][1]}*"
+        for mark in SIGNS if marks[mark]
+    ]  # fmt: skip
+    if not words:
+        return "No cell has been trained in one layer yet."
+    left = sum(1 for _ in cells()) - marks.total()
+    more = f" {left} cells are still to be trained." if left else ""
+    return f"At least one seed of one layer solved {', '.join(words)}.{more}"
+
+
+def capabilities_html(learned: Learned | None = None) -> str:
     """One line per row, one column per task; a cell unfolds what its mark rests on.
 
     Args:
@@ -144,7 +240,9 @@ def capabilities_html(learned: Mapping[tuple[str, str], Sequence[float]] | None 
         'aria-label="What one layer can do"><table><thead><tr><th scope="col">one layer</th>'
         f'{heads}<th scope="col">state, bytes</th><th scope="col">a token, µs</th></tr></thead>'
         f"<tbody>{lines}</tbody></table></div>"
-        f'<p class="cd-keep" role="status"></p></div><script>{SCRIPT}</script>'
+        f'<p class="cd-keep" role="status"></p>'
+        '<div class="cd-chosen" role="status">Choose a cell: its reason and its curves stand here.'
+        f"</div></div><script>{SCRIPT}</script>"
     )
 
 
@@ -171,28 +269,28 @@ def _time_cell(lengths: Sequence[int], measured: Mapping[str, Sequence[float]]) 
     )
 
 
-def _cell(cell: Cell, seeds: Sequence[float] | None, two: Sequence[float] | None) -> str:
+def _cell(cell: Cell, seeds: Seeds | None, two: Seeds | None) -> str:
     name = html.escape(f"{cell.task}, {cell.row}")
     sign, word = SIGNS[cell.mark]
+    if seeds is None:
+        count, learned = "", "Learned by one layer: not run yet."
+    else:
+        count = f"<small>{seeds.count}</small>"
+        learned = f"Learned by one layer: {seeds.count} seeds solved it. {seeds.curves}"
     return (
         f'<td data-mark="{cell.mark}"><details><summary aria-label="{name}: {word}">'
-        f"<b>{sign}</b><small>{word}</small></summary>"
+        f"<b>{sign}</b><small>{word}</small>{count}</summary>"
         f"<div><p><b>{name}</b>: {cell.mark}. {_why(cell)}</p>"
-        f"<p>Learned by one layer: {_solved(seeds)}. {disagreement(cell, seeds)}</p>"
+        f"<p>{learned} {disagreement(cell, seeds)}</p>"
         f"<p>By the two layers below: {_between(two)}.</p></div></details></td>"
     )
 
 
-def _solved(seeds: Sequence[float] | None) -> str:
-    if not seeds:
+def _between(seeds: Seeds | None) -> str:
+    if seeds is None:
         return "not run yet"
-    return f"{sum(one > SOLVED for one in seeds)} of {len(seeds)} seeds solved it"
-
-
-def _between(seeds: Sequence[float] | None) -> str:
-    if not seeds:
-        return "not run yet"
-    return f"{len(seeds)} seeds, accuracies from {min(seeds):.2f} to {max(seeds):.2f}"
+    least, most = min(seeds.accuracies), max(seeds.accuracies)
+    return f"{len(seeds.accuracies)} seeds, accuracies from {least:.2f} to {most:.2f}"
 
 
 def found_note() -> str:
@@ -226,7 +324,8 @@ SCRIPT = """
 (() => {
   const board = document.currentScript.previousElementSibling;
   const [marks, length] = board.querySelectorAll("select");
-  const rows = [...board.querySelectorAll("tbody tr")];
+  const body = board.querySelector("tbody");
+  const rows = [...body.rows];
   const boxes = [...board.querySelectorAll("thead input")];
   const status = board.querySelector("[role=status]");
   const keep = () => {
@@ -249,5 +348,6 @@ SCRIPT = """
   board.toggleAttribute("data-keeps", true);
   board.addEventListener("change", keep);
   keep();
+  CHOOSES
 })();
-"""
+""".replace("CHOOSES", CHOOSES.strip())

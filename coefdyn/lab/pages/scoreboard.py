@@ -12,6 +12,7 @@ from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.pages.markdown import table
 
 __all__ = [
+    "CHOOSES",
     "curves_svg",
     "foreseen_markdown",
     "reasons_markdown",
@@ -228,32 +229,10 @@ def curves_svg(outcome: Outcome) -> str:
     )
 
 
-SCRIPT = """
-(() => {
-  const board = document.currentScript.previousElementSibling;
-  const [kind, came] = board.querySelectorAll("select");
-  const body = board.querySelector("tbody");
-  const chosen = board.querySelector(".cd-chosen");
-  const number = (line, at) => Number(line.cells[at].dataset.value);
+#: shows a cell that is chosen in a board's ``body`` below its table
+CHOOSES = """
   board.toggleAttribute("data-live", true);
-  board.querySelector("thead").addEventListener("click", (event) => {
-    const head = event.target.closest("th");
-    if (!event.target.closest("button")) return;
-    const at = head.cellIndex;
-    const down = head.getAttribute("aria-sort") !== "descending";
-    for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    const sign = down ? -1 : 1;
-    body.append(...[...body.rows].sort((a, b) => sign * (number(a, at) - number(b, at))));
-  });
-  board.addEventListener("change", () => {
-    for (const line of body.rows) {
-      line.hidden = kind.value !== "" && line.dataset.kind !== kind.value;
-      for (const cell of line.querySelectorAll("td:not(:last-child)")) {
-        cell.toggleAttribute("data-faint", came.value !== "" && cell.dataset.came !== came.value);
-      }
-    }
-  });
+  const chosen = board.querySelector(".cd-chosen");
   body.addEventListener("click", (event) => {
     const cell = event.target.closest("summary")?.parentElement;
     if (!cell) return;
@@ -277,5 +256,31 @@ SCRIPT = """
     const low = cell.getBoundingClientRect().bottom - innerHeight / 2;
     if (low > 0) scrollBy({ top: low, behavior: "instant" });
   });
-})();
 """
+SCRIPT = """
+(() => {
+  const board = document.currentScript.previousElementSibling;
+  const [kind, came] = board.querySelectorAll("select");
+  const body = board.querySelector("tbody");
+  const number = (line, at) => Number(line.cells[at].dataset.value);
+  board.querySelector("thead").addEventListener("click", (event) => {
+    const head = event.target.closest("th");
+    if (!event.target.closest("button")) return;
+    const at = head.cellIndex;
+    const down = head.getAttribute("aria-sort") !== "descending";
+    for (const other of head.parentElement.cells) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", down ? "descending" : "ascending");
+    const sign = down ? -1 : 1;
+    body.append(...[...body.rows].sort((a, b) => sign * (number(a, at) - number(b, at))));
+  });
+  board.addEventListener("change", () => {
+    for (const line of body.rows) {
+      line.hidden = kind.value !== "" && line.dataset.kind !== kind.value;
+      for (const cell of line.querySelectorAll("td:not(:last-child)")) {
+        cell.toggleAttribute("data-faint", came.value !== "" && cell.dataset.came !== came.value);
+      }
+    }
+  });
+  CHOOSES
+})();
+""".replace("CHOOSES", CHOOSES.strip())
