@@ -38,6 +38,8 @@ __all__ = [
 
 #: the experiments of one mixer and a linear decoder, and of two whole layers
 LEARNS, BOARD = "one-layer", "scoreboard"
+#: a seed has solved a task above this accuracy
+SOLVED = 0.999
 #: what the program of the lemmas found, and the times, in the folder ``data``
 HULLS, TIMES = "capabilities/hulls.json", "capabilities/times.json"
 #: bytes of a number of the state, and the lengths at which it can be asked for
@@ -67,7 +69,8 @@ class Seeds:
 
     Args:
         accuracies: on the test sequences, one per seed.
-        solved: number of seeds that passed .999 on the validation sequences, which ends a run.
+        solved: number of seeds that passed .999 on the validation sequences, which ends a run, or
+            on the test sequences.
         rate: learning rate of all seeds.
         edge: whether a better rate may lie beyond those tried.
         grown: change of the best seed's validation accuracy over the last quarter of its steps.
@@ -110,7 +113,7 @@ def _seeds(outcome: Outcome, result: Result) -> Seeds:
     curve = [value or 0.0 for value in best["metrics"]["accuracy"]]
     return Seeds(
         accuracies=tuple(outcome.values()),
-        solved=sum(one["solved"] for one in outcome.records),
+        solved=sum(one["solved"] or one["final"]["accuracy"] > SOLVED for one in outcome.records),
         rate=outcome.rate,
         edge=result.at_edge(outcome),
         grown=curve[-1] - curve[3 * len(curve) // 4 - 1],
