@@ -173,7 +173,7 @@ def disagreements_markdown(learned: Learned | None = None, two: Learned | None =
         other = whole.get((one.task, one.row))
         rate = f"{seeds.rate:g}, at the edge" if seeds.edge else f"{seeds.rate:g}"
         lines.append([
-            f"{one.task}, {one.row}", one.mark, f"{max(seeds.accuracies):.3f}",
+            f"{one.task}, {one.row}", SIGNS[one.mark][1], f"{max(seeds.accuracies):.3f}",
             "not run" if other is None else other.count, rate, f"{seeds.grown:+.2f}",
         ])  # fmt: skip
     heads = ["task, row", "by hand", "best of one layer", "two layers that solve it", "rate",
@@ -276,15 +276,15 @@ def _cell(cell: Cell, seeds: Seeds | None, two: Seeds | None) -> str:
     name = html.escape(f"{cell.task}, {cell.row}")
     sign, word = SIGNS[cell.mark]
     if seeds is None:
-        count, learned = "", "Learned by one layer: not run yet."
+        count, curves, learned = "", "", "Learned by one layer: not run yet."
     else:
-        count = f"<small>{seeds.count}</small>"
-        learned = f"Learned by one layer: {seeds.count} seeds solved it. {seeds.curves}"
+        count, curves = f"<small>{seeds.count}</small>", seeds.curves
+        learned = f"Learned by one layer: {seeds.count} seeds solved it."
     return (
         f'<td data-mark="{cell.mark}"><details><summary aria-label="{name}: {word}">'
         f"<b>{sign}</b><small>{word}</small>{count}</summary>"
         f"<div><p><b>{name}</b>: {cell.mark}. {_why(cell)}</p>"
-        f"<p>{learned} {disagreement(cell, seeds)}</p>"
+        f"<p>{learned} {disagreement(cell, seeds)}</p>{curves}"
         f"<p>By the two layers below: {_between(two)}.</p></div></details></td>"
     )
 
