@@ -65,7 +65,7 @@ SIGNS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Seeds:
-    """What the seeds of a cell learned, at the rate that its first seed chose.
+    """Accuracies of a cell's seeds, at the rate that its first seed chose.
 
     Args:
         accuracies: on the test sequences, one per seed.
