@@ -94,7 +94,7 @@ Learned = Mapping[tuple[str, str], Seeds]
 
 
 def learned_seeds(experiment: str = LEARNS) -> dict[tuple[str, str], Seeds]:
-    """What the kept seeds learned, by task and row; empty before the first run.
+    """Kept seeds of every trained cell, by task and row; empty before the first run.
 
     Args:
         experiment: "one-layer", or "scoreboard" for two layers.
@@ -182,7 +182,7 @@ def disagreements_markdown(learned: Learned | None = None, two: Learned | None =
 
 
 def learned_note(learned: Learned | None = None) -> str:
-    """How often what one layer can and what it learned agree, in Markdown.
+    """Number of cells, by mark, that a seed of one layer solved, in Markdown.
 
     Args:
         learned: of ``learned_seeds``; None for what is kept.
