@@ -31,8 +31,10 @@ from coefdyn.lab.pages.capabilities import (
     disagreement,
     disagreements_markdown,
     found_note,
+    further_note,
     learned_note,
     learned_seeds,
+    missed,
 )
 from coefdyn.lab.scripts import step_times
 from coefdyn.lab.scripts.capabilities import main
@@ -262,8 +264,13 @@ def test_where_can_and_learns_disagree_a_sentence_says_so():
             unfound = seeds is not None and not seeds.solved and one.mark in ("can", "to a length")
             assert bool(said) == (unfound or bool(seeds and seeds.solved and one.mark == "open"))
             assert said in page and (f"| {one.task}, {one.row} |" in listed) == unfound
-    line = "| S3, DeltaProduct | can | 0.620 | 0 of 12 | 0.01, at the edge | +0.10 |"
-    assert line in disagreements_markdown(everywhere)
+    further = {("S3", "DeltaProduct"): Seeds(accuracies=(0.9994,), solved=1, rate=0.03)}
+    line = "| S3, DeltaProduct | can | 0.620 | 0.01, at the edge | +0.10 | solved, rate 0.03 |"
+    assert f"{line} 0 of 12 |" in disagreements_markdown(everywhere, further)
+    again = further_note(everywhere, {**further, ("overwrite", "GLA"): failed})
+    assert "Of 2 cells" in again and "solved 0 at the rate 0.01 and 1 only at 0.03; 1 stay" in again
+    assert again.endswith(f" {len(missed(everywhere)) - 2} cells are still to be run.")
+    assert further_note(everywhere, {}) == "No cell has been given more steps yet."
     (unproved,) = [one for one in cells() if (one.task, one.row) == ("parity", "GLA")]
     solved = Seeds(accuracies=(0.5, 1.0), solved=1)
     assert disagreement(unproved, solved).startswith("A seed solved it")

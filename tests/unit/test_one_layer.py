@@ -6,7 +6,13 @@ import pytest
 import torch
 
 from coefdyn.lab.experiments.board import ROWS, tasks_of
-from coefdyn.lab.experiments.one_layer import EXPERIMENT, SEEDS, bare_model
+from coefdyn.lab.experiments.one_layer import (
+    EXPERIMENT,
+    FURTHER_RATES,
+    FURTHER_SEED,
+    SEEDS,
+    bare_model,
+)
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.training.loop import initial_model
 from coefdyn.models import ModelConfig, SequenceModel
@@ -33,6 +39,18 @@ def test_every_cell_of_the_scoreboard_has_four_seeds_of_its_own():
     assert PLAN.seeds == SEEDS and PLAN.pilot == SEEDS[:1] and len(SEEDS) == 4
     board = ModelConfig()
     assert (board.skip, board.norm) == (True, "layer") and not bare_model("GLA").skip
+
+
+def test_a_further_look_is_one_other_seed_for_five_times_the_steps_at_higher_rates():
+    further = EXPERIMENT.plan("paper")
+    assert [one.facets for one in further.variants] == [one.facets for one in PLAN.variants]
+    (variant,) = further.those_with([{"task": "overwrite", "row": "mLSTM"}])
+    (first,) = further.runs_of(variant)
+    assert (first.seed, first.train.learning_rate) == (FURTHER_SEED, max(PLAN.learning_rates))
+    assert FURTHER_SEED not in PLAN.seeds and min(FURTHER_RATES) == max(PLAN.learning_rates)
+    for mine, theirs in zip(further.variants, PLAN.variants, strict=True):
+        assert mine.train.steps == 5 * theirs.train.steps
+        assert mine.train.batch == theirs.train.batch
 
 
 def test_without_norm_and_skip_a_continued_sequence_is_the_same():

@@ -19,6 +19,7 @@ from coefdyn.lab.capabilities.hand import WIDTH, Hand
 from coefdyn.lab.capabilities.neighbours import NEIGHBOURS, carried_by
 from coefdyn.lab.experiments import EXPERIMENTS, get_experiment
 from coefdyn.lab.experiments.board import ROWS, tasks_of
+from coefdyn.lab.experiments.one_layer import FURTHER_RATES
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.experiments.result import Outcome, Result
 from coefdyn.lab.pages.markdown import table
@@ -32,12 +33,16 @@ __all__ = [
     "disagreement",
     "disagreements_markdown",
     "found_note",
+    "further_note",
     "learned_note",
     "learned_seeds",
+    "missed",
 ]
 
 #: the experiments of one mixer and a linear decoder, and of two whole layers
 LEARNS, BOARD = "one-layer", "scoreboard"
+#: one layer's profile of five times the steps
+FURTHER = "paper"
 #: a seed has solved a task above this accuracy
 SOLVED = 0.999
 #: what the program of the lemmas found, and the times, in the folder ``data``
@@ -93,15 +98,18 @@ class Seeds:
 Learned = Mapping[tuple[str, str], Seeds]
 
 
-def learned_seeds(experiment: str = LEARNS) -> dict[tuple[str, str], Seeds]:
+def learned_seeds(
+    experiment: str = LEARNS, profile: str = STANDARD
+) -> dict[tuple[str, str], Seeds]:
     """Kept seeds of every trained cell, by task and row; empty before the first run.
 
     Args:
         experiment: "one-layer", or "scoreboard" for two layers.
+        profile: "standard", or "paper" for one layer's five times the steps.
     """
     if experiment not in EXPERIMENTS:
         return {}
-    result = get_experiment(experiment).load(STANDARD)
+    result = get_experiment(experiment).load(profile)
     return {
         (one.variant.facets["task"], one.variant.facets["row"]): _seeds(one, result)
         for one in result.outcomes()
@@ -154,31 +162,70 @@ def disagreement(cell: Cell, seeds: Seeds | None) -> str:
     return ""
 
 
-def disagreements_markdown(learned: Learned | None = None, two: Learned | None = None) -> str:
+def disagreements_markdown(learned: Learned | None = None, further: Learned | None = None) -> str:
     """A line per cell that one layer can do and no seed solved, with a look at why.
 
-    The look is at depth (two whole layers), at the rate (a better one may lie beyond those tried)
-    and at the steps (the best seed's change over the last quarter).
+    The look is at the rate (a better one may lie beyond those tried), at the steps (the best seed's
+    change over the last quarter, and one more seed for five times as many) and at depth (two whole
+    layers).
 
     Args:
-        learned, two: of ``learned_seeds``; None for what is kept.
+        learned, further: of ``learned_seeds``, and for five times the steps; None for what is kept.
     """
     kept = learned_seeds() if learned is None else learned
-    whole = learned_seeds(BOARD) if two is None else two
-    lines = []
-    for one in cells():
-        seeds = kept.get((one.task, one.row))
-        if seeds is None or one.mark == "open" or not disagreement(one, seeds):
-            continue
-        other = whole.get((one.task, one.row))
+    more = learned_seeds(LEARNS, FURTHER) if further is None else further
+    two, lines = learned_seeds(BOARD), []
+    for one in missed(kept):
+        place = one.task, one.row
+        seeds, whole = kept[place], two.get(place)
         rate = f"{seeds.rate:g}, at the edge" if seeds.edge else f"{seeds.rate:g}"
         lines.append([
-            f"{one.task}, {one.row}", SIGNS[one.mark][1], f"{max(seeds.accuracies):.3f}",
-            "not run" if other is None else other.count, rate, f"{seeds.grown:+.2f}",
+            f"{one.task}, {one.row}", SIGNS[one.mark][1], f"{max(seeds.accuracies):.3f}", rate,
+            f"{seeds.grown:+.2f}", _in_more_steps(more.get(place)),
+            "not run" if whole is None else whole.count,
         ])  # fmt: skip
-    heads = ["task, row", "by hand", "best of one layer", "two layers that solve it", "rate",
-             "last quarter of the steps"]  # fmt: skip
+    heads = ["task, row", "by hand", "best of one layer", "rate", "last quarter of the steps",
+             "five times the steps", "two layers that solve it"]  # fmt: skip
     return table(heads, lines)
+
+
+def missed(learned: Learned) -> list[Cell]:
+    """Cells that one layer can do, to a length at least, and that no seed of it solved.
+
+    Args:
+        learned: of ``learned_seeds``.
+    """
+    trained = [one for one in cells() if (one.task, one.row) in learned and one.mark != "open"]
+    return [one for one in trained if disagreement(one, learned[one.task, one.row])]
+
+
+def _in_more_steps(seeds: Seeds | None) -> str:
+    if seeds is None:
+        return "not run"
+    return f"{'solved' if seeds.solved else f'{max(seeds.accuracies):.3f}'}, rate {seeds.rate:g}"
+
+
+def further_note(learned: Learned | None = None, further: Learned | None = None) -> str:
+    """What five times the steps changed in the cells that no seed solved, in Markdown.
+
+    Args:
+        learned, further: of ``learned_seeds``, and for five times the steps; None for what is kept.
+    """
+    kept = learned_seeds() if learned is None else learned
+    more = learned_seeds(LEARNS, FURTHER) if further is None else further
+    found = [more[one.task, one.row] for one in missed(kept) if (one.task, one.row) in more]
+    if not found:
+        return "No cell has been given more steps yet."
+    same, higher = (
+        sum(one.solved > 0 and one.rate == rate for one in found) for rate in FURTHER_RATES
+    )
+    left = len(missed(kept)) - len(found)
+    waiting = f" {left} cells are still to be run." if left else ""
+    return (
+        f"Of {len(found)} cells that were given five times the steps, one more seed solved {same} "
+        f"at the rate {FURTHER_RATES[0]:g} and {higher} only at {FURTHER_RATES[1]:g}; "
+        f"{len(found) - same - higher} stay unsolved.{waiting}"
+    )
 
 
 def learned_note(learned: Learned | None = None) -> str:
@@ -211,6 +258,7 @@ def capabilities_html(learned: Learned | None = None) -> str:
         learned: of ``learned_seeds``; None for what is kept.
     """
     kept, two = learned_seeds() if learned is None else learned, learned_seeds(BOARD)
+    more = learned_seeds(LEARNS, FURTHER)
     times = json.loads(data_file(TIMES).read_text(encoding="utf-8"))
     found = {(one.task, one.row): one for one in cells()}
     heads = "".join(
@@ -221,7 +269,7 @@ def capabilities_html(learned: Learned | None = None) -> str:
     lines = "".join(
         f'<tr><th scope="row">{html.escape(row)}</th>'
         + "".join(
-            _cell(found[task, row], kept.get((task, row)), two.get((task, row)))
+            _cell(found[task, row], *(of.get((task, row)) for of in (kept, more, two)))
             for task in tasks_of()
         )
         + _state_cell(row)
@@ -272,7 +320,7 @@ def _time_cell(lengths: Sequence[int], measured: Mapping[str, Sequence[float]]) 
     )
 
 
-def _cell(cell: Cell, seeds: Seeds | None, two: Seeds | None) -> str:
+def _cell(cell: Cell, seeds: Seeds | None, more: Seeds | None, two: Seeds | None) -> str:
     name = html.escape(f"{cell.task}, {cell.row}")
     sign, word = SIGNS[cell.mark]
     if seeds is None:
@@ -280,11 +328,12 @@ def _cell(cell: Cell, seeds: Seeds | None, two: Seeds | None) -> str:
     else:
         count, curves = f"<small>{seeds.count}</small>", seeds.curves
         learned = f"Learned by one layer: {seeds.count} seeds solved it."
+    further = f" One more seed, five times the steps: {_in_more_steps(more)}." if more else ""
     return (
         f'<td data-mark="{cell.mark}"><details><summary aria-label="{name}: {word}">'
         f"<b>{sign}</b><small>{word}</small>{count}</summary>"
         f"<div><p><b>{name}</b>: {cell.mark}. {_why(cell)}</p>"
-        f"<p>{learned} {disagreement(cell, seeds)}</p>{curves}"
+        f"<p>{learned} {disagreement(cell, seeds)}{further}</p>{curves}"
         f"<p>By the two layers below: {_between(two)}.</p></div></details></td>"
     )
 
