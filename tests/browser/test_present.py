@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browser.explorer_pages import ASSETS, heard, page_html, settle, text
+from browser.explorer_pages import ASSETS, heard, hold_time, page_html, settle, text
 from browser.test_promises import holds, read
 
 from book.tools.deck import demonstrations, with_deck
@@ -241,14 +241,12 @@ def test_arrows_go_through_the_whole_deck_and_back(show: Show) -> None:
 def test_what_is_done_is_seen_on_its_way(show: Show) -> None:
     page = show(Explorer("gated_deltanet", view="first"), "#deck=2", motion="no-preference")
     assert heard(page)["black"] == pytest.approx(0.134, abs=0.01)
-    key(page, "ArrowRight")
-    page.wait_for_function(
-        "() => { const x = Number(document.querySelector('[data-cd=answer-black]').dataset.value);"
-        " return x > 0.2 && x < 0.9; }"
-    )
-    page.wait_for_function(
-        "() => document.querySelector('[data-cd=answer-black]').dataset.value === '1'"
-    )
+    hold_time(page)
+    page.keyboard.press("ArrowRight")
+    page.clock.run_for(400)
+    assert 0.2 < heard(page)["black"] < 0.9
+    page.clock.run_for(600)
+    assert heard(page)["black"] == 1
 
 
 def test_training_has_a_slide_of_two_matrices(show: Show) -> None:

@@ -206,7 +206,7 @@ def _in_more_steps(seeds: Seeds | None) -> str:
 
 
 def further_note(learned: Learned | None = None, further: Learned | None = None) -> str:
-    """What five times the steps changed in the cells that no seed solved, in Markdown.
+    """Number of cells that no seed solved, and those that five times the steps did, in Markdown.
 
     Args:
         learned, further: of ``learned_seeds``, and for five times the steps; None for what is kept.
