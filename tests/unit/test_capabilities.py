@@ -340,7 +340,7 @@ def test_principles_say_what_one_layer_learned():
     can = {row for row in ROWS if ("overwrite", row) in CAN}
     assert can == {"GLA", "DeltaNet", "Gated DeltaNet", "DeltaProduct"}
     assert column("overwrite") == dict.fromkeys([*can, "softmax attention"], 4)
-    says("principle_4", "in the 2000 steps of these runs only softmax attention of them learned it.")
+    says("principle_4", "the 2000 steps of these runs only softmax attention of them learned it.")
     assert {column("long memory")[f"{kind} attention"] for kind in ("softmax", "linear")} == {4}
     says("principle_2", "Every seed of both [learned it in one layer]")
     assert column("count") == dict.fromkeys(ROWS, 4)
