@@ -24,13 +24,12 @@ from coefdyn.lab.capabilities.words import (
     small_words,
 )
 from coefdyn.lab.experiments.board import ROWS, tasks_of
-from coefdyn.lab.pages.capabilities import (
+from coefdyn.lab.pages.capabilities import capabilities_html, found_note
+from coefdyn.lab.pages.learned import (
     Seeds,
-    capabilities_html,
     contradictions,
     disagreement,
     disagreements_markdown,
-    found_note,
     further_note,
     learned_note,
     learned_seeds,
@@ -278,6 +277,8 @@ def test_where_can_and_learns_disagree_a_sentence_says_so():
     again = further_note(everywhere, {**further, ("overwrite", "GLA"): failed})
     assert "Of 2 cells" in again and "solved 0 at the rate 0.01 and 1 only at 0.03; 1 stay" in again
     assert again.endswith(f" {len(missed(everywhere)) - 2} cells are still to be run.")
+    all_but_one = {(one.task, one.row): failed for one in missed(everywhere)[1:]}
+    assert further_note(everywhere, all_but_one).endswith(" 1 cell is still to be run.")
     assert further_note(everywhere, {}) == "No cell has been given more steps yet."
     (unproved,) = [one for one in cells() if (one.task, one.row) == ("parity", "GLA")]
     solved = Seeds(accuracies=(0.5, 1.0), solved=1)
