@@ -1,4 +1,4 @@
-"""What one layer learned: the seeds of every cell, and where they and the table part.
+"""Seeds of one layer: what each cell learned, and where the seeds and the table part.
 
 A cell says what weights set by hand can do, and the seeds say what training found.
 """
