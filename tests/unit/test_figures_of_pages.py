@@ -242,6 +242,32 @@ def test_softmax_attention_reads_alike_with_either_scale():
     assert channels == model["width"] / model["options"]["n_heads"]
 
 
+def test_what_the_scalings_of_mamba_2_reach_on_language():
+    kept, page = Group("language-fresh").load(STANDARD), "principles/principle_5.md"
+    designs = ("one", "inverse_sqrt", "delta")
+    one, scaled, delta = (kept.one(task="eps 1e-5", design=f"mamba2, {b}") for b in designs)
+    first, second, third = (of.values("perplexity") for of in (one, scaled, delta))
+
+    def gain(of: list[float]) -> tuple[float, ...]:
+        each = [b - a for a, b in zip(of, first[: len(of)], strict=True)]
+        found = intervals.t_interval(each, intervals.JUDGED_CONFIDENCE)
+        return found.mean, found.low, found.high
+
+    assert (scaled.seeds, scaled.rate) == (one.seeds, one.rate) and delta.rate != one.rate
+    said = "Mamba-2 was judged again on # fresh seeds a side, both at the rate #. It reaches #"
+    says(page, said, len(one.seeds), one.rate, fmean(first))
+    said = "better by #, with an interval from # to #, and in # of the # pairs"
+    pairs = [a < b for a, b in zip(second, first, strict=True)]
+    says(page, said, *gain(second), sum(pairs), len(pairs))
+    says(page, "below which a difference would not matter, is #,", 0.01 * fmean(first))
+    assert delta.seeds == one.seeds[: len(third)]
+    says(page, "Mamba-2 reaches # on # fresh seeds", fmean(third), len(third))
+    says(page, "on the same seeds by #, with an interval from # to #", *gain(third))
+    says(page, "Its pilots chose another rate, #,", delta.rate)
+    says("six_principles.md", "held, # against #, where the norm", fmean(second), fmean(first))
+    says("six_principles.md", "held, # against #, at another rate", fmean(third), fmean(first))
+
+
 def test_the_number_of_maps_that_a_layer_uses():
     """The exponential of the entropy of the squared singular values, as the discussion counts."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from statistics import fmean
 
 import pytest
@@ -16,12 +17,12 @@ from coefdyn.lab.experiments.board import FIRST_ROWS
 from coefdyn.lab.experiments.forecasts import FORECASTS
 from coefdyn.lab.experiments.plan import STANDARD
 from coefdyn.lab.headline.claims import HEADLINES
-from coefdyn.lab.headline.former import FORMER
-from coefdyn.lab.headline.group import verdict_of
+from coefdyn.lab.headline.group import Group, verdict_of
 from coefdyn.lab.pages.evidence import rates_markdown
 from coefdyn.lab.places import checkout
 from coefdyn.lab.tasks import PermutationConfig, sample, split_generator
 from coefdyn.mixers.registry import REGISTERED
+from coefdyn.models import SequenceModel
 
 CELL = re.compile(
     r"^```\{code-cell\} ipython3\n(?::[^\n]*\n|---\n.*?^---\n)?(.*?)^```$", re.S | re.M
@@ -163,24 +164,33 @@ def test_half_of_the_models_have_what_the_sign_of_a_product_gives():
     assert all(max(values) >= 0.4 for values in by_design)
 
 
-def test_half_widths_of_the_language_intervals_are_those_of_the_claims():
+def test_half_width_of_the_language_interval_is_that_of_the_claim():
     page = "principles/principle_5.md"
-    softmax = told(page, r"The interval reaches ([\d.]+) to .*? so a gap of ([\d.]+), the paper's,")
-    mamba = told(
-        page,
-        r"For Mamba-2 the interval of the twelve seeds reaches ([\d.]+) to .*? "
-        r"not have shown the paper's gap of ([\d.]+)\.",
+    half, gap = told(
+        page, r"The interval reaches ([\d.]+) to .*? so a gap of ([\d.]+), the paper's,"
     )
-    for id_, (half, gap), shown in (
-        ("prose/mamba-2", mamba, False),
-        ("prose/softmax-scaled", softmax, True),
-    ):
-        verdict = verdict_of(next(one for one in (*FORMER, *HEADLINES) if one.id == id_))
-        low, high = map(
-            float, re.search(r"difference \S+ \[(\S+), (\S+)\]", verdict.numbers).groups()
-        )
-        assert abs((high - low) / 2 - half) < 0.006
-        assert (gap > half) is shown
+    verdict = verdict_of(next(one for one in HEADLINES if one.id == "prose/softmax-scaled"))
+    low, high = map(float, re.search(r"difference \S+ \[(\S+), (\S+)\]", verdict.numbers).groups())
+    assert abs((high - low) / 2 - half) < 0.006 and gap > half
+
+
+def test_without_epsilon_a_constant_scaling_of_mamba_2_changes_nothing():
+    page = " ".join((BOOK / "principles/principle_5.md").read_text(encoding="utf-8").split())
+    said = (
+        r"cancels any constant but for its $\epsilon = 10^{-5}$, and with $\epsilon = 0$ the models"
+    )
+    assert said in page
+    tokens = torch.randint(50, (2, 40), generator=torch.Generator().manual_seed(0))
+    kept, apart = Group("language-fresh").load(STANDARD), {}
+    for eps in (0.0, 1e-5):
+        logits = []
+        for b in ("one", "inverse_sqrt"):
+            model = kept.one(task="eps 1e-5", design=f"mamba2, {b}").variant.model
+            model = replace(model, options={**model.options, "norm_eps": eps})
+            torch.manual_seed(0)
+            logits.append(SequenceModel(model, vocab=50).double()(tokens))
+        apart[eps] = (logits[0] - logits[1]).abs().max().item()
+    assert apart[0.0] < 1e-9 < 0.1 < apart[1e-5]
 
 
 def test_what_the_short_convolution_adds_is_what_its_claim_counts():
