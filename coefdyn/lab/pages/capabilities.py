@@ -123,12 +123,12 @@ def _cell(cell: Cell, seeds: Seeds | None, more: Seeds | None, two: Seeds | None
     if seeds is None:
         count, curves, learned = "", "", "Learned by one layer: not run yet."
     else:
-        count, curves = f"<small>{seeds.count}</small>", seeds.curves
+        count, curves = seeds.count, seeds.curves
         learned = f"Learned by one layer: {seeds.count} seeds solved it."
     further = f" One more seed, five times the steps: {in_more_steps(more)}." if more else ""
     return (
-        f'<td data-mark="{cell.mark}"><details><summary aria-label="{name}: {word}">'
-        f"<b>{sign}</b><small>{word}</small>{count}</summary>"
+        f'<td data-mark="{cell.mark}"><details><summary aria-label="{name}: {sign} {word} {count}">'
+        f"<b>{sign}</b> <small>{word}</small> <small>{count}</small></summary>"
         f"<div><p><b>{name}</b>: {cell.mark}. {_why(cell)}</p>"
         f"<p>{learned} {disagreement(cell, seeds)}{further}</p>{curves}"
         f"<p>By the two layers below: {_between(two)}.</p></div></details></td>"
